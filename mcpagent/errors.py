@@ -1,0 +1,77 @@
+"""Every exception that mcpagent raises on purpose.
+
+    McpAgentError
+     +- ConfigError          whoever set it up can mend it: where, what, how
+     |   +- CredentialsError a key is missing or was refused
+     +- InputError           a prompt or an argument that cannot be used
+     +- AgentStateError      used before it was started, after it was closed, or twice at once
+     +- ModelError           the provider failed: provider, status, whether a retry helps
+     +- ServerError          an MCP server failed: server, phase, cause
+     +- LimitError           a limit the user set was reached
+
+What a *model* should read and react to is never raised: it is a `ToolResult` with an error kind.
+Each message is one line: where, what is wrong, what to do.
+"""
+
+from __future__ import annotations
+
+
+class McpAgentError(Exception):
+    """Base of all errors that mcpagent raises on purpose; its text is one line for a person."""
+
+
+class ConfigError(McpAgentError):
+    """A file, key or argument is wrong; the text names the place and the mend."""
+
+
+class CredentialsError(ConfigError):
+    """A provider's key is missing, unusable or was refused."""
+
+
+class InputError(McpAgentError):
+    """A prompt or argument that cannot be used (empty, too large, unknown name)."""
+
+
+class AgentStateError(McpAgentError):
+    """The agent was used before it was started, after it was closed, or twice at once."""
+
+
+class LimitError(McpAgentError):
+    """A limit the user set (turns, tokens, cost, time) was reached without an answer."""
+
+
+class ModelError(McpAgentError):
+    """A model provider failed.
+
+    `status` is the HTTP status, None where no answer came. `retryable` says whether the same request may
+    succeed later; the adapter has already used up its own retries.
+    """
+
+    def __init__(self, message: str, *, provider: str, status: int | None = None, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.status = status
+        self.retryable = retryable
+
+
+class ServerError(McpAgentError):
+    """An MCP server failed in one phase of its life.
+
+    `phase` is "config", "start", "connect", "tools/list", "tools/call" or another MCP method; `exit_code` is the
+    process's (negative: ended by that signal); `stderr_tail` holds its last lines, already made printable.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str,
+        phase: str,
+        exit_code: int | None = None,
+        stderr_tail: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.server = server
+        self.phase = phase
+        self.exit_code = exit_code
+        self.stderr_tail = stderr_tail

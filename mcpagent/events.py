@@ -1,0 +1,145 @@
+"""What happens while an agent works, as one union of values: for the terminal, a web page, a tracer and tests.
+
+`Emit` is the only way events travel; it must not block and its exceptions are the listener's own fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mcpagent.messages import ToolCall, ToolResult, Usage
+
+StopReason: TypeAlias = Literal["answered", "max_turns", "repeated_calls", "truncated", "refused"]
+"""Why a run ended. "max_turns" and "repeated_calls" end with one forced answer; "truncated": the answer was cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConnecting:
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConnected:
+    server: str
+    tools: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFailed:
+    """`reason` is one printable line with phase and cause."""
+
+    server: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A warning or a hint for the person who runs the agent; one printable line."""
+
+    text: str
+    level: Literal["info", "warning"] = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSent:
+    """A request goes to the model. Token figures are estimates (characters / 4) of tool definitions as JSON."""
+
+    turn: int
+    offered: tuple[str, ...]
+    known_tools: int
+    offered_tokens: int
+    known_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReceived:
+    turn: int
+    usage: Usage
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """`server` is where the call goes, None for local functions and virtual tools."""
+
+    call: ToolCall
+    server: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallFinished:
+    call: ToolCall
+    result: ToolResult
+    server: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsSearched:
+    """`found` counts all matches, `matches` holds those shown (offered names, best first), `known` the catalogue's size."""
+
+    query: str
+    found: int
+    matches: tuple[str, ...]
+    known: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsLoaded:
+    """Tools that the next request offers for the first time; `tokens` estimates their definitions."""
+
+    names: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsRemoved:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """The end of one run: its answer, why it ended, what it used."""
+
+    answer: str
+    stop: StopReason
+    turns: int
+    usage: Usage
+    seconds: float
+
+
+Event: TypeAlias = (
+    ServerConnecting
+    | ServerConnected
+    | ServerFailed
+    | Notice
+    | RequestSent
+    | ResponseReceived
+    | TextDelta
+    | ThinkingDelta
+    | ToolCallStarted
+    | ToolCallFinished
+    | ToolsSearched
+    | ToolsLoaded
+    | ToolsRemoved
+    | RunFinished
+)
+
+Emit: TypeAlias = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The listener for whoever does not listen."""

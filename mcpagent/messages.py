@@ -1,0 +1,214 @@
+"""The values a conversation is made of: messages and their parts, tool definitions, token usage.
+
+All are frozen dataclasses that hold plain JSON data, so a history can be compared, saved and handed to
+another provider. `dump_messages` and `load_messages` are the only way to JSON and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Role: TypeAlias = Literal["user", "assistant", "tool"]
+
+ToolErrorKind: TypeAlias = Literal[
+    "unknown_tool",
+    "not_loaded",
+    "invalid_arguments",
+    "denied",
+    "timeout",
+    "failed",
+    "cancelled",
+    "server_down",
+    "repeated",
+]
+"""Why a tool call gave no result; "failed" is the tool's own error, the others are ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """One tool as a model is shown it.
+
+    `name` is the offered name (unique in a conversation, `^[a-zA-Z0-9_-]{1,64}$`). `parameters` is the input JSON
+    Schema exactly as its server gave it. `server` is the configured server's name, None for a local function;
+    `original_name` is what that server calls the tool. `read_only` is the server's own claim, so a hint only.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    server: str | None = None
+    original_name: str = ""
+    title: str = ""
+    category: str = ""
+    read_only: bool | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+    provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the provider sent with it (citations, item ids): goes back to that provider unchanged."""
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    media_type: str
+    data: str
+    """Base64."""
+    type: Literal["image"] = "image"
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A model's reasoning; `provider_data` is the block as that provider sent it (signature, encrypted content)."""
+
+    text: str
+    provider: str
+    provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
+    type: Literal["thinking"] = "thinking"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call the model asks for. `malformed` is the argument text where it was not one JSON object; it is never run."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    malformed: str = ""
+    provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
+    type: Literal["tool_call"] = "tool_call"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What one call gave back. `seconds` is its run time."""
+
+    call_id: str
+    name: str
+    content: tuple[Text | Image, ...]
+    error: ToolErrorKind | None = None
+    seconds: float = 0.0
+    type: Literal["tool_result"] = "tool_result"
+
+    @property
+    def text(self) -> str:
+        """Its text parts, joined by line breaks."""
+        return "\n".join(part.text for part in self.content if isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsShown:
+    """Tools whose call signature a search result showed the model, by offered name."""
+
+    names: tuple[str, ...]
+    type: Literal["tools_shown"] = "tools_shown"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsChanged:
+    """Where in the history tools were added or withdrawn: folding these gives what is discovered."""
+
+    added: tuple[ToolDefinition, ...] = ()
+    removed: tuple[str, ...] = ()
+    type: Literal["tools_changed"] = "tools_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderBlock:
+    """Content only its own provider understands: replayed to it unchanged, skipped by the others."""
+
+    provider: str
+    data: dict[str, Any]
+    type: Literal["provider_block"] = "provider_block"
+
+
+Part: TypeAlias = Text | Thinking | Image | ToolCall | ToolResult | ToolsShown | ToolsChanged | ProviderBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. Results of tool calls, and the tool changes they caused, are in "tool" messages in call order.
+
+    `provider` names the provider that wrote an assistant message: only that one gets `provider_data` back.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+    provider: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its text parts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def tool_results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+def user_message(text: str) -> Message:
+    """A user's message with one text part."""
+    return Message("user", (Text(text),))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them; values add up with `+`.
+
+    `input_tokens` is the whole input, cached part included; `cache_read_tokens` and `cache_write_tokens` say how
+    much of it was read from and written to the prompt cache.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    requests: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.requests + other.requests,
+        )
+
+
+@cache
+def _adapter() -> TypeAdapter[list[Message]]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(list[Message])
+
+
+def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The history as plain JSON data."""
+    return _adapter().dump_python(list(messages), mode="json")
+
+
+def load_messages(data: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """The history that `dump_messages` gave. Raises `InputError` where it is not one."""
+    from pydantic import ValidationError
+
+    from mcpagent.errors import InputError
+
+    try:
+        return _adapter().validate_python(list(data))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise InputError(f"messages.{where}: {first['msg']}; pass what dump_messages() gave") from None

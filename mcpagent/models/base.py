@@ -1,0 +1,68 @@
+"""What every model adapter is: `Model.respond(request, emit)`, streaming through `emit`, one answer as its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from mcpagent.events import Emit
+from mcpagent.messages import Message, ToolDefinition, Usage
+
+ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What a caller may set for every request; None leaves the provider's default.
+
+    `extra` is merged into the request body last, for whatever a provider has beyond these.
+    """
+
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
+
+    `tool_choice` "none" asks for an answer without a call while the offered tools (and so the cached prefix) stay.
+    `deferred_tools` are known but not offered: empty until an adapter can search on the provider's side.
+    """
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    deferred_tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: Literal["auto", "none"] = "auto"
+    settings: ModelSettings = field(default_factory=ModelSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResponse:
+    """One answer; `message` is what the history keeps."""
+
+    message: Message
+    usage: Usage
+    stop: ResponseStop
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A model that answers requests.
+
+    `respond` emits `TextDelta` and `ThinkingDelta` as they arrive and raises `ModelError` or `CredentialsError`
+    when no usable answer came. A tool call that was cut off is `stop="length"` with `ToolCall.malformed` set.
+    """
+
+    @property
+    def name(self) -> str:
+        """`provider:model`, as a person would type it."""
+        ...
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse: ...
+
+    async def aclose(self) -> None:
+        """Give back connections; the model is not used afterwards."""
+        ...
