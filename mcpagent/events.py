@@ -88,7 +88,7 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolsSearched:
-    """`found` counts all matches, `matches` holds those shown (offered names, best first), `known` the catalogue's size."""
+    """`found` counts all matches; `matches` holds those shown, by offered name, best first."""
 
     query: str
     found: int

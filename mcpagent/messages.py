@@ -197,7 +197,8 @@ def _adapter() -> TypeAdapter[list[Message]]:
 
 def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The history as plain JSON data."""
-    return _adapter().dump_python(list(messages), mode="json")
+    data: list[dict[str, Any]] = _adapter().dump_python(list(messages), mode="json")
+    return data
 
 
 def load_messages(data: Sequence[Mapping[str, Any]]) -> list[Message]:
