@@ -33,7 +33,8 @@ class Tool:
 
     `timeout_seconds` limits one call, None leaves the agent's own limit. `deferred` False keeps the tool offered
     from the first request on. `ordered` tools run alone, in the order of the calls of one message, before later
-    calls are looked at (`add_tool` must have run before a call to what it added is judged).
+    calls are looked at (`add_tool` must have run before a call to what it added is judged). `checks_arguments`: its
+    own code judges the arguments, so they are not validated against the schema first.
     """
 
     definition: ToolDefinition
@@ -41,6 +42,7 @@ class Tool:
     timeout_seconds: float | None = None
     deferred: bool = True
     ordered: bool = False
+    checks_arguments: bool = False
 
     @property
     def name(self) -> str:

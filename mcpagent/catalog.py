@@ -1,0 +1,245 @@
+"""All tools an agent knows, which of them the model is offered, and how more are added.
+
+A *deferred* tool is known and hidden; a *discovered* one was added and is offered; a *pinned* one is offered from
+the first request on. What is discovered is not kept here: it is a fold over the conversation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from mcpagent.conversation import Discovery
+from mcpagent.errors import ConfigError
+from mcpagent.messages import ToolDefinition
+from mcpagent.names import NameMap, ToolKey, offered_names
+from mcpagent.tools import Tool
+
+if TYPE_CHECKING:
+    from mcpagent.search import ToolIndex
+
+RESERVED_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
+"""Names of virtual tools; no server's tool is ever offered under one of them."""
+
+AUTO_TOOLS = 30
+AUTO_TOKENS = 8_000
+"""`enabled="auto"` turns tool search on above either: absolute, since a share of a large window is never reached."""
+
+CHARACTERS_PER_TOKEN = 4
+
+Strategy: TypeAlias = (
+    Literal["auto", "regex", "bm25", "hybrid"]
+    | Callable[[str, Sequence[ToolDefinition]], Sequence[str] | Awaitable[Sequence[str]]]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearch:
+    """How tool search works.
+
+    `enabled`: "auto" turns it on when more than 30 tools or more than 8,000 tokens of definitions are known.
+    `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
+    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads what a search returns.
+    `max_results`: tools per search.
+    `extra_tools`: which of "show_all_tools" and "remove_tool" are offered beside `search_tools` and `add_tool`.
+    `eager_tools`: server name -> fnmatch patterns on that server's own tool names, never deferred.
+    `scope`: "mcp" defers MCP tools only, local functions stay offered.
+    `on_direct_call`: a call to a known tool that is not loaded. "load" runs it where its signature was shown by a
+    search and loads it, showing the signature, where it was not; "run" runs it whenever the arguments validate;
+    "refuse" answers with what to do.
+    `renderer`: `(ToolDefinition) -> dict`, what one search result shows.
+    """
+
+    enabled: bool | Literal["auto"] = True
+    strategy: Strategy = "auto"
+    load: Literal["add_tool", "search"] = "add_tool"
+    max_results: int = 5
+    extra_tools: tuple[Literal["show_all_tools", "remove_tool"], ...] = ()
+    eager_tools: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    scope: Literal["all", "mcp"] = "all"
+    on_direct_call: Literal["load", "run", "refuse"] = "load"
+    renderer: Callable[[ToolDefinition], dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("enabled", self.enabled, (True, False, "auto"))
+        if not callable(self.strategy):
+            _one_of("strategy", self.strategy, ("auto", "regex", "bm25", "hybrid"))
+        _one_of("load", self.load, ("add_tool", "search"))
+        _one_of("scope", self.scope, ("all", "mcp"))
+        _one_of("on_direct_call", self.on_direct_call, ("load", "run", "refuse"))
+        for name in self.extra_tools:
+            _one_of("extra_tools", name, ("show_all_tools", "remove_tool"))
+        if not 1 <= self.max_results <= 50:
+            raise ConfigError(f"ToolSearch.max_results: expected 1 to 50, got {self.max_results!r}")
+
+
+def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if value not in allowed:
+        listed = ", ".join(repr(item) for item in allowed)
+        raise ConfigError(f"ToolSearch.{name}: expected one of {listed}, got {value!r}")
+
+
+def definition_tokens(definition: ToolDefinition) -> int:
+    """Estimated tokens of one definition on the wire: characters of its JSON / 4."""
+    shown = {"name": definition.name, "description": definition.description, "parameters": definition.parameters}
+    return -(-len(json.dumps(shown, ensure_ascii=False, default=str)) // CHARACTERS_PER_TOKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A server or custom category of searchable tools, with the words that describe it."""
+
+    name: str
+    description: str
+    tools: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddOutcome:
+    """What asking for tools by name came to; `not_found` maps each unknown name to near ones."""
+
+    added: tuple[str, ...] = ()
+    already: tuple[str, ...] = ()
+    not_found: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+class Catalog:
+    """The tools known to one conversation, by offered name.
+
+    `tools` come as their servers name them; the catalogue gives the offered names. `pinned` names (any form) are
+    offered from the start. `virtual` tools are the runtime's own, offered first. With `search` None or off, every
+    tool is offered.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        *,
+        search: ToolSearch | None = None,
+        pinned: Sequence[str] = (),
+        server_descriptions: Mapping[str, str] | None = None,
+        sticky_names: Mapping[ToolKey, str] | None = None,
+    ) -> None:
+        by_key = _by_key(tools)
+        self.names = offered_names(by_key, sticky=sticky_names, reserved=RESERVED_NAMES)
+        self._resolver = NameMap(self.names)
+        self.known: dict[str, Tool] = {
+            name: replace(by_key[key], definition=replace(by_key[key].definition, name=name))
+            for name, key in sorted((name, key) for key, name in self.names.items())
+        }
+        self.options = search or ToolSearch(enabled=False)
+        self.server_descriptions = dict(server_descriptions or {})
+        self._tokens = {name: definition_tokens(tool.definition) for name, tool in self.known.items()}
+        self.searching = self._decide(self.options.enabled)
+        resolved = [self._resolver.resolve(name) for name in pinned]
+        self.unknown_pins = tuple(name for name, found in zip(pinned, resolved, strict=True) if found is None)
+        self.pinned: tuple[str, ...] = tuple(
+            name for name, tool in self.known.items() if name in resolved or not self._is_deferrable(tool)
+        )
+        self.virtual: tuple[Tool, ...] = ()
+        self._index: ToolIndex | None = None
+
+    @property
+    def deferred(self) -> dict[str, Tool]:
+        """What the model has to search for, by offered name."""
+        if not self.searching:
+            return {}
+        pinned = set(self.pinned)
+        return {name: tool for name, tool in self.known.items() if name not in pinned}
+
+    @property
+    def index(self) -> ToolIndex:
+        """The search index over all known tools; built on first use."""
+        if self._index is None:
+            from mcpagent.search import ToolIndex
+
+            index = ToolIndex(self.options.strategy, server_descriptions=self.server_descriptions)
+            by_server: dict[str | None, list[ToolDefinition]] = {}
+            for tool in self.known.values():
+                by_server.setdefault(tool.definition.server, []).append(tool.definition)
+            for server, definitions in by_server.items():
+                index.replace(server, definitions)
+            self._index = index
+        return self._index
+
+    def offer(self, discovery: Discovery) -> list[Tool]:
+        """What the next request offers, in order: virtual tools, pinned by name, then as they were discovered."""
+        if not self.searching:
+            return list(self.known.values())
+        names = dict.fromkeys((*self.pinned, *discovery.discovered))
+        offered = [self.known[name] for name in names if name in self.known and name not in discovery.removed]
+        return [*self.virtual, *offered]
+
+    def find(self, name: str) -> Tool | None:
+        """The tool a model or a person means by this name, in any form that means exactly one."""
+        for tool in self.virtual:
+            if tool.name == name:
+                return tool
+        resolved = self._resolver.resolve(name)
+        return self.known[resolved] if resolved is not None else None
+
+    def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
+        """Offered names like this one, for "did you mean"."""
+        meant = self._resolver.candidates(name)
+        return meant[:limit] if meant else self.index.names_near(name, limit)
+
+    def add(self, names: Iterable[str], discovery: Discovery) -> AddOutcome:
+        """Judges a request for tools by name, against what the conversation has; changes nothing."""
+        offered = {tool.name for tool in self.offer(discovery)}
+        added: dict[str, None] = {}
+        already: dict[str, None] = {}
+        not_found: dict[str, tuple[str, ...]] = {}
+        for asked in names:
+            tool = self.find(asked)
+            if tool is None:
+                not_found[asked] = self.near(asked)
+            elif tool.name in offered:
+                already[tool.name] = None
+            else:
+                added[tool.name] = None
+        return AddOutcome(tuple(added), tuple(already), not_found)
+
+    def definitions(self, names: Iterable[str]) -> tuple[ToolDefinition, ...]:
+        return tuple(self.known[name].definition for name in names)
+
+    def tokens(self, names: Iterable[str]) -> int:
+        """Estimated tokens of these tools' definitions; virtual tools count too."""
+        virtual = {tool.name: definition_tokens(tool.definition) for tool in self.virtual}
+        return sum(self._tokens.get(name, virtual.get(name, 0)) for name in names)
+
+    def categories(self) -> list[Category]:
+        """What there is to search, one entry per server or custom category, sorted by name."""
+        counts: dict[str, int] = {}
+        for tool in self.deferred.values():
+            name = tool.definition.server or tool.definition.category or "functions"
+            counts[name] = counts.get(name, 0) + 1
+        return [Category(name, self.server_descriptions.get(name, ""), counts[name]) for name in sorted(counts)]
+
+    def _decide(self, enabled: bool | Literal["auto"]) -> bool:
+        if enabled == "auto":
+            return len(self.known) > AUTO_TOOLS or sum(self._tokens.values()) > AUTO_TOKENS
+        return enabled
+
+    def _is_deferrable(self, tool: Tool) -> bool:
+        definition = tool.definition
+        if definition.server is None:
+            return tool.deferred and self.options.scope == "all"
+        patterns = self.options.eager_tools.get(definition.server, ())
+        return tool.deferred and not any(fnmatchcase(definition.original_name, pattern) for pattern in patterns)
+
+
+def _by_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
+    by_key: dict[ToolKey, Tool] = {}
+    for tool in tools:
+        definition = tool.definition
+        key = ToolKey(definition.server, definition.original_name or definition.name)
+        if definition.server is None and key.name in RESERVED_NAMES:
+            raise ConfigError(f'tool "{key.name}": the name is reserved for tool search; rename the function')
+        if key in by_key:
+            where = f'server "{key.server}"' if key.server is not None else "the agent's own tools"
+            raise ConfigError(f'tool "{key.name}": defined twice in {where}; rename one of them')
+        by_key[key] = tool
+    return by_key

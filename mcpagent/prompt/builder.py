@@ -1,0 +1,46 @@
+"""Joins the sections of the system prompt that apply. The words themselves are the `.md` files beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from string import Template
+
+from mcpagent.safe_text import safe_line
+
+MAX_CATEGORY_CHARACTERS = 80
+_MARKUP = str.maketrans("", "", "`*_#<>[]()|")
+
+
+@cache
+def _words(name: str) -> Template:
+    return Template(resources.files("mcpagent.prompt").joinpath(f"{name}.md").read_text(encoding="utf-8").strip())
+
+
+def category_line(name: str, description: str, tools: int) -> str:
+    """`- github (repository management), 35 tools`.
+
+    The description may be a server's own words: it is cut to one short line, and what could pass for markup or
+    close the brackets is taken out, so that it stays data inside the prompt.
+    """
+    about = safe_line(safe_line(description, 1_000).translate(_MARKUP), MAX_CATEGORY_CHARACTERS)
+    count = f"{tools} tool" if tools == 1 else f"{tools} tools"
+    return f"- {safe_line(name, 64)} ({about}), {count}" if about else f"- {safe_line(name, 64)}, {count}"
+
+
+def tool_search_section(category_lines: Sequence[str], *, loads: bool = False) -> str:
+    """How to search, what there is to find, and the workflow. `loads`: a search loads what it returns."""
+    listed = "\n".join(category_lines) or "- none: no tools are connected"
+    return _words("tool_search_loading" if loads else "tool_search").substitute(categories=listed)
+
+
+def system_prompt(instructions: str, *sections: str) -> str:
+    """The instructions (the built-in ones where empty), then the sections, an empty line between them."""
+    opening = instructions.strip() or _words("assistant").template
+    return "\n\n".join((opening, *(section for section in sections if section)))
+
+
+def final_answer_note(reason: str) -> str:
+    """What the model is told when it must answer without more calls; `reason` is our own sentence."""
+    return _words("final_answer").substitute(reason=reason)
