@@ -111,7 +111,8 @@ class Catalog:
 
     `tools` come as their servers name them; the catalogue gives the offered names. `pinned` names (any form) are
     offered from the start. `virtual` tools are the runtime's own, offered first. With `search` None or off, every
-    tool is offered.
+    tool is offered. `unavailable` names servers that are configured and not connected, with the reason.
+    `sticky_names` and `searching` carry over what the conversation began with.
     """
 
     def __init__(
@@ -121,7 +122,9 @@ class Catalog:
         search: ToolSearch | None = None,
         pinned: Sequence[str] = (),
         server_descriptions: Mapping[str, str] | None = None,
+        unavailable: Mapping[str, str] | None = None,
         sticky_names: Mapping[ToolKey, str] | None = None,
+        searching: bool | None = None,
     ) -> None:
         by_key = _by_key(tools)
         self.names = offered_names(by_key, sticky=sticky_names, reserved=RESERVED_NAMES)
@@ -132,8 +135,9 @@ class Catalog:
         }
         self.options = search or ToolSearch(enabled=False)
         self.server_descriptions = dict(server_descriptions or {})
+        self.unavailable = dict(unavailable or {})
         self._tokens = {name: definition_tokens(tool.definition) for name, tool in self.known.items()}
-        self.searching = self._decide(self.options.enabled)
+        self.searching = self._decide(self.options.enabled) if searching is None else searching
         resolved = [self._resolver.resolve(name) for name in pinned]
         self.unknown_pins = tuple(name for name, found in zip(pinned, resolved, strict=True) if found is None)
         self.pinned: tuple[str, ...] = tuple(

@@ -379,7 +379,7 @@ def _read_server(
         return ServerConfig(name, disabled=True, description=reader.plain("description"), source=source)
     command, url = reader.string("command"), reader.string("url")
     if bool(command) == bool(url):
-        what = "has both \"command\" and" if command else "has neither \"command\" nor"
+        what = 'has both "command" and' if command else 'has neither "command" nor'
         raise document.error(path, f'{what} "url"; give exactly one of them')
     transport = reader.transport(is_command=bool(command))
     headers = dict(reader.headers())

@@ -6,6 +6,7 @@
      +- InputError           a prompt or an argument that cannot be used
      +- AgentStateError      used before it was started, after it was closed, or twice at once
      +- ModelError           the provider failed: provider, status, whether a retry helps
+     |   +- ContextOverflowError  the conversation no longer fits the model
      +- ServerError          an MCP server failed: server, phase, cause
      +- LimitError           a limit the user set was reached
 
@@ -44,14 +45,27 @@ class ModelError(McpAgentError):
     """A model provider failed.
 
     `status` is the HTTP status, None where no answer came. `retryable` says whether the same request may
-    succeed later; the adapter has already used up its own retries.
+    succeed later; the adapter has already used up its own retries. `retry_after_seconds` is what the provider asked for.
     """
 
-    def __init__(self, message: str, *, provider: str, status: int | None = None, retryable: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_seconds: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.provider = provider
         self.status = status
         self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ContextOverflowError(ModelError):
+    """The conversation is longer than the model takes: the same request fails again until it is shortened."""
 
 
 class ServerError(McpAgentError):

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
+from mcpagent.events import Event
 from mcpagent.messages import Image, Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What running a tool gave: content for the model, and what it changed about the offered tools."""
+    """What running a tool gave: content for the model, what it changed about the offered tools, what to tell listeners."""
 
     content: tuple[Text | Image, ...]
     error: ToolErrorKind | None = None
     changes: tuple[ToolsShown | ToolsChanged, ...] = ()
+    events: tuple[Event, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:

@@ -13,7 +13,7 @@ from mcpagent.names import MAX_NAME_LENGTH, legal_name
 from mcpagent.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
 
 def function_tool(
@@ -36,8 +36,13 @@ def function_tool(
     summary, parameter_texts = _docstring(function)
     model = _arguments_model(function, tool_name, parameter_texts)
 
+    from pydantic import ValidationError
+
     async def run(arguments: dict[str, Any]) -> ToolOutput:
-        checked = model.model_validate(arguments)
+        try:
+            checked = model.model_validate(arguments)
+        except ValidationError as error:
+            return ToolOutput.of_text(_misfit(error), error="invalid_arguments")
         values = {field: getattr(checked, field) for field in checked.model_fields_set}
         if inspect.iscoroutinefunction(function):
             return tool_output(await function(**values))
@@ -51,6 +56,11 @@ def function_tool(
         category=category,
     )
     return Tool(definition, run, timeout_seconds, deferred=defer_loading)
+
+
+def _misfit(error: ValidationError) -> str:
+    problems = (f"{'.'.join(str(step) for step in item['loc'])}: {item['msg']}" for item in error.errors())
+    return f"The arguments do not fit, so the call was not run: {'; '.join(problems)}"
 
 
 def tool_output(value: object) -> ToolOutput:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.catalog import AddOutcome, Catalog
 from mcpagent.conversation import Conversation
-from mcpagent.events import Emit, ToolsSearched
+from mcpagent.events import Event, ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolsChanged, ToolsShown
 from mcpagent.prompt.builder import category_line
 from mcpagent.safe_text import safe_line
@@ -79,14 +79,14 @@ SHOW_ALL_TOOLS = ToolDefinition(
 )
 
 
-def tool_search_tools(catalog: Catalog, conversation: Conversation, emit: Emit) -> tuple[Tool, ...]:
+def tool_search_tools(catalog: Catalog, conversation: Conversation) -> tuple[Tool, ...]:
     """The virtual tools of one conversation, in the order they are offered."""
 
     def bound(definition: ToolDefinition, run: Run) -> Tool:
         return Tool(definition, run, deferred=False, ordered=True, checks_arguments=True)
 
     async def search(arguments: dict[str, Any]) -> ToolOutput:
-        return await _search(arguments, catalog, conversation, emit)
+        return await _search(arguments, catalog, conversation)
 
     async def add(arguments: dict[str, Any]) -> ToolOutput:
         return _add(arguments, catalog, conversation)
@@ -108,22 +108,24 @@ def tool_search_tools(catalog: Catalog, conversation: Conversation, emit: Emit) 
     return tuple(tools)
 
 
-def _json_output(answer: dict[str, Any], *changes: ToolsShown | ToolsChanged) -> ToolOutput:
-    return ToolOutput((Text(json.dumps(answer, ensure_ascii=False)),), changes=changes)
+def _json_output(
+    answer: dict[str, Any], changes: tuple[ToolsShown | ToolsChanged, ...] = (), events: tuple[Event, ...] = ()
+) -> ToolOutput:
+    return ToolOutput((Text(json.dumps(answer, ensure_ascii=False)),), changes=changes, events=events)
 
 
 def _listed(categories: Iterable[str]) -> str:
     return "\n".join(categories) or "- none"
 
 
-async def _search(arguments: dict[str, Any], catalog: Catalog, conversation: Conversation, emit: Emit) -> ToolOutput:
+async def _search(arguments: dict[str, Any], catalog: Catalog, conversation: Conversation) -> ToolOutput:
     query = _query(arguments)
     if not query:
         return ToolOutput.of_text(
             json.dumps({"error": "query is empty; pass a few words or a regex pattern for what you need"}),
             error="invalid_arguments",
         )
-    if not catalog.deferred and not catalog.known:
+    if not catalog.known:
         return _json_output(
             {
                 "found": 0,
@@ -138,10 +140,10 @@ async def _search(arguments: dict[str, Any], catalog: Catalog, conversation: Con
     loads = catalog.options.load == "search"
     answer = _search_answer(result, catalog, offered, loads=loads)
     shown_query = query if isinstance(query, str) else ", ".join(query)
-    emit(ToolsSearched(shown_query, result.found, names, len(catalog.known), time.monotonic() - started))
+    event = ToolsSearched(shown_query, result.found, names, len(catalog.known), time.monotonic() - started)
     new = tuple(name for name in names if name not in offered)
     change = ToolsChanged(added=catalog.definitions(new)) if loads else ToolsShown(names)
-    return _json_output(answer, change) if names else _json_output(answer)
+    return _json_output(answer, (change,) if names else (), (event,))
 
 
 def _query(arguments: dict[str, Any]) -> str | list[str]:
@@ -167,13 +169,18 @@ def _advice(result: SearchResult, catalog: Catalog, *, loads: bool) -> list[str]
     if not result.matches:
         near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
         categories = _listed(category_line(item.name, item.description, item.tools) for item in catalog.categories())
-        return [f"No tools found matching the pattern.{near} Available categories:\n{categories}"]
+        return [f"No tools found matching the pattern.{near}{_down(catalog)} Available categories:\n{categories}"]
     after = "They are loaded: call them." if loads else "Use 'add_tool' to load the ones you need."
     advice = [f"Found matching tools. {after}"]
     if result.found > len(result.matches):
         more = result.found - len(result.matches)
         advice.append(f"{more} more match: narrow with more words, a regex, or a server's name.")
     return advice
+
+
+def _down(catalog: Catalog) -> str:
+    down = [f"{server} ({safe_line(reason, 120)})" for server, reason in catalog.unavailable.items()]
+    return f" Not connected: {'; '.join(down)}." if down else ""
 
 
 def _rendered(match: Match, catalog: Catalog, loaded: bool) -> dict[str, Any]:
