@@ -458,8 +458,7 @@ def _about(toolset: McpToolset) -> str:
 
 
 def _usable(prompt: str) -> str:
-    if not isinstance(prompt, str):
-        raise InputError(f"prompt: expected a string, got {type(prompt).__name__}")
+    """The prompt as it can be sent; raises `InputError` where it is empty or too long."""
     if not prompt.strip():
         raise InputError("prompt is empty; say what you want to know")
     if len(prompt) > MAX_PROMPT_CHARACTERS:

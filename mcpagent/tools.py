@@ -13,7 +13,7 @@ from mcpagent.messages import Image, Text, ToolDefinition, ToolErrorKind, ToolsC
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What running a tool gave: content for the model, what it changed about the offered tools, what to tell listeners."""
+    """What running a tool gave: content for the model, changes of the offered tools, events to tell."""
 
     content: tuple[Text | Image, ...]
     error: ToolErrorKind | None = None
