@@ -1,0 +1,117 @@
+"""The words of a query as terms of the index: known ones as they are, unknown ones corrected, completed or split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+
+from mcpagent.search.bm25 import Postings
+from mcpagent.search.spelling import Spelling
+from mcpagent.search.words import STOP_WORDS, pieces, plain, stem, written_words
+
+MAX_TERMS = 64
+"""Terms of one query that are scored; a longer query keeps its first ones."""
+
+_PIECE_FACTOR = 0.5
+_GUESS_FACTOR = 0.8
+_MAX_GUESSES = 2
+_MIN_SPLIT = 3
+
+
+@dataclass(slots=True)
+class Asked:
+    """A query in the index's terms. `factors` says how much each term counts, `words` which word of the query it
+    stands for. `guessed` terms came from a correction; `missing` words are in no tool."""
+
+    factors: dict[int, float] = field(default_factory=dict[int, float])
+    words: dict[int, str] = field(default_factory=dict[int, str])
+    guessed: set[int] = field(default_factory=set[int])
+    missing: list[str] = field(default_factory=list[str])
+
+    def add(self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False) -> None:
+        if term not in self.factors and len(self.factors) >= MAX_TERMS:
+            return
+        self.factors[term] = max(self.factors.get(term, 0.0), factor)
+        self.words.setdefault(term, word)
+        if guessed:
+            self.guessed.add(term)
+
+
+class Asker:
+    """Reads queries against the words of one set of postings."""
+
+    def __init__(self, postings: Postings) -> None:
+        self._postings = postings
+        self._spelling = Spelling()
+        self._spelled = 0
+
+    def ask(self, text: str) -> Asked:
+        """The text's words as terms, each once however often it is said."""
+        asked = Asked()
+        words = written_words(text)
+        unknown = [word for word in dict.fromkeys(words) if not self._add_known(asked, word)]
+        self._add_joined(asked, words)
+        for word in unknown:
+            self._add_guess(asked, plain(word))
+        return asked
+
+    def _add_known(self, asked: Asked, written: str) -> bool:
+        """Adds the word's terms; True also for words that nobody searches by."""
+        parts = [part for part in pieces(written) if part not in STOP_WORDS]
+        if not parts or (len(written) == 1 and written.isascii()):
+            return True
+        known = [(part, term) for part in parts if (term := self._term(part)) is not None]
+        whole_known = bool(known) and known[0][0] == parts[0]
+        for part, term in known:
+            asked.add(term, part, _PIECE_FACTOR if whole_known and part != parts[0] else 1.0)
+        return bool(known) or written.isdigit()
+
+    def _add_joined(self, asked: Asked, words: Iterable[str]) -> None:
+        """Neighbouring words written as one in the index: `log group` is `loggroup` there, `sign in` `signin`."""
+        plain_words = [plain(word) for word in words]
+        for left, right in pairwise(plain_words):
+            term = self._term(left + right)
+            if term is not None:
+                asked.add(term, f"{left} {right}")
+
+    def _add_guess(self, asked: Asked, word: str) -> None:
+        if split := self._split(word):
+            for part, term in split:
+                asked.add(term, part)
+            return
+        self._learn_spellings()
+        guesses = self._live(self._spelling.nearest(word)) or self._live(
+            (long, 1.0) for long in self._spelling.completions(word)
+        )
+        for term, likeness in guesses[:_MAX_GUESSES]:
+            asked.add(term, word, _GUESS_FACTOR * likeness, guessed=True)
+        if not guesses:
+            asked.missing.append(word)
+
+    def _live(self, near: Iterable[tuple[str, float]]) -> list[tuple[int, float]]:
+        """The terms of words that a tool still holds, the likest and then the most usual first."""
+        best: dict[int, float] = {}
+        for word, likeness in near:
+            term = self._term(word)
+            if term is not None:
+                best[term] = max(best.get(term, 0.0), likeness)
+        return sorted(best.items(), key=lambda guess: (-guess[1], -self._postings.count(guess[0]), guess[0]))
+
+    def _split(self, word: str) -> list[tuple[str, int]]:
+        """Two known words that make up the word: `signin` as `sign in`."""
+        for at in range(_MIN_SPLIT, len(word) - _MIN_SPLIT + 1):
+            left, right = self._term(word[:at]), self._term(word[at:])
+            if left is not None and right is not None:
+                return [(word[:at], left), (word[at:], right)]
+        return []
+
+    def _term(self, word: str) -> int | None:
+        term = self._postings.ids.get(stem(word))
+        return term if term is not None and self._postings.count(term) else None
+
+    def _learn_spellings(self) -> None:
+        known = self._postings.words
+        if self._spelled < len(known):
+            self._spelling.add(part for word in islice(known, self._spelled, None) for part in pieces(word))
+            self._spelled = len(known)

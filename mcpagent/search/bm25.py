@@ -1,0 +1,142 @@
+"""BM25F over postings that can be added and removed one tool at a time.
+
+Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section 3.6: the
+frequency of a term is summed over the fields, weighted and divided by each field's length, before it saturates.
+What a term adds to a tool's score does not depend on other tools except through its rarity, so it is computed once,
+when the tool is added.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+
+from mcpagent.search.fields import WEIGHTS
+from mcpagent.search.words import terms, written_words
+
+K1 = 1.2
+"""How soon more occurrences of a term stop counting."""
+
+_SCORED_POSTINGS = 30_000
+"""Postings read before only the tools found so far are scored on: bounds the time of a long query."""
+
+_CANDIDATES = 400
+
+
+class Postings:
+    """Which tool (by number) holds which term, and with what weight."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+        self.words: dict[str, tuple[int, ...]] = {}
+        self.tools: list[array[int]] = []
+        self.weights: list[array[float]] = []
+        self.size = 0
+
+    def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
+        """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
+        for term, frequency in self._frequencies(texts).items():
+            self.tools[term].append(number)
+            self.weights[term].append(frequency * (K1 + 1) / (frequency + K1))
+        self.size += 1
+
+    def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
+        """Takes out a tool that was added with these texts."""
+        for term in self._frequencies(texts):
+            at = bisect_left(self.tools[term], number)
+            del self.tools[term][at]
+            del self.weights[term][at]
+        self.size -= 1
+
+    def count(self, term: int) -> int:
+        """How many tools hold the term."""
+        return len(self.tools[term])
+
+    def rarity(self, term: int) -> float:
+        """The term's inverse document frequency; the highest there is for one that no tool holds."""
+        held = len(self.tools[term]) if term >= 0 else 0
+        return math.log(1 + (self.size - held + 0.5) / (held + 0.5))
+
+    def weight(self, term: int, number: int) -> float:
+        """What the term is worth in that tool, before its rarity; 0 where the tool does not hold it."""
+        tools = self.tools[term]
+        at = bisect_left(tools, number)
+        return self.weights[term][at] if at < len(tools) and tools[at] == number else 0.0
+
+    def scores(self, wanted: Mapping[int, float], limit: int, only: Iterable[int] | None = None) -> dict[int, float]:
+        """Score by tool number for the terms, each times its factor; the best `limit` are complete, others may not be.
+
+        Terms are read rarest first. Once what is left cannot lift an unseen tool into the best `limit`, or enough was
+        read, only the best candidates so far are scored on. `only` restricts the tools.
+        """
+        if only is not None:
+            return self._scores_of(only, wanted)
+        bounds = sorted(
+            ((self.rarity(term) * factor * (K1 + 1), term) for term, factor in wanted.items() if self.tools[term]),
+            key=lambda bound: (-bound[0], bound[1]),
+        )
+        left = sum(bound for bound, _ in bounds)
+        scores: dict[int, float] = {}
+        read = 0
+        for place, (bound, term) in enumerate(bounds):
+            tools, weights = self.tools[term], self.weights[term]
+            if scores and (read + len(tools) > _SCORED_POSTINGS or (read > 2000 and left < _nth_best(scores, limit))):
+                self._score_on(scores, bounds[place:], left, limit)
+                break
+            factor = bound / (K1 + 1)
+            get = scores.get
+            for number, weight in zip(tools, weights, strict=True):
+                scores[number] = get(number, 0.0) + weight * factor
+            read += len(tools)
+            left -= bound
+        return scores
+
+    def _score_on(self, scores: dict[int, float], bounds: Sequence[tuple[float, int]], left: float, limit: int) -> None:
+        floor = _nth_best(scores, limit) - left
+        candidates = [number for number, score in scores.items() if score >= floor]
+        if len(candidates) > _CANDIDATES:
+            candidates = heapq.nsmallest(_CANDIDATES, candidates, key=lambda number: (-scores[number], number))
+        for bound, term in bounds:
+            factor = bound / (K1 + 1)
+            for number in candidates:
+                scores[number] += self.weight(term, number) * factor
+
+    def _scores_of(self, numbers: Iterable[int], wanted: Mapping[int, float]) -> dict[int, float]:
+        factors = [(term, self.rarity(term) * factor) for term, factor in wanted.items() if self.tools[term]]
+        scores = {number: sum(self.weight(term, number) * factor for term, factor in factors) for number in numbers}
+        return {number: score for number, score in scores.items() if score > 0}
+
+    def _frequencies(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
+        found: dict[int, float] = {}
+        known, get = self.words, found.get
+        for field, text in texts:
+            words = written_words(text)
+            rule = WEIGHTS[field]
+            unit = rule.weight / (1 - rule.b + rule.b * len(words) / rule.usual_words)
+            for word in words:
+                ids = known.get(word)
+                if ids is None:
+                    ids = self._learn(word)
+                for term in ids:
+                    found[term] = get(term, 0.0) + unit
+        return found
+
+    def _learn(self, word: str) -> tuple[int, ...]:
+        ids = tuple(self._id(term) for term in terms(word))
+        self.words[word] = ids
+        return ids
+
+    def _id(self, term: str) -> int:
+        number = self.ids.setdefault(term, len(self.tools))
+        if number == len(self.tools):
+            self.tools.append(array("I"))
+            self.weights.append(array("f"))
+        return number
+
+
+def _nth_best(scores: Mapping[int, float], rank: int) -> float:
+    best = heapq.nlargest(rank, scores.values())
+    return best[-1] if len(best) == rank else 0.0

@@ -1,0 +1,116 @@
+"""The texts of a tool that are searched, and how much a word in each of them counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from mcpagent.messages import ToolDefinition
+
+MAX_TEXT = 2048
+"""Characters of one field that are searched."""
+
+_MAX_PARAMETERS = 200
+_MAX_DEPTH = 6
+_NESTING = frozenset(("properties", "items", "anyOf", "oneOf", "allOf"))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWeight:
+    """How a field counts in BM25F: its `weight`, how strongly long texts are discounted (`b`, 0 to 1), and the usual
+    length in words that a text is compared with. The usual length is a constant, not the catalogue's mean, so that
+    what one tool scores does not change when another server's tools come or go."""
+
+    weight: float
+    b: float
+    usual_words: float
+
+
+WEIGHTS: Mapping[str, FieldWeight] = {
+    "name": FieldWeight(3.0, 0.5, 3.0),
+    "title": FieldWeight(1.0, 0.5, 3.0),
+    "description": FieldWeight(1.0, 0.65, 16.0),
+    "server": FieldWeight(1.0, 0.5, 1.5),
+    "parameter": FieldWeight(1.0, 0.2, 5.0),
+    "parameter description": FieldWeight(0.3, 0.6, 25.0),
+    "value": FieldWeight(0.3, 0.6, 6.0),
+    "tag": FieldWeight(0.5, 0.5, 2.0),
+    "server description": FieldWeight(0.3, 0.6, 12.0),
+}
+
+
+def local_name(tool: ToolDefinition) -> str:
+    """What its server calls the tool."""
+    if tool.original_name:
+        return tool.original_name
+    prefix = f"{tool.server}__"
+    return tool.name.removeprefix(prefix) if tool.server else tool.name
+
+
+def field_texts(tool: ToolDefinition, server_description: str = "") -> list[tuple[str, str]]:
+    """(field, text) of every searched text of the tool; the fields are the keys of `WEIGHTS`."""
+    names: list[str] = []
+    descriptions: list[str] = []
+    values: list[str] = []
+    for name, schema in parameters(tool.parameters):
+        names.append(name)
+        text = schema.get("description")
+        if isinstance(text, str):
+            descriptions.append(text[:MAX_TEXT])
+        values += enum_values(schema)
+    texts = [
+        ("name", local_name(tool)),
+        ("title", tool.title),
+        ("description", tool.description[:MAX_TEXT]),
+        ("server", tool.server or ""),
+        ("parameter", " ".join(names)),
+        ("parameter description", " ".join(descriptions)[: 4 * MAX_TEXT]),
+        ("value", " ".join(values)[:MAX_TEXT]),
+        ("tag", " ".join((*tool.tags, tool.category))),
+        ("server description", server_description[:MAX_TEXT]),
+    ]
+    return [(field, text) for field, text in texts if text]
+
+
+def enum_values(schema: Mapping[str, Any]) -> list[str]:
+    """The texts among the values that a parameter may have."""
+    values = schema.get("enum")
+    if not isinstance(values, list):
+        items = schema.get("items")
+        values = items.get("enum") if isinstance(items, dict) else None
+    return [value for value in values[:50] if isinstance(value, str)] if isinstance(values, list) else []
+
+
+def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(name, schema) of the parameters, nested ones too, at most 200; a schema of any shape is put up with."""
+    waiting: list[tuple[Any, int]] = [(schema, 0)]
+    for key in ("$defs", "definitions"):
+        shared = schema.get(key)
+        if isinstance(shared, dict):
+            waiting += [(node, 1) for node in shared.values()]
+    given = 0
+    for node, depth in waiting:  # grows while it is walked
+        properties = node.get("properties") if isinstance(node, dict) else None
+        if isinstance(properties, dict):
+            for name, child in islice(properties.items(), _MAX_PARAMETERS - given):
+                given += 1
+                yield str(name), child if isinstance(child, dict) else {}
+        if depth < _MAX_DEPTH and isinstance(node, dict):
+            waiting += [(child, depth + 1) for child in _children(node)]
+
+
+def _children(node: Mapping[str, Any]) -> Iterator[Any]:
+    """The schemas inside a schema that may have parameters of their own."""
+    properties = node.get("properties")
+    if isinstance(properties, dict):
+        for child in islice(properties.values(), _MAX_PARAMETERS):
+            if isinstance(child, dict) and not _NESTING.isdisjoint(child):
+                yield child
+    if "items" in node:
+        yield node["items"]
+    for key in ("anyOf", "oneOf", "allOf"):
+        branches = node.get(key)
+        if isinstance(branches, list):
+            yield from branches[:20]

@@ -1,0 +1,346 @@
+"""ToolIndex: which tools a query means."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import threading
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from mcpagent.errors import ConfigError, InputError
+from mcpagent.messages import ToolDefinition
+from mcpagent.safe_text import safe_line
+from mcpagent.search import pattern as patterns
+from mcpagent.search.asked import Asked, Asker
+from mcpagent.search.bm25 import Postings
+from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
+from mcpagent.search.query import MAX_QUERY, mentioned_names, selected_names, server_prefix
+from mcpagent.search.result import How, Match, Reason, SearchResult
+from mcpagent.search.words import name_key, terms, written_words
+
+RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid"]
+Ranking: TypeAlias = Callable[[str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]]
+Strategy: TypeAlias = RankingName | Ranking
+
+_EXACT_SCORE = 1000.0
+_NAME_LIKENESS = 80.0
+_NEAR_LIKENESS = 60.0
+
+
+class ToolIndex:
+    """The tools that can be found, and the search over them.
+
+    `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with embeddings, needs
+    `mcpagent[semantic]`), "auto" (the best that is installed), "regex" (every query is a pattern), or your own
+    function `(query, tools) -> names`, sync or async. `server_descriptions` are searched with each server's tools.
+    Same tools and same query give the same result, whatever the order in which servers came and went.
+    """
+
+    def __init__(self, strategy: Strategy = "auto", *, server_descriptions: Mapping[str, str] | None = None) -> None:
+        if not callable(strategy) and strategy not in ("auto", "regex", "bm25", "hybrid"):
+            raise ConfigError(f'strategy: unknown ranking "{strategy}"; use auto, regex, bm25, hybrid or a function')
+        self._strategy = strategy
+        self._server_descriptions = dict(server_descriptions or {})
+        self._lock = threading.RLock()
+        self._next_number = 0
+        self._tools: dict[int, ToolDefinition] = {}
+        self._numbers: dict[str | None, dict[str, int]] = {}
+        self._named: defaultdict[str, set[int]] = defaultdict(set)
+        self._postings = Postings()
+        self._asker = Asker(self._postings)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        """Every tool that can be found, by name."""
+        return tuple(sorted(self._tools.values(), key=lambda tool: tool.name))
+
+    # Changing what is indexed
+
+    def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
+        """Makes `tools` the tools of that server (None: local functions); only what differs is indexed again."""
+        wanted = {tool.name: tool for tool in tools}
+        with self._lock:
+            held = self._numbers.setdefault(server, {})
+            for name in [name for name, number in held.items() if wanted.get(name) != self._tools[number]]:
+                self._remove(held.pop(name))
+            for name, tool in wanted.items():
+                if name not in held:
+                    held[name] = self._add(tool)
+            if not held:
+                del self._numbers[server]
+
+    def _texts(self, tool: ToolDefinition) -> list[tuple[str, str]]:
+        return field_texts(tool, self._server_descriptions.get(tool.server or "", ""))
+
+    def _add(self, tool: ToolDefinition) -> int:
+        number = self._next_number
+        self._next_number += 1
+        self._tools[number] = tool
+        self._postings.add(number, self._texts(tool))
+        for key in _name_keys(tool):
+            self._named[key].add(number)
+        return number
+
+    def _remove(self, number: int) -> None:
+        tool = self._tools.pop(number)
+        self._postings.remove(number, self._texts(tool))
+        for key in _name_keys(tool):
+            self._named[key].discard(number)
+            if not self._named[key]:
+                del self._named[key]
+
+    # Searching
+
+    async def find(self, query: str | Sequence[str], limit: int = 5, *, server: str | None = None) -> SearchResult:
+        """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited."""
+        if callable(self._strategy):
+            text = query if isinstance(query, str) else " ".join(query)
+            names = self._strategy(text, self._candidates(server))
+            return self._named_result(text, await names if inspect.isawaitable(names) else names, limit)
+        if self._is_slow(query):
+            return await asyncio.to_thread(self.search, query, limit, server=server)
+        return self.search(query, limit, server=server)
+
+    def search(self, query: str | Sequence[str], limit: int = 5, *, server: str | None = None) -> SearchResult:
+        """The tools the query means, best first; `server` restricts them to one server's.
+
+        A query is words, a request, a regular expression, one or more names, `select:name,name`, `server: words`, or
+        a list of queries, whose results take turns. Never raises because of a query: `SearchResult.error` says what
+        is wrong with it. Raises `InputError` where the strategy is an async function (use `find`).
+        """
+        if callable(self._strategy):
+            text = query if isinstance(query, str) else " ".join(query)
+            names = self._strategy(text, self._candidates(server))
+            if inspect.isawaitable(names):
+                if inspect.iscoroutine(names):
+                    names.close()
+                raise InputError("strategy: the ranking is an async function; call find() instead of search()")
+            return self._named_result(text, names, limit)
+        if isinstance(query, str):
+            return self._search(query, max(limit, 1), server)
+        results = [self._search(one, max(limit, 1), server) for one in query if one.strip()]
+        return _taking_turns(results, max(limit, 1)) if results else _empty_query("")
+
+    def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
+        """The offered names most like this one, for "did you mean"."""
+        with self._lock:
+            near = self._near(name, _NEAR_LIKENESS, limit)
+            return tuple(self._tools[number].name for number, _ in near)
+
+    def _is_slow(self, query: str | Sequence[str]) -> bool:
+        queries = [query] if isinstance(query, str) else query
+        return self._strategy == "regex" or any(patterns.looks_like_pattern(one) for one in queries)
+
+    def _candidates(self, server: str | None) -> tuple[ToolDefinition, ...]:
+        return tuple(tool for tool in self.tools if server is None or tool.server == server)
+
+    def _named_result(self, query: str, names: Iterable[str], limit: int) -> SearchResult:
+        by_name = {tool.name: tool for tool in self._tools.values()}
+        found = [by_name[name] for name in dict.fromkeys(names) if name in by_name]
+        matches = tuple(Match(tool, 1.0 / (place + 1)) for place, tool in enumerate(found[:limit]))
+        return SearchResult(query, matches, len(found), "ranked" if found else "none")
+
+    def _search(self, query: str, limit: int, server: str | None) -> SearchResult:
+        text = query.strip()
+        if not text:
+            return _empty_query(query)
+        chosen = selected_names(text)
+        if chosen is not None:
+            return self._select(query, chosen, server)
+        if server is None and (prefixed := server_prefix(text, [name for name in self._numbers if name])):
+            server, text = prefixed.server, prefixed.words
+        with self._lock:
+            named = self._mentioned(text, server)
+        notes: list[str] = []
+        error = ""
+        if not named and (self._strategy == "regex" or patterns.looks_like_pattern(text)):
+            try:
+                result = self._match_pattern(query, text, limit, server)
+                if result.matches:
+                    return result
+            except patterns.PatternError as problem:
+                if str(problem).startswith("invalid"):
+                    error = str(problem)
+                else:
+                    notes.append(f"{problem}; searched for its words instead")
+            text = patterns.literal_words(text) or text
+        if len(text) > MAX_QUERY:
+            notes.append(f"the query was cut at {MAX_QUERY} characters")
+            text = text[:MAX_QUERY]
+        with self._lock:
+            return self._search_words(query, text, limit, server, named, tuple(notes), error)
+
+    def _select(self, query: str, names: Sequence[str], server: str | None) -> SearchResult:
+        with self._lock:
+            found: dict[int, str] = {}
+            missing: list[str] = []
+            for name in names:
+                numbers = self._exactly(name_key(name), server)
+                found.update((number, name) for number in numbers)
+                if not numbers:
+                    missing.append(name)
+            near = tuple(dict.fromkeys(near for name in missing for near in self.names_near(name)))
+            notes = (f"no tool is called {', '.join(safe_line(name, 64) for name in missing)}",) if missing else ()
+            return SearchResult(
+                query,
+                tuple(self._exact_match(number, name) for number, name in found.items()),
+                len(found),
+                "exact" if found else "none",
+                notes=notes,
+                nearest=near,
+            )
+
+    def _mentioned(self, text: str, server: str | None) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for key in mentioned_names(text[:MAX_QUERY], self._named):
+            found.update((number, key) for number in self._exactly(key, server))
+        return found
+
+    def _exactly(self, key: str, server: str | None) -> list[int]:
+        """The tools with that name key, a tool of just that offered name first."""
+        numbers = [number for number in self._named.get(key, ()) if self._serves(number, server)]
+        return sorted(numbers, key=lambda number: (name_key(self._tools[number].name) != key, self._tools[number].name))
+
+    def _serves(self, number: int, server: str | None) -> bool:
+        return server is None or self._tools[number].server == server
+
+    def _exact_match(self, number: int, word: str) -> Match:
+        return Match(self._tools[number], _EXACT_SCORE, lambda: (Reason("name", word, _EXACT_SCORE),))
+
+    def _match_pattern(self, query: str, pattern: str, limit: int, server: str | None) -> SearchResult:
+        with self._lock:
+            tools = [(number, tool) for number, tool in self._tools.items() if self._serves(number, server)]
+        matched = patterns.matching(pattern, [_pattern_text(tool) for _, tool in tools])
+        with self._lock:
+            numbers = {tools[place][0] for place in matched} & self._tools.keys()
+            scores = self._postings.scores(self._asker.ask(patterns.literal_words(pattern)).factors, limit, numbers)
+            best = heapq.nsmallest(
+                limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._tools[number].name)
+            )
+            matches = tuple(
+                Match(self._tools[number], scores.get(number, 0.0), _pattern_reason(pattern, scores.get(number, 0.0)))
+                for number in best
+            )
+            return SearchResult(query, matches, len(numbers), "regex" if numbers else "none")
+
+    def _search_words(
+        self,
+        query: str,
+        text: str,
+        limit: int,
+        server: str | None,
+        named: Mapping[int, str],
+        notes: tuple[str, ...],
+        error: str,
+    ) -> SearchResult:
+        asked = self._asker.ask(text)
+        only = None if server is None else self._numbers.get(server, {}).values()
+        scores = self._postings.scores(asked.factors, limit + len(named), only)
+        scored = [number for number in scores if number not in named]
+        best = heapq.nsmallest(
+            max(limit - len(named), 0), scored, key=lambda number: (-scores[number], self._tools[number].name)
+        )
+        matches = [self._exact_match(number, word) for number, word in named.items()]
+        matches += [self._word_match(number, scores[number], asked) for number in best]
+        how: How = "exact" if named else "ranked"
+        found = len(named) + len(scored)
+        if not named and asked.guessed.issuperset(asked.factors):
+            how = "fuzzy"
+        if not matches:
+            like = [near for near in self._near(text, _NAME_LIKENESS, limit) if self._serves(near[0], server)]
+            matches = [Match(self._tools[number], likeness, _name_reason(text, likeness)) for number, likeness in like]
+            how, found = "fuzzy" if matches else "none", len(matches)
+        return SearchResult(
+            query,
+            tuple(matches),
+            found,
+            how,
+            error,
+            notes,
+            () if matches else self.names_near(text),
+            tuple(asked.missing),
+        )
+
+    def _word_match(self, number: int, score: float, asked: Asked) -> Match:
+        tool = self._tools[number]
+        parts = {
+            term: self._postings.weight(term, number) * self._postings.rarity(term) * factor
+            for term, factor in asked.factors.items()
+        }
+        return Match(tool, score, lambda: self._word_reasons(tool, parts, asked))
+
+    def _word_reasons(self, tool: ToolDefinition, parts: Mapping[int, float], asked: Asked) -> tuple[Reason, ...]:
+        fields: defaultdict[int, list[str]] = defaultdict(list)
+        for field, text in self._texts(tool):
+            for term in {term for word in written_words(text) for term in terms(word)}:
+                number = self._postings.ids.get(term, -1)
+                if parts.get(number):
+                    fields[number].append(field)
+        reasons = [
+            Reason(", ".join(fields[term]), asked.words[term], round(part, 3))
+            for term, part in parts.items()
+            if fields[term]
+        ]
+        return tuple(sorted(reasons, key=lambda reason: (-reason.score, reason.word)))
+
+    def _near(self, name: str, likeness: float, limit: int) -> list[tuple[int, float]]:
+        from rapidfuzz.fuzz import ratio
+        from rapidfuzz.process import extract
+
+        key = name_key(name[:MAX_QUERY])
+        best: dict[int, float] = {}
+        for near, score, _ in extract(key, self._named.keys(), scorer=ratio, score_cutoff=likeness, limit=4 * limit):
+            for number in self._named[near]:
+                best[number] = max(best.get(number, 0.0), score)
+        return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self._tools[item[0]].name))
+
+
+def _name_keys(tool: ToolDefinition) -> set[str]:
+    local = local_name(tool)
+    keys = {name_key(tool.name), name_key(local), name_key(f"{tool.server or ''}{local}")}
+    return keys - {""}
+
+
+def _pattern_text(tool: ToolDefinition) -> str:
+    local = local_name(tool)
+    names = tool.name if local == tool.name else f"{tool.name}\n{local}"
+    return f"{names}\n{tool.description[:MAX_TEXT]}"
+
+
+def _pattern_reason(pattern: str, score: float) -> Callable[[], tuple[Reason, ...]]:
+    return lambda: (Reason("name, description", safe_line(pattern, 64), round(score, 3)),)
+
+
+def _name_reason(text: str, likeness: float) -> Callable[[], tuple[Reason, ...]]:
+    return lambda: (Reason("name", safe_line(text, 64), round(likeness, 1)),)
+
+
+def _empty_query(query: str) -> SearchResult:
+    return SearchResult(query, error="empty query: say in a few words what the tool should do")
+
+
+def _taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
+    """One result from several: the first match of each, then the second of each, and so on; each tool once."""
+    chosen: dict[str, Match] = {}
+    for rank in range(max(len(result.matches) for result in results)):
+        for result in results:
+            if rank < len(result.matches):
+                chosen.setdefault(result.matches[rank].tool.name, result.matches[rank])
+    room = max(limit, sum(result.how == "exact" for result in results))
+    how: How = next((result.how for result in results if result.how != "none"), "none")
+    return SearchResult(
+        "\n".join(result.query for result in results),
+        tuple(chosen.values())[:room],
+        max(len(chosen), max(result.found for result in results)),
+        how,
+        "; ".join(dict.fromkeys(result.error for result in results if result.error)),
+        tuple(dict.fromkeys(note for result in results for note in result.notes)),
+        () if chosen else tuple(dict.fromkeys(name for result in results for name in result.nearest)),
+        tuple(dict.fromkeys(word for result in results for word in result.unmatched_words)),
+    )

@@ -1,0 +1,60 @@
+"""What a query asks for, read from its form alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mcpagent.search.words import name_key
+
+MAX_QUERY = 500
+"""Characters of a query that are read."""
+
+_SEPARATORS = re.compile(r"[\s,;|]+")
+_LISTED = re.compile(r"[,;|\n]+")
+_IDENTIFIER = re.compile(r"\w*(?:[_.\-]\w+)+|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+")
+_SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)
+_PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixed:
+    """A query of the form `server: words`."""
+
+    server: str
+    words: str
+
+
+def selected_names(query: str) -> list[str] | None:
+    """The names in `select:a,b`; None where the query is no such list."""
+    chosen = _SELECT.fullmatch(query)
+    return [name for name in _SEPARATORS.split(chosen[1]) if name] if chosen else None
+
+
+def server_prefix(query: str, servers: Collection[str]) -> Prefixed | None:
+    """The query read as `server: words`, where there is such a server in any style of writing."""
+    prefixed = _PREFIX.fullmatch(query)
+    if not prefixed:
+        return None
+    name, words = (prefixed[1], prefixed[2]) if prefixed[1] else (prefixed[3], prefixed[4])
+    key = name_key(name)
+    match = next((server for server in servers if name_key(server) == key), None)
+    return Prefixed(match, words) if match and key else None
+
+
+def mentioned_names(query: str, is_name: Collection[str]) -> list[str]:
+    """The keys (see `name_key`) of the tools that the query names, in its order.
+
+    The whole query, each item of a list, and each word that is written as an identifier can be a name; a plain word
+    within a sentence is none, even where a tool is called so.
+    """
+    whole = name_key(query)
+    if whole in is_name:
+        return [whole]
+    for separators in (_LISTED, _SEPARATORS):
+        keys = [key for part in separators.split(query) if (key := name_key(part))]
+        if len(keys) > 1 and all(key in is_name for key in keys):
+            return list(dict.fromkeys(keys))
+    written = (name_key(found) for found in _IDENTIFIER.findall(query))
+    return list(dict.fromkeys(key for key in written if key in is_name))

@@ -1,0 +1,61 @@
+"""The values a search gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from mcpagent.messages import ToolDefinition
+
+How: TypeAlias = Literal["exact", "regex", "ranked", "fuzzy", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One part of a score: `word` of the query (or the pattern, or the name) was found in this field of the tool."""
+
+    field: str
+    word: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Match:
+    """A tool found, best first; scores compare only within one result."""
+
+    tool: ToolDefinition
+    score: float
+    why: Callable[[], tuple[Reason, ...]] = field(default=tuple, repr=False, compare=False)
+    """Works out `reasons`; asked for only when somebody reads them."""
+
+    @cached_property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why it matched, the largest part first."""
+        return self.why()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The answer to one query.
+
+    `matches` are the best `limit` of `found`. `how` says what kind of match they are; "fuzzy" ones were found only by
+    correcting or completing the query's words. `error` tells what was wrong with the query; there can be matches all
+    the same. `notes` tell what else happened (query cut, pattern too slow). `nearest` are names like the query, only
+    where nothing matched. `unmatched_words` are in no tool.
+    """
+
+    query: str
+    matches: tuple[Match, ...] = ()
+    found: int = 0
+    how: How = "none"
+    error: str = ""
+    notes: tuple[str, ...] = ()
+    nearest: tuple[str, ...] = ()
+    unmatched_words: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The offered names of the matches, in order."""
+        return tuple(match.tool.name for match in self.matches)

@@ -1,0 +1,66 @@
+"""Words of a query that are in no tool, matched to the words that are: typos, abbreviations, words run together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+MIN_TYPO_LENGTH = 4
+_TWO_TYPOS_LENGTH = 8
+_MAX_ABBREVIATION = 5
+
+
+class Spelling:
+    """The plain words of a vocabulary, findable by their look. Words are only ever added."""
+
+    def __init__(self) -> None:
+        self._by_first: defaultdict[str, list[str]] = defaultdict(list)
+        self._by_last: defaultdict[str, list[str]] = defaultdict(list)
+        self._seen: set[str] = set()
+
+    def add(self, words: Iterable[str]) -> None:
+        """Takes up plain words; digits alone and words under three letters are no target of a correction."""
+        for word in words:
+            if len(word) > 2 and word not in self._seen and not word.isdigit():
+                self._seen.add(word)
+                self._by_first[word[0]].append(word)
+                self._by_last[word[-1]].append(word)
+
+    def nearest(self, word: str) -> list[tuple[str, float]]:
+        """The words fewest typos away with their likeness (0 to 1): one typo, or two in a long word.
+
+        A typo is a letter missing, added, changed, or swapped with its neighbour; the first or the last letter must
+        be right.
+        """
+        if len(word) < MIN_TYPO_LENGTH or any(char.isdigit() for char in word):
+            return []
+        from rapidfuzz.distance import OSA
+        from rapidfuzz.process import extract_iter
+
+        most = 2 if len(word) >= _TWO_TYPOS_LENGTH else 1
+        found: dict[str, int] = {}
+        for bucket in (self._by_first.get(word[0], []), self._by_last.get(word[-1], [])):
+            for near, distance, _ in extract_iter(word, bucket, scorer=OSA.distance, score_cutoff=most):
+                found[near] = int(distance)
+        least = min(found.values(), default=0)
+        return [(near, 1 - distance / len(word)) for near, distance in found.items() if distance == least]
+
+    def completions(self, word: str) -> list[str]:
+        """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database."""
+        if not 2 <= len(word) <= _MAX_ABBREVIATION or not word.isalpha():
+            return []
+        same_start = self._by_first.get(word[0], [])
+        if len(word) > 2 and (begun := [long for long in same_start if long.startswith(word)]):
+            return begun
+        return [long for long in same_start if len(long) > len(word) + 1 and abbreviates(word, long)]
+
+
+def abbreviates(short: str, long: str) -> bool:
+    """Whether the letters of `short` stand in `long` in this order, skipping no consonant run's start carelessly:
+    the last letter of an abbreviation is a consonant of the word's second half or its last letter."""
+    at = 0
+    for letter in short:
+        at = long.find(letter, at) + 1
+        if not at:
+            return False
+    return long[0] == short[0] and at > len(long) // 2 - 1

@@ -1,0 +1,101 @@
+"""Text to index terms: words split at case, digits and punctuation, lower case, without accents, stemmed.
+
+A written word gives one or more terms: `GitHub` gives `github`, `git` and `hub`; a run of Chinese, Japanese or
+Korean characters, which has no spaces, gives its pairs of characters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from typing import Protocol
+
+MAX_WORD = 40
+"""Characters of one written word that count; longer runs are keys, hashes or encoded data."""
+
+_WRITTEN = re.compile(r"[^\W_]+")
+_PIECE = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^\W\dA-Za-z_]+")
+_CASE_CHANGE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_LETTERS_THEN_DIGITS = re.compile(r"([a-z]{2,})(\d+)$")
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
+
+_STOP_WORDS = (
+    "a about above after again all also am an and any are as at be because been before being below between both but "
+    "by can could did do does doing don down during each etc few for from further get had has have having he her here "
+    "hers him his how i if in into is it its just let like ll me might more most must my need no nor not now of off "
+    "on once only or other our out over own per please re s same shall she should so some such t than that the their "
+    "them then there these they this those through to too under until up us use used using ve very via want was way "
+    "we well were what when where whether which while who whom why will with within without would you your"
+)
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""English words that say nothing about what a tool does; they are not indexed."""
+
+
+class _Stemmer(Protocol):
+    def stemWord(self, word: str) -> str: ...  # noqa: N802 - the library's name
+
+
+@cache
+def _stemmer() -> _Stemmer:
+    from Stemmer import Stemmer  # type: ignore[import-not-found]
+
+    stemmer: _Stemmer = Stemmer("english")
+    return stemmer
+
+
+def written_words(text: str) -> list[str]:
+    """The runs of letters and digits, as written."""
+    return _WRITTEN.findall(text)
+
+
+def plain(word: str) -> str:
+    """The word in lower case without accents, so that `Café` and `cafe` are one."""
+    if word.isascii():
+        return word.lower()
+    decomposed = unicodedata.normalize("NFKD", word.casefold())
+    return unicodedata.normalize("NFC", "".join(char for char in decomposed if not unicodedata.combining(char)))
+
+
+def stem(word: str) -> str:
+    """The stem of a plain word (Snowball's English stemmer)."""
+    return _stemmer().stemWord(word)
+
+
+def pieces(written: str) -> list[str]:
+    """The plain words inside one written word, itself first; only itself where it holds no others."""
+    whole = plain(written[:MAX_WORD])
+    if not whole.isascii():
+        return _unspaced_pieces(whole)
+    parts = [whole]
+    if _CASE_CHANGE.search(written):
+        parts += [part.lower() for part in _PIECE.findall(written[:MAX_WORD])]
+    for part in list(parts):
+        if split := _LETTERS_THEN_DIGITS.fullmatch(part):
+            parts.append(split[1])
+    return list(dict.fromkeys(parts))
+
+
+def _unspaced_pieces(word: str) -> list[str]:
+    if not _UNSPACED.search(word):
+        return [word]
+    parts: list[str] = []
+    for run in _UNSPACED.findall(word):
+        parts += [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
+    parts += [rest for rest in _UNSPACED.sub(" ", word).split() if rest]
+    return list(dict.fromkeys(parts))
+
+
+def terms(written: str) -> list[str]:
+    """The index terms of one written word; none for a stop word."""
+    found = [
+        stem(part)
+        for part in pieces(written)
+        if part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
+    ]
+    return list(dict.fromkeys(found))
+
+
+def name_key(name: str) -> str:
+    """What all styles of one name share: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
+    return "".join(written_words(plain(name)))

@@ -1,0 +1,96 @@
+"""Hostile regular expressions: every search is answered in time and the event loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.search import ToolIndex
+from mcpagent.search.pattern import looks_like_pattern
+
+A = "a" * 300
+A_END = A + "!"
+CORPUS = [
+    (r"(a+)+$", A_END),
+    (r"(a*)*$", A_END),
+    (r"(a|a)*$", A_END),
+    (r"(a|aa)+$", A_END),
+    (r"(\w+\s?)*$", "Creates a new issue in the given repository and returns its number and address!"),
+    (
+        r"^([a-zA-Z0-9])(([\-.]|[_]+)?([a-zA-Z0-9]+))*(@){1}[a-z0-9]+[.]{1}(([a-z]{2,3})|([a-z]{2,3}[.]{1}[a-z]{2,3}))$",
+        A,
+    ),
+    (r".*.*.*.*.*.*.*.*=x", A),
+    (r"(.*?,){20}P", "a," * 150),
+    (r"(x+x+)+y", "x" * 300),
+    (r"(a+?)+?$", A_END),
+    (r"([a-z]+)*\d", A_END),
+    (r"^(\d+)*$", "1" * 300 + "x"),
+    (r"((a+)+)+$", A_END),
+    (r"(?=(a+)+b)a", A_END),
+    (r"(?i)(A+)+$", A_END),
+    (r"(a{1,100}){1,100}$", A_END),
+    (r"((a{0,9}){0,9}){0,9}$x", A_END),
+    (r"\s+$", " " * 50_000 + "x"),
+    (r"(create|create_|creat|crea|c|.)*_issue$", "create_" * 40),
+    (r"(?:a{0,65535}){0,65535}b", A_END),
+    (r"(a+)\1+b", A_END),
+    ("(" * 95 + "a" + ")" * 95, A_END),
+    (r"(\p{L}+)+$", A_END),
+]
+
+
+def index_with(text: str) -> ToolIndex:
+    index = ToolIndex("bm25")
+    index.replace("main", [ToolDefinition(f"tool_{number}", text, {}, "main") for number in range(1000)])
+    return index
+
+
+@pytest.mark.parametrize(("pattern", "text"), CORPUS)
+async def test_a_hostile_pattern_is_answered_in_time_and_never_holds_the_loop(pattern: str, text: str) -> None:
+    index = index_with(text)
+    index.search("warm up .* the engine")
+    slowest = 0.0
+    answered = False
+
+    async def watch() -> None:
+        nonlocal slowest
+        while not answered:
+            before = time.perf_counter()
+            await asyncio.sleep(0.002)
+            slowest = max(slowest, time.perf_counter() - before)
+
+    watcher = asyncio.create_task(watch())
+    start = time.perf_counter()
+    await index.find(pattern)
+    took = time.perf_counter() - start
+    answered = True
+    await watcher
+    # Issued limits are 150 ms and 50 ms; the room above them is for a machine that runs other tests at the same time.
+    assert took < 0.4
+    assert slowest < 0.2
+
+
+def test_a_slow_pattern_is_searched_as_words_and_says_so() -> None:
+    index = index_with(A_END)
+    index.replace("other", [ToolDefinition("apply_patch", "Apply a patch", {}, "other")])
+    result = index.search("(a+)+$|patch (a|aa)+$")
+    assert any("searched for its words" in note for note in result.notes)
+    assert result.names[:1] == ("apply_patch",)
+
+
+@pytest.mark.parametrize(
+    "query", ["what is the weather?", "send mail (to a list)", "costs under $5", "use C++", "v1.2", "a-b"]
+)
+def test_prose_is_no_pattern(query: str) -> None:
+    assert not looks_like_pattern(query)
+
+
+@pytest.mark.parametrize(
+    "query", ["get_.*", "a|b", r"\bfile", "^get", "issue$", "[ab]c", "colou?r", "(weather", "a{2}", "(a+)+"]
+)
+def test_patterns_are_seen(query: str) -> None:
+    assert looks_like_pattern(query)
