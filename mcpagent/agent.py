@@ -19,7 +19,6 @@ from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerErro
 from mcpagent.events import Emit, Event, Notice, RunFinished, ServerFailed
 from mcpagent.loop import Run, converse
 from mcpagent.messages import Message, Text, ToolDefinition, Usage, load_messages
-from mcpagent.models import resolve_model
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
 from mcpagent.selection import Selection
@@ -229,6 +228,8 @@ class Agent:
     def model(self) -> Model:
         """The model that is called; resolves a name on first use, so it may raise `ConfigError`."""
         if self._model is None:
+            from mcpagent.models import resolve_model
+
             self._model = resolve_model(self._model_choice)
         return self._model
 
