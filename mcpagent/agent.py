@@ -417,12 +417,9 @@ class Agent:
 
     def _refresh_catalog(self) -> None:
         """Builds the catalogue from what is listed now; names given earlier in the conversation stay."""
-        from mcpagent.virtual_tools.server_content import server_content_tools
-
         earlier = self._catalog
-        content = server_content_tools(list(self._mcp.values())) if self._mcp else []
         catalog = Catalog(
-            [*self._selection.of(self._listed), *content, *self._functions],
+            [*self._selection.of(self._listed), *self._content_tools(), *self._functions],
             search=self._tool_search,
             pinned=self._pinned,
             server_descriptions={name: _about(toolset) for name, toolset in self._mcp.items()},
@@ -434,6 +431,13 @@ class Agent:
             catalog.virtual = tool_search_tools(catalog, self._conversation)
         self._catalog = catalog
         self._functions_changed = False
+
+    def _content_tools(self) -> list[Tool]:
+        if not self._mcp:
+            return []
+        from mcpagent.virtual_tools.server_content import server_content_tools
+
+        return server_content_tools(list(self._mcp.values()))
 
     def _emit(self, event: Event) -> None:
         if self._listener is not None:
