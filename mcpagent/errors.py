@@ -45,7 +45,8 @@ class ModelError(McpAgentError):
     """A model provider failed.
 
     `status` is the HTTP status, None where no answer came. `retryable` says whether the same request may
-    succeed later; the adapter has already used up its own retries. `retry_after_seconds` is what the provider asked for.
+    succeed later; the adapter has already used up its own retries. `retry_after_seconds` is the wait the provider
+    asked for.
     """
 
     def __init__(

@@ -1,0 +1,359 @@
+"""Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages), always streamed.
+
+Caching: one breakpoint at the end of what never changes (the system prompt, else the last tool) and Anthropic's
+automatic one at the end of the request, so no earlier byte of a conversation is ever written differently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcpagent.events import Emit, TextDelta, ThinkingDelta
+from mcpagent.messages import (
+    Image,
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Usage,
+)
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.failures import AnswerError, Endpoint
+from mcpagent.models.http_model import Delta, HttpModel, encoded, timeouts
+from mcpagent.models.wire import (
+    distinct_ids,
+    left_out,
+    legal_id,
+    legal_name,
+    object_schema,
+    parse_object,
+    read_call,
+    shown_parts,
+    usable_image,
+    without,
+)
+
+if TYPE_CHECKING:
+    import anthropic
+    import httpx2
+
+PROVIDER = "anthropic"
+BASE_URL = "https://api.anthropic.com"
+DEFAULT_MAX_TOKENS = 32_000
+"""Anthropic demands a limit; every model from Claude 4.5 on can write at least this much."""
+
+MAX_CONTINUATIONS = 5
+"""How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""
+
+_LONGEST_ID = 64
+_CACHED_FROM_HERE = {"type": "ephemeral"}
+_STOPS: dict[str, ResponseStop] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "length",
+    "refusal": "refusal",
+}
+
+
+class AnthropicModel(HttpModel):
+    """A Claude model.
+
+    `api_key` None reads ANTHROPIC_API_KEY at the first request. `betas` go into the `anthropic-beta` header.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        http_client: httpx2.AsyncClient | None = None,
+        max_retries: int = 2,
+        settings: ModelSettings | None = None,
+        betas: Sequence[str] = (),
+        silent_seconds: float = 300.0,
+        key_variable: str = "ANTHROPIC_API_KEY",
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__(
+            Endpoint(PROVIDER, model_name, base_url or BASE_URL, key_variable, silent_seconds=silent_seconds),
+            api_key=api_key,
+            http_client=http_client,
+            max_retries=max_retries,
+            settings=settings,
+            sleep=sleep,
+        )
+        self.betas = tuple(betas)
+
+    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+        return request_body(request, self.model_name)
+
+    def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+        return read_message(answer, turn=len(request.messages))
+
+    def stream_reader(self) -> MessageStream:
+        return MessageStream()
+
+    def connect(self, api_key: str) -> anthropic.AsyncAnthropic:
+        import anthropic
+
+        return anthropic.AsyncAnthropic(
+            api_key=api_key,
+            base_url=self.endpoint.base_url,
+            max_retries=0,
+            timeout=timeouts(self.endpoint),
+            http_client=self._http_client,
+        )
+
+    async def post(self, client: anthropic.AsyncAnthropic, body: dict[str, Any]) -> anthropic.AsyncStream[object]:
+        import anthropic
+
+        options = anthropic.RequestOptions()
+        if self.betas:
+            options = anthropic.RequestOptions(
+                headers={"anthropic-beta": ",".join(self.betas)}, params={"beta": "true"}
+            )
+        return await client.post(
+            "/v1/messages",
+            cast_to=object,
+            content=encoded(body),
+            options=options,
+            stream=True,
+            stream_cls=anthropic.AsyncStream[object],
+        )
+
+    def sdk_errors(self) -> tuple[type[Exception], ...]:
+        import anthropic
+
+        return (anthropic.AnthropicError,)
+
+    async def ask(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
+        answer = await super().ask(body, emit)
+        for _ in range(MAX_CONTINUATIONS):
+            if answer.get("stop_reason") != "pause_turn":
+                break
+            paused = {"role": "assistant", "content": answer.get("content")}
+            more = await super().ask({**body, "messages": [*body["messages"], paused]}, emit)
+            answer = _joined(answer, more)
+        return answer
+
+
+def request_body(request: ModelRequest, model_name: str) -> dict[str, Any]:
+    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    settings = request.settings
+    body: dict[str, Any] = {"model": model_name, "max_tokens": settings.max_output_tokens or DEFAULT_MAX_TOKENS}
+    if request.tools:
+        body["tools"] = [write_tool(tool) for tool in request.tools]
+    if request.system.strip():
+        body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHED_FROM_HERE}]
+    elif request.tools:
+        body["tools"][-1]["cache_control"] = _CACHED_FROM_HERE
+    body["messages"] = write_messages(request.messages)
+    body["cache_control"] = _CACHED_FROM_HERE
+    if request.tools and request.tool_choice == "none":
+        body["tool_choice"] = {"type": "none"}
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    return {**body, "stream": True, **settings.extra}
+
+
+def write_tool(tool: ToolDefinition) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": object_schema(tool.parameters)}
+
+
+def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The history in alternating turns, as Anthropic demands; messages of one side in a row become one turn."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = _assistant_blocks(message) if role == "assistant" else _user_blocks(message)
+        if not blocks:
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        else:
+            turns.append({"role": role, "content": blocks})
+    return turns
+
+
+def _user_blocks(message: Message) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case Text() | Image():
+                blocks += _content([part])
+            case ToolResult():
+                blocks.append(_tool_result(part))
+            case _:
+                pass  # tool changes are not content; thinking and calls are never a user's
+    return blocks
+
+
+def _tool_result(result: ToolResult) -> dict[str, Any]:
+    block: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": legal_id(result.call_id, longest=_LONGEST_ID),
+        "content": _content(shown_parts(result)),
+    }
+    return {**block, "is_error": True} if result.error else block
+
+
+def _content(parts: Sequence[Text | Image]) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Text):
+            if part.text.strip():
+                blocks.append({"type": "text", "text": part.text})
+        elif usable_image(part):
+            source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+            blocks.append({"type": "image", "source": source})
+        else:
+            blocks.append({"type": "text", "text": left_out(part)})
+    return blocks
+
+
+def _assistant_blocks(message: Message) -> list[dict[str, Any]]:
+    ours = message.provider == PROVIDER
+    blocks = (_assistant_block(part, ours) for part in message.parts)
+    return [block for block in blocks if block is not None]
+
+
+def _assistant_block(part: Part, ours: bool) -> dict[str, Any] | None:
+    match part:
+        case Text() if part.text.strip():
+            return {"type": "text", "text": part.text, **(part.provider_data if ours else {})}
+        case ToolCall():
+            return {
+                "type": "tool_use",
+                "id": legal_id(part.id, longest=_LONGEST_ID),
+                "name": legal_name(part.name),
+                "input": part.arguments,
+                **(part.provider_data if ours else {}),
+            }
+        case Thinking() if part.provider == PROVIDER:
+            return dict(part.provider_data)
+        case ProviderBlock() if part.provider == PROVIDER:
+            return dict(part.data)
+        case _:
+            return None
+
+
+def read_message(answer: Mapping[str, Any], *, turn: int) -> ModelResponse:
+    """A whole Messages answer. `turn` makes ids for calls that came without one."""
+    reason = str(answer.get("stop_reason") or "")
+    stop = _STOPS.get(reason)
+    content = answer["content"]
+    parts = [
+        _read_block(block, cut_off=stop == "length" and position == len(content) - 1)
+        for position, block in enumerate(content)
+    ]
+    kept = distinct_ids([part for part in parts if part is not None], turn)
+    message = Message("assistant", kept, provider=PROVIDER)
+    return ModelResponse(message, read_usage(answer), stop or ("tool_calls" if message.tool_calls else "end"))
+
+
+def _read_block(block: Mapping[str, Any], *, cut_off: bool) -> Part | None:
+    match block["type"]:
+        case "text":
+            rest = without(block, ("type", "text"))
+            return Text(block["text"], provider_data=rest) if block["text"].strip() else None
+        case "tool_use":
+            rest = without(block, ("type", "id", "name", "input"))
+            return read_call(block["id"], block["name"], block["input"], cut_off=cut_off, provider_data=rest)
+        case "thinking" | "redacted_thinking":
+            return Thinking(str(block.get("thinking") or ""), PROVIDER, dict(block))
+        case _:
+            return ProviderBlock(PROVIDER, dict(block))
+
+
+def read_usage(answer: Mapping[str, Any]) -> Usage:
+    """Anthropic counts what the cache read and wrote beside `input_tokens`; ours is the whole input."""
+    usage = answer.get("usage") or {}
+    read = usage.get("cache_read_input_tokens") or 0
+    written = usage.get("cache_creation_input_tokens") or 0
+    return Usage(
+        input_tokens=(usage.get("input_tokens") or 0) + read + written,
+        output_tokens=usage.get("output_tokens") or 0,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        requests=1 + len(answer.get("continued") or ()),
+    )
+
+
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """A paused answer and its continuation as one; usage adds up."""
+    before, after = first.get("usage") or {}, second.get("usage") or {}
+    counted = {key: value + (after.get(key) or 0) for key, value in before.items() if isinstance(value, int)}
+    return {
+        **second,
+        "content": [*first["content"], *second["content"]],
+        "usage": {**after, **counted},
+        "continued": [*(first.get("continued") or ()), first.get("id")],
+    }
+
+
+class MessageStream:
+    """Puts a stream's events together to the answer it is without streaming.
+
+    Events as in https://platform.claude.com/docs/en/build-with-claude/streaming. A delta's fields are added to the
+    block's fields of the same name, so kinds of content that are not known here survive too.
+    """
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._texts: dict[tuple[int, str], list[str]] = {}
+        self._done = False
+
+    def add(self, event: Mapping[str, Any]) -> Delta | None:
+        match event.get("type"):
+            case "message_start":
+                self._message = dict(event["message"])
+            case "content_block_start":
+                self._blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                return self._add_delta(event["index"], event["delta"])
+            case "message_delta":
+                self._message |= event.get("delta") or {}
+                told = {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
+                self._message["usage"] = {**(self._message.get("usage") or {}), **told}
+            case "message_stop":
+                self._done = True
+            case _:
+                pass
+        return None
+
+    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Delta | None:
+        block = self._blocks[index]
+        for name, value in without(delta, ("type",)).items():
+            if delta["type"] == "citations_delta":
+                block["citations"] = [*(block.get("citations") or ()), value]
+            elif isinstance(value, str):
+                self._texts.setdefault((index, name), []).append(value)
+            else:
+                block[name] = value
+        match delta["type"]:
+            case "text_delta":
+                return TextDelta(delta["text"])
+            case "thinking_delta":
+                return ThinkingDelta(delta["thinking"])
+            case _:
+                return None
+
+    def answer(self) -> dict[str, Any]:
+        if not self._done or not self._message:
+            raise AnswerError("the stream ended early", "cut")
+        for (index, name), pieces in self._texts.items():
+            text = "".join(pieces)
+            if name == "partial_json":
+                parsed = parse_object(text)
+                self._blocks[index]["input"] = text if parsed is None else parsed
+            else:
+                self._blocks[index][name] = (self._blocks[index].get(name) or "") + text
+        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}

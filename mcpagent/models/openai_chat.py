@@ -1,0 +1,369 @@
+"""OpenAI's Chat Completions format, which most other servers speak too, always streamed.
+
+Format: https://platform.openai.com/docs/api-reference/chat. What servers add to it (reasoning fields, signatures on
+calls) is kept and goes back to the same server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcpagent.events import TextDelta, ThinkingDelta
+from mcpagent.messages import (
+    Image,
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Usage,
+)
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
+from mcpagent.models.http_model import Delta, HttpModel
+from mcpagent.models.openai_responses import openai_client, openai_stream
+from mcpagent.models.wire import (
+    data_url,
+    distinct_ids,
+    json_text,
+    left_out,
+    legal_id,
+    legal_name,
+    marked_error,
+    object_schema,
+    read_call,
+    shown_parts,
+    usable_image,
+    without,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+    import openai
+
+BASE_URL = "https://api.openai.com/v1"
+
+_LONGEST_ID = 40
+_REASONING_KEYS = ("reasoning_content", "reasoning")
+"""Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""
+
+_NOT_REPLAYED = ("role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call")
+
+
+class OpenAIChatModel(HttpModel):
+    """A model behind any server that speaks Chat Completions.
+
+    `provider` names the server in errors and histories. `key_variable` "" sends no real key, for servers without one.
+    `max_tokens_field` is what the server calls its output limit: OpenAI's newer models refuse the old `max_tokens`,
+    which is what all other servers know.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        http_client: httpx2.AsyncClient | None = None,
+        max_retries: int = 2,
+        settings: ModelSettings | None = None,
+        provider: str = "openai-chat",
+        silent_seconds: float = 300.0,
+        key_variable: str | None = None,
+        max_tokens_field: str | None = None,
+        hint: str = "",
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        at_openai = base_url is None or base_url.rstrip("/") == BASE_URL
+        variable = key_variable if key_variable is not None else ("OPENAI_API_KEY" if at_openai else "")
+        super().__init__(
+            Endpoint(provider, model_name, base_url or BASE_URL, variable, hint, silent_seconds=silent_seconds),
+            api_key=api_key,
+            http_client=http_client,
+            max_retries=max_retries,
+            settings=settings,
+            sleep=sleep,
+        )
+        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
+
+    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+        return request_body(request, self.model_name, provider=self.provider, max_tokens_field=self.max_tokens_field)
+
+    def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+        return read_completion(answer, provider=self.provider, turn=len(request.messages))
+
+    def stream_reader(self) -> CompletionStream:
+        return CompletionStream()
+
+    def connect(self, api_key: str) -> openai.AsyncOpenAI:
+        return openai_client(self.endpoint, api_key, self._http_client)
+
+    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> openai.AsyncStream[object]:
+        return await openai_stream(client, "/chat/completions", body)
+
+    def sdk_errors(self) -> tuple[type[Exception], ...]:
+        import openai
+
+        return (openai.OpenAIError,)
+
+
+def request_body(
+    request: ModelRequest, model_name: str, *, provider: str, max_tokens_field: str = "max_completion_tokens"
+) -> dict[str, Any]:
+    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    settings = request.settings
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    body: dict[str, Any] = {"model": model_name}
+    if request.tools:
+        body["tools"] = [write_tool(tool) for tool in request.tools]
+    body["messages"] = [*system, *write_messages(request.messages, provider)]
+    if request.tools and request.tool_choice == "none":
+        body["tool_choice"] = "none"
+    if settings.max_output_tokens is not None:
+        body[max_tokens_field] = settings.max_output_tokens
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    return {**body, "stream": True, "stream_options": {"include_usage": True}, **settings.extra}
+
+
+def write_tool(tool: ToolDefinition) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": object_schema(tool.parameters)}
+    return {"type": "function", "function": function}
+
+
+def write_messages(messages: Sequence[Message], provider: str) -> list[dict[str, Any]]:
+    """The history. Images of tool results follow in a user message: the format has no place for them in a result."""
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "assistant":
+            written += _assistant_message(message, ours=message.provider == provider, provider=provider)
+            continue
+        results = message.tool_results
+        written += [_tool_message(result) for result in results]
+        pictures = [part for result in results for part in _result_images(result)]
+        own = [part for part in message.parts if isinstance(part, Text | Image)]
+        content = _content([*pictures, *own])
+        if content:
+            written.append({"role": "user", "content": _plain(content)})
+    return written
+
+
+def _tool_message(result: ToolResult) -> dict[str, Any]:
+    parts = shown_parts(result)
+    text = "\n".join(part.text for part in parts if isinstance(part, Text))
+    images = sum(isinstance(part, Image) for part in parts)
+    if images:
+        text = f"{text}\n[{images} image(s) in the next message]".lstrip()
+    call_id = legal_id(result.call_id, longest=_LONGEST_ID)
+    return {"role": "tool", "tool_call_id": call_id, "content": marked_error(result, text)}
+
+
+def _result_images(result: ToolResult) -> list[Text | Image]:
+    images = [part for part in shown_parts(result) if isinstance(part, Image)]
+    return [Text(f"From the result of {result.name}:"), *images] if images else []
+
+
+def _content(parts: Sequence[Text | Image]) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Text):
+            if part.text.strip():
+                content.append({"type": "text", "text": part.text})
+        elif usable_image(part):
+            content.append({"type": "image_url", "image_url": {"url": data_url(part)}})
+        else:
+            content.append({"type": "text", "text": left_out(part)})
+    return content
+
+
+def _plain(content: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """One text is sent as a string, the form every server knows."""
+    only_text = len(content) == 1 and content[0]["type"] == "text"
+    return str(content[0]["text"]) if only_text else content
+
+
+def _assistant_message(message: Message, *, ours: bool, provider: str) -> list[dict[str, Any]]:
+    refused = "".join(part.text for part in message.parts if isinstance(part, Text) and _is_refusal(part, ours))
+    text = "".join(part.text for part in message.parts if isinstance(part, Text) and not _is_refusal(part, ours))
+    calls = [_write_call(call, ours) for call in message.tool_calls]
+    extra: dict[str, Any] = {}
+    for part in message.parts:
+        if isinstance(part, Thinking) and part.provider == provider:
+            extra |= part.provider_data
+        elif isinstance(part, ProviderBlock) and part.provider == provider:
+            extra |= part.data
+    if not (text.strip() or calls or refused):
+        return []
+    written: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None, **extra}
+    if refused:
+        written["refusal"] = refused
+    if calls:
+        written["tool_calls"] = calls
+    return [written]
+
+
+def _is_refusal(part: Text, ours: bool) -> bool:
+    return ours and part.provider_data.get("refusal") is True
+
+
+def _write_call(call: ToolCall, ours: bool) -> dict[str, Any]:
+    """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
+    function = {"name": legal_name(call.name), "arguments": json_text(call.arguments)}
+    written = {"id": legal_id(call.id, longest=_LONGEST_ID), "type": "function", "function": function}
+    if not ours or call.malformed:
+        return written
+    sent = call.provider_data
+    return {**written, **without(sent, ("function",)), "function": {**function, **sent.get("function", {})}}
+
+
+def read_completion(answer: Mapping[str, Any], *, provider: str, turn: int) -> ModelResponse:
+    """A whole Chat Completions answer, its first choice. `turn` makes ids for calls without one."""
+    if answer.get("error"):
+        raise ReportedError(answer["error"])
+    choice = answer["choices"][0]
+    message, reason = choice["message"], choice.get("finish_reason")
+    cut = reason == "length"
+    parts: list[Part] = _read_extras(message, provider)
+    text = _content_text(message.get("content"))
+    if text.strip():
+        parts.append(Text(text))
+    if message.get("refusal"):
+        parts.append(Text(message["refusal"], provider_data={"refusal": True}))
+    calls = message.get("tool_calls") or []
+    parts += [_read_call(call, cut_off=cut and position == len(calls) - 1) for position, call in enumerate(calls)]
+    read = Message("assistant", distinct_ids(parts, turn), provider=provider)
+    return ModelResponse(read, read_usage(answer), _stop(read, reason, refused=bool(message.get("refusal"))))
+
+
+def _content_text(content: Any) -> str:
+    """The text of a content field; some servers write it as a list of pieces."""
+    if isinstance(content, list):
+        return "".join(str(piece.get("text") or "") for piece in content if piece.get("type") == "text")
+    return content or ""
+
+
+def _stop(message: Message, reason: object, *, refused: bool) -> ResponseStop:
+    if reason == "length":
+        return "length"
+    if refused or reason == "content_filter":
+        return "refusal"
+    return "tool_calls" if message.tool_calls else "end"
+
+
+def _read_extras(message: Mapping[str, Any], provider: str) -> list[Part]:
+    extra = {key: value for key, value in without(message, _NOT_REPLAYED).items() if value not in (None, "", [], {})}
+    reasoning = {key: value for key, value in extra.items() if key.startswith("reasoning")}
+    others = without(extra, tuple(reasoning))
+    parts: list[Part] = []
+    if reasoning:
+        texts = [reasoning[key] for key in _REASONING_KEYS if isinstance(reasoning.get(key), str)]
+        parts.append(Thinking(texts[0] if texts else "", provider, reasoning))
+    if others:
+        parts.append(ProviderBlock(provider, others))
+    return parts
+
+
+def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
+    function = call["function"]
+    arguments = function.get("arguments")
+    arguments = "" if arguments is None else arguments
+    rest = without(call, ("id", "type"))
+    return read_call(call.get("id") or "", function["name"], arguments, cut_off=cut_off, provider_data=rest)
+
+
+def read_usage(answer: Mapping[str, Any]) -> Usage:
+    """`prompt_tokens` already hold the cached part."""
+    usage = answer.get("usage") or {}
+    details = usage.get("prompt_tokens_details") or {}
+    return Usage(
+        input_tokens=usage.get("prompt_tokens") or 0,
+        output_tokens=usage.get("completion_tokens") or 0,
+        cache_read_tokens=details.get("cached_tokens") or 0,
+        cache_write_tokens=details.get("cache_write_tokens") or 0,
+        requests=1,
+    )
+
+
+class CompletionStream:
+    """Puts a stream's chunks together to the answer it is without streaming.
+
+    Chunks as in https://platform.openai.com/docs/api-reference/chat-streaming. Calls are told apart by `index`, and,
+    since some servers send none or always 0, by a new id.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._extra: dict[str, Any] = {}
+        self._calls: list[dict[str, Any]] = []
+        self._call_at: dict[int, dict[str, Any]] = {}
+        self._finish: str | None = None
+        self._usage: dict[str, Any] | None = None
+
+    def add(self, event: Mapping[str, Any]) -> Delta | None:
+        if event.get("error"):
+            raise ReportedError(event["error"])
+        self._usage = event.get("usage") or self._usage
+        choices = event.get("choices") or ()
+        if not choices:
+            return None
+        choice = choices[0]
+        self._finish = choice.get("finish_reason") or self._finish
+        delta = choice.get("delta") or {}
+        for call in delta.get("tool_calls") or ():
+            self._add_call(call)
+        for key, value in without(delta, ("role", "tool_calls")).items():
+            if isinstance(value, str):
+                self._texts.setdefault(key, []).append(value)
+            elif isinstance(value, list):
+                self._extra[key] = [*self._extra.get(key, ()), *value]
+            elif value is not None:
+                self._extra[key] = value
+        return _shown(delta)
+
+    def _add_call(self, delta: Mapping[str, Any]) -> None:
+        index = delta.get("index")
+        call_id = delta.get("id")
+        call = self._call_at.get(index) if index is not None else (self._calls[-1] if self._calls else None)
+        is_new = call is None or bool(call_id and call["id"] and call_id != call["id"])
+        if index is None and (delta.get("function") or {}).get("name"):
+            is_new = True
+        if call is None or is_new:
+            call = {"id": "", "type": "function", "function": {"name": "", "arguments": []}}
+            self._calls.append(call)
+            if index is not None:
+                self._call_at[index] = call
+        call["id"] = call_id or call["id"]
+        call |= without(delta, ("index", "id", "type", "function"))
+        function = delta.get("function") or {}
+        name = function.get("name") or ""
+        if name != call["function"]["name"]:  # some servers repeat the name in every chunk
+            call["function"]["name"] += name
+        arguments = function.get("arguments")
+        if arguments is not None:
+            call["function"]["arguments"].append(arguments if isinstance(arguments, str) else json_text(arguments))
+        call["function"] |= without(function, ("name", "arguments"))
+
+    def answer(self) -> dict[str, Any]:
+        if self._finish is None:
+            raise AnswerError("the stream ended early", "cut")
+        message: dict[str, Any] = {"role": "assistant", "content": None, **self._extra}
+        message |= {key: "".join(pieces) for key, pieces in self._texts.items()}
+        if self._calls:
+            message["tool_calls"] = [
+                {**call, "function": {**call["function"], "arguments": "".join(call["function"]["arguments"])}}
+                for call in self._calls
+            ]
+        return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
+
+
+def _shown(delta: Mapping[str, Any]) -> Delta | None:
+    text = delta.get("content") or delta.get("refusal")
+    if isinstance(text, str) and text:
+        return TextDelta(text)
+    thought = next((delta[key] for key in _REASONING_KEYS if delta.get(key)), None)
+    return ThinkingDelta(thought) if isinstance(thought, str) else None

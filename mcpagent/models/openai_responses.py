@@ -1,0 +1,327 @@
+"""OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses), always streamed and stateless.
+
+Nothing is stored at OpenAI: the whole history goes out each time, reasoning as the encrypted items it came in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcpagent.events import TextDelta, ThinkingDelta
+from mcpagent.messages import (
+    Image,
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Usage,
+)
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
+from mcpagent.models.http_model import Delta, HttpModel, encoded, timeouts
+from mcpagent.models.wire import (
+    data_url,
+    distinct_ids,
+    json_text,
+    left_out,
+    legal_id,
+    legal_name,
+    marked_error,
+    object_schema,
+    read_call,
+    shown_parts,
+    usable_image,
+    without,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+    import openai
+
+PROVIDER = "openai"
+BASE_URL = "https://api.openai.com/v1"
+
+_LONGEST_ID = 64
+
+
+class OpenAIResponsesModel(HttpModel):
+    """A model behind OpenAI's Responses API. `api_key` None reads OPENAI_API_KEY at the first request."""
+
+    def __init__(
+        self,
+        model_name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        http_client: httpx2.AsyncClient | None = None,
+        max_retries: int = 2,
+        settings: ModelSettings | None = None,
+        silent_seconds: float = 300.0,
+        key_variable: str = "OPENAI_API_KEY",
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__(
+            Endpoint(PROVIDER, model_name, base_url or BASE_URL, key_variable, silent_seconds=silent_seconds),
+            api_key=api_key,
+            http_client=http_client,
+            max_retries=max_retries,
+            settings=settings,
+            sleep=sleep,
+        )
+
+    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+        return request_body(request, self.model_name)
+
+    def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+        return read_response(answer, turn=len(request.messages))
+
+    def stream_reader(self) -> ResponseStream:
+        return ResponseStream()
+
+    def connect(self, api_key: str) -> openai.AsyncOpenAI:
+        return openai_client(self.endpoint, api_key, self._http_client)
+
+    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> openai.AsyncStream[object]:
+        return await openai_stream(client, "/responses", body)
+
+    def sdk_errors(self) -> tuple[type[Exception], ...]:
+        import openai
+
+        return (openai.OpenAIError,)
+
+
+def openai_client(endpoint: Endpoint, api_key: str, http_client: httpx2.AsyncClient | None) -> openai.AsyncOpenAI:
+    import openai
+
+    return openai.AsyncOpenAI(
+        api_key=api_key,
+        base_url=endpoint.base_url,
+        max_retries=0,
+        timeout=timeouts(endpoint),
+        http_client=http_client,
+    )
+
+
+async def openai_stream(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> openai.AsyncStream[object]:
+    import openai
+
+    return await client.post(
+        path, cast_to=object, content=encoded(body), stream=True, stream_cls=openai.AsyncStream[object]
+    )
+
+
+def request_body(request: ModelRequest, model_name: str) -> dict[str, Any]:
+    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    settings = request.settings
+    body: dict[str, Any] = {"model": model_name}
+    if request.tools:
+        body["tools"] = [write_tool(tool) for tool in request.tools]
+    if request.system.strip():
+        body["instructions"] = request.system
+    body["input"] = write_input(request.messages)
+    if request.tools and request.tool_choice == "none":
+        body["tool_choice"] = "none"
+    body["include"] = ["reasoning.encrypted_content"]
+    body["store"] = False
+    if settings.max_output_tokens is not None:
+        body["max_output_tokens"] = settings.max_output_tokens
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    return {**body, "stream": True, **settings.extra}
+
+
+def write_tool(tool: ToolDefinition) -> dict[str, Any]:
+    """`strict` is off: it would need schemas rewritten to OpenAI's subset, and servers' schemas go out unchanged."""
+    parameters = object_schema(tool.parameters)
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parameters,
+        "strict": False,
+    }
+
+
+def write_input(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The history as input items."""
+    items: list[dict[str, Any]] = []
+    for message in messages:
+        items += _assistant_items(message) if message.role == "assistant" else _user_items(message)
+    return items
+
+
+def _user_items(message: Message) -> list[dict[str, Any]]:
+    content = _content([part for part in message.parts if isinstance(part, Text | Image)])
+    items = [_tool_output(part) for part in message.tool_results]
+    if content:
+        items.append({"role": "user", "content": _plain(content)})
+    return items
+
+
+def _content(parts: Sequence[Text | Image]) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Text):
+            if part.text.strip():
+                content.append({"type": "input_text", "text": part.text})
+        elif usable_image(part):
+            content.append({"type": "input_image", "image_url": data_url(part), "detail": "auto"})
+        else:
+            content.append({"type": "input_text", "text": left_out(part)})
+    return content
+
+
+def _plain(content: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """One text is sent as a string, the form every server knows."""
+    only_text = len(content) == 1 and content[0]["type"] == "input_text"
+    return str(content[0]["text"]) if only_text else content
+
+
+def _tool_output(result: ToolResult) -> dict[str, Any]:
+    parts = shown_parts(result)
+    first = parts[0]
+    if isinstance(first, Text):
+        parts[0] = Text(marked_error(result, first.text))
+    call_id = legal_id(result.call_id, longest=_LONGEST_ID)
+    return {"type": "function_call_output", "call_id": call_id, "output": _plain(_content(parts))}
+
+
+def _assistant_items(message: Message) -> list[dict[str, Any]]:
+    ours = message.provider == PROVIDER
+    items: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case Text() if part.text.strip():
+                _add_text(items, part, ours)
+            case ToolCall():
+                items.append(_call_item(part, ours))
+            case Thinking() if part.provider == PROVIDER:
+                items.append(dict(part.provider_data))
+            case ProviderBlock() if part.provider == PROVIDER:
+                items.append(dict(part.data))
+            case _:
+                pass
+    return items
+
+
+def _add_text(items: list[dict[str, Any]], part: Text, ours: bool) -> None:
+    item, content = part.provider_data.get("item"), part.provider_data.get("content")
+    if not ours or item is None or content is None:
+        items.append({"role": "assistant", "content": part.text})
+        return
+    written = {**content, "refusal" if content.get("type") == "refusal" else "text": part.text}
+    if items and without(items[-1], ("content",)) == item:
+        items[-1]["content"].append(written)
+    else:
+        items.append({**item, "content": [written]})
+
+
+def _call_item(call: ToolCall, ours: bool) -> dict[str, Any]:
+    item = {
+        "type": "function_call",
+        "call_id": legal_id(call.id, longest=_LONGEST_ID),
+        "name": legal_name(call.name),
+        "arguments": json_text(call.arguments),
+    }
+    return {**item, **call.provider_data} if ours else item
+
+
+def read_response(answer: Mapping[str, Any], *, turn: int) -> ModelResponse:
+    """A whole Responses answer. Raises `ReportedError` where it failed. `turn` makes ids for calls without one."""
+    if answer.get("status") == "failed" or answer.get("error"):
+        raise ReportedError(answer.get("error"))
+    reason = (answer.get("incomplete_details") or {}).get("reason")
+    cut = answer.get("status") == "incomplete" and reason != "content_filter"
+    output = answer["output"]
+    parts: list[Part] = []
+    for position, item in enumerate(output):
+        parts += _read_item(item, cut_off=cut and position == len(output) - 1)
+    message = Message("assistant", distinct_ids(parts, turn), provider=PROVIDER)
+    return ModelResponse(message, read_usage(answer), _stop(message, cut=cut, filtered=reason == "content_filter"))
+
+
+def _stop(message: Message, *, cut: bool, filtered: bool) -> ResponseStop:
+    if cut:
+        return "length"
+    refused = any(
+        isinstance(part, Text) and part.provider_data.get("content", {}).get("type") == "refusal"
+        for part in message.parts
+    )
+    if filtered or refused:
+        return "refusal"
+    return "tool_calls" if message.tool_calls else "end"
+
+
+def _read_item(item: Mapping[str, Any], *, cut_off: bool) -> list[Part]:
+    match item["type"]:
+        case "message":
+            around = without(item, ("content",))
+            return [_read_text(content, around) for content in item["content"]]
+        case "function_call":
+            rest = without(item, ("type", "call_id", "name"))
+            cut_off = cut_off or item.get("status") == "incomplete"
+            call_id = item.get("call_id") or ""
+            return [read_call(call_id, item["name"], item["arguments"], cut_off=cut_off, provider_data=rest)]
+        case "reasoning":
+            shown = [*(item.get("summary") or ()), *(item.get("content") or ())]
+            text = "\n\n".join(str(piece.get("text") or "") for piece in shown)
+            return [Thinking(text, PROVIDER, dict(item))]
+        case _:
+            return [ProviderBlock(PROVIDER, dict(item))]
+
+
+def _read_text(content: Mapping[str, Any], around: dict[str, Any]) -> Part:
+    key = "refusal" if content["type"] == "refusal" else "text"
+    return Text(content[key], provider_data={"item": around, "content": without(content, (key,))})
+
+
+def read_usage(answer: Mapping[str, Any]) -> Usage:
+    """OpenAI's `input_tokens` already hold the cached part."""
+    usage = answer.get("usage") or {}
+    details = usage.get("input_tokens_details") or {}
+    return Usage(
+        input_tokens=usage.get("input_tokens") or 0,
+        output_tokens=usage.get("output_tokens") or 0,
+        cache_read_tokens=details.get("cached_tokens") or 0,
+        cache_write_tokens=details.get("cache_write_tokens") or 0,
+        requests=1,
+    )
+
+
+class ResponseStream:
+    """Puts a stream's events together: the last one holds the whole answer, or, at some servers, all but its items.
+
+    Events as in https://platform.openai.com/docs/api-reference/responses-streaming.
+    """
+
+    def __init__(self) -> None:
+        self._items: dict[int, dict[str, Any]] = {}
+        self._answer: dict[str, Any] | None = None
+
+    def add(self, event: Mapping[str, Any]) -> Delta | None:
+        match event.get("type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                return TextDelta(event["delta"])
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return ThinkingDelta(event["delta"])
+            case "response.output_item.done":
+                self._items[event["output_index"]] = dict(event["item"])
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self._answer = dict(event["response"])
+            case "error":
+                raise ReportedError(event.get("error") or without(event, ("type",)))
+            case _:
+                pass
+        return None
+
+    def answer(self) -> dict[str, Any]:
+        if self._answer is None:
+            raise AnswerError("the stream ended early", "cut")
+        items = [self._items[index] for index in sorted(self._items)]
+        return {**self._answer, "output": self._answer.get("output") or items}

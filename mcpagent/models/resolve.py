@@ -1,0 +1,278 @@
+"""From what a person types, `provider:model?option=value`, to a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+from mcpagent.errors import ConfigError, CredentialsError
+from mcpagent.models.base import Model, ModelSettings
+from mcpagent.models.http_model import usable_key
+from mcpagent.safe_text import safe_line
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider as the prefix of a model's name.
+
+    `protocol` is the API it speaks. Of `key_variables` the first that is set counts; none means that no key is needed.
+    `default_model` answers where only a key is set, and where the prefix stands alone.
+    """
+
+    protocol: Literal["messages", "responses", "chat"]
+    key_variables: tuple[str, ...] = ()
+    default_model: str = ""
+    base_url: str | None = None
+    base_url_variable: str = ""
+    needs_key: bool = True
+    hint: str = ""
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "anthropic": Provider(
+        "messages",
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "claude-sonnet-5-5",
+        base_url_variable="ANTHROPIC_BASE_URL",
+    ),
+    "openai": Provider("responses", ("OPENAI_API_KEY",), "gpt-5.5", base_url_variable="OPENAI_BASE_URL"),
+    "openai-chat": Provider("chat", ("OPENAI_API_KEY",), "gpt-5.5", base_url_variable="OPENAI_BASE_URL"),
+    "gemini": Provider(
+        "chat",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        "gemini-3-flash-preview",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+    ),
+    "openrouter": Provider("chat", ("OPENROUTER_API_KEY",), "openrouter/auto", "https://openrouter.ai/api/v1"),
+    "ollama": Provider(
+        "chat",
+        ("OLLAMA_API_KEY",),
+        base_url="http://localhost:11434/v1",
+        base_url_variable="OLLAMA_HOST",
+        needs_key=False,
+        hint="is ollama running there, and is the model pulled? (ollama serve, ollama pull <model>)",
+    ),
+    "vllm": Provider(
+        "chat",
+        ("VLLM_API_KEY",),
+        base_url="http://localhost:8000/v1",
+        needs_key=False,
+        hint="is vLLM running there, and with this model? (vllm serve <model>)",
+    ),
+    "llamacpp": Provider(
+        "chat",
+        ("LLAMA_API_KEY",),
+        base_url="http://localhost:8080/v1",
+        needs_key=False,
+        hint="is llama.cpp running there? (llama-server --jinja -m <model.gguf>)",
+    ),
+    "lmstudio": Provider(
+        "chat",
+        base_url="http://localhost:1234/v1",
+        needs_key=False,
+        hint="is LM Studio's server running there, with a model loaded? (lms server start)",
+    ),
+}
+
+_TRIED_BY_KEY = ("anthropic", "openai", "gemini", "openrouter")
+_OBVIOUS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
+_OPTIONS = (
+    "api_key_env",
+    "base_url",
+    "max_output_tokens",
+    "max_retries",
+    "temperature",
+    "timeout_seconds",
+)
+
+
+def resolve_model(
+    spec: str | Model | None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    http_client: httpx2.AsyncClient | None = None,
+) -> Model:
+    """The model that is meant.
+
+    A `Model` is returned as it is. A text is `provider:model`, with options as in a URL's query:
+    `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline"
+    is the built-in stand-in. None is MCPAGENT_MODEL, else the default model of the first provider whose key is set,
+    else the stand-in.
+
+    Does no I/O. Raises `ConfigError` for a name that means nothing and `CredentialsError` for a missing or broken key.
+    """
+    environ = os.environ if environ is None else environ
+    if spec is not None and not isinstance(spec, str):
+        if isinstance(spec, Model):
+            return spec
+        raise ConfigError(
+            f"model: expected a name such as anthropic:claude-sonnet-5-5 or a Model, got {type(spec).__name__}"
+        )
+    if spec is None:
+        spec = environ.get("MCPAGENT_MODEL", "").strip() or _first_with_a_key(environ)
+    spec = spec.strip()
+    if spec == "offline":
+        from mcpagent.models.offline import OfflineModel
+
+        return OfflineModel()
+    parsed = parse_spec(spec)
+    return _build(parsed, environ, http_client)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """`provider:model?options` taken apart."""
+
+    prefix: str
+    model: str
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def parse_spec(spec: str) -> ModelSpec:
+    """Takes a spec apart. Raises `ConfigError` where its provider or an option is unknown or the model is missing."""
+    name, _, query = spec.partition("?")
+    prefix, colon, model = name.partition(":")
+    prefix, model = prefix.strip().lower(), model.strip()
+    if prefix not in PROVIDERS:
+        raise ConfigError(_unknown_provider(name))
+    model = model or PROVIDERS[prefix].default_model
+    if not model:
+        raise ConfigError(f'model: "{prefix}{colon}" names no model; write {prefix}:<model>')
+    options: dict[str, str] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in _OPTIONS:
+            raise ConfigError(f'model: unknown option "{safe_line(key, 80)}"; known options: {", ".join(_OPTIONS)}')
+        options[key] = value
+    return ModelSpec(prefix, model, options)
+
+
+def _unknown_provider(name: str) -> str:
+    shown = safe_line(name, 80)
+    known = ", ".join([*(f"{prefix}:" for prefix in PROVIDERS), "offline"])
+    text = f'model: no provider for "{shown}"; known prefixes: {known}'
+    meant = _meant(name)
+    return f'{text}; did you mean "{safe_line(meant, 80)}"?' if meant else text
+
+
+def _meant(name: str) -> str:
+    prefix, colon, rest = name.partition(":")
+    if not colon and "/" in name:
+        owner, _, model = name.partition("/")
+        return f"{owner}:{model}" if owner in PROVIDERS else f"openrouter:{name}"
+    if colon:
+        near = get_close_matches(prefix.lower(), PROVIDERS, n=1)
+        return f"{near[0]}:{rest}" if near else ""
+    obvious = next((provider for start, provider in _OBVIOUS.items() if name.lower().startswith(start)), "")
+    if obvious:
+        return f"{obvious}:{name}"
+    return next(iter(get_close_matches(name.lower(), [*PROVIDERS, "offline"], n=1)), "")
+
+
+def _first_with_a_key(environ: Mapping[str, str]) -> str:
+    for prefix in _TRIED_BY_KEY:
+        if any(environ.get(variable, "").strip() for variable in PROVIDERS[prefix].key_variables):
+            return f"{prefix}:{PROVIDERS[prefix].default_model}"
+    return "offline"
+
+
+def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.AsyncClient | None) -> Model:
+    provider = PROVIDERS[spec.prefix]
+    base_url = _base_url(spec, provider, environ)
+    variable, key = _key(spec, provider, environ, base_url)
+    shared: dict[str, Any] = {
+        "api_key": key,
+        "base_url": base_url,
+        "http_client": http_client,
+        "max_retries": int(_number(spec.options, "max_retries", 2, 0, 20)),
+        "settings": _settings(spec.options),
+        "silent_seconds": _number(spec.options, "timeout_seconds", 300, 1, 86_400),
+        "key_variable": variable,
+    }
+    if provider.protocol == "messages":
+        from mcpagent.models.anthropic import AnthropicModel
+
+        return AnthropicModel(spec.model, **shared)
+    if provider.protocol == "responses":
+        from mcpagent.models.openai_responses import OpenAIResponsesModel
+
+        return OpenAIResponsesModel(spec.model, **shared)
+    from mcpagent.models.openai_chat import OpenAIChatModel
+
+    return OpenAIChatModel(spec.model, provider=spec.prefix, hint=provider.hint, **shared)
+
+
+def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -> str | None:
+    source, url = "base_url", spec.options.get("base_url")
+    if url is None and provider.base_url_variable:
+        source, url = provider.base_url_variable, environ.get(provider.base_url_variable, "").strip() or None
+        if url and source == "OLLAMA_HOST":
+            url = _ollama_url(url)
+    url = url if url is not None else provider.base_url
+    if url is not None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f'model: {source} "{safe_line(url, 80)}" is not an address; write http://host:port/v1')
+    return url.rstrip("/") if url is not None else None
+
+
+def _ollama_url(host: str) -> str:
+    """OLLAMA_HOST is what `ollama serve` binds to: a host with or without port and scheme, maybe 0.0.0.0."""
+    url = host if "://" in host else f"http://{host}"
+    parts = urlsplit(url)
+    name = "127.0.0.1" if parts.hostname in (None, "", "0.0.0.0") else parts.hostname  # noqa: S104 - not bound to
+    port = parts.port or (443 if parts.scheme == "https" else 11434)
+    return f"{parts.scheme}://{name}:{port}/v1"
+
+
+def _key(
+    spec: ModelSpec, provider: Provider, environ: Mapping[str, str], base_url: str | None
+) -> tuple[str, str | None]:
+    """The variable and the key. An address given with the model never gets the provider's usual key."""
+    named = spec.options.get("api_key_env")
+    if named is not None:
+        return named, usable_key(environ.get(named), named)
+    if "base_url" in spec.options or not provider.key_variables:
+        return "", None
+    variable = next((name for name in provider.key_variables if name in environ), provider.key_variables[0])
+    if variable in environ:
+        return variable, usable_key(environ[variable], variable)
+    if provider.needs_key and not _is_elsewhere(provider, base_url):
+        raise CredentialsError(
+            f"{variable} is not set; export {variable}=<your key>, or use another model "
+            f"(ollama:<model> runs here, offline needs nothing)"
+        )
+    return "", None
+
+
+def _is_elsewhere(provider: Provider, base_url: str | None) -> bool:
+    """Whether a variable sends the requests to some other server, which may want no key."""
+    return provider.base_url is None and base_url is not None
+
+
+def _settings(options: Mapping[str, str]) -> ModelSettings:
+    limit = _number(options, "max_output_tokens", 0, 1, 10_000_000)
+    temperature = _number(options, "temperature", -1, 0, 2)
+    return ModelSettings(
+        max_output_tokens=int(limit) if "max_output_tokens" in options else None,
+        temperature=temperature if "temperature" in options else None,
+    )
+
+
+def _number(options: Mapping[str, str], name: str, default: float, lowest: float, highest: float) -> float:
+    if name not in options:
+        return default
+    try:
+        value = float(options[name])
+    except ValueError:
+        value = float("nan")
+    if not lowest <= value <= highest:
+        shown = safe_line(options[name], 80)
+        raise ConfigError(f'model: option {name} is "{shown}"; write a number from {lowest:g} to {highest:g}')
+    return value

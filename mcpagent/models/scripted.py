@@ -1,0 +1,84 @@
+"""A model that answers what it was told to, for tests: no key, no network, every request kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from mcpagent.events import Emit, TextDelta, ThinkingDelta
+from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
+from mcpagent.models.base import ModelRequest, ModelResponse
+
+Answer: TypeAlias = Message | ModelResponse | str | ToolCall | list[ToolCall] | Exception
+Reply: TypeAlias = Answer | Callable[[ModelRequest], Answer]
+
+
+class ScriptExhaustedError(AssertionError):
+    """The code under test asked the model more often than the script has replies."""
+
+
+class ScriptedModel:
+    """Gives the replies in order, one per request, and keeps the requests in `requests`.
+
+    A reply is a text, a call or a list of calls, a whole `Message` or `ModelResponse`, an exception to raise, or a
+    function of the request that gives one of these. Calls with an empty id get `call_<request>_<position>`.
+    """
+
+    def __init__(self, replies: Sequence[Reply], *, name: str = "scripted:test") -> None:
+        self._replies = list(replies)
+        self._name = name
+        self.requests: list[ModelRequest] = []
+        self.closed = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def remaining(self) -> int:
+        """Replies not given yet."""
+        return len(self._replies) - len(self.requests)
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """The next reply. Raises `ScriptExhaustedError` after the last one."""
+        self.requests.append(request)
+        turn = len(self.requests)
+        if turn > len(self._replies):
+            last = request.messages[-1].parts[-1:] if request.messages else ()
+            raise ScriptExhaustedError(
+                f"the script has {len(self._replies)} replies, and this is request {turn}, after: {last!r}"
+            )
+        reply = self._replies[turn - 1]
+        answer = _response(reply(request) if callable(reply) else reply, turn)
+        for part in answer.message.parts:
+            if isinstance(part, Text):
+                emit(TextDelta(part.text))
+            elif isinstance(part, Thinking):
+                emit(ThinkingDelta(part.text))
+        return answer
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def _response(answer: Answer, turn: int) -> ModelResponse:
+    if isinstance(answer, Exception):
+        raise answer
+    if isinstance(answer, ModelResponse):
+        return answer
+    message = _message(answer, turn)
+    return ModelResponse(message, Usage(requests=1), "tool_calls" if message.tool_calls else "end")
+
+
+def _message(answer: Message | str | ToolCall | list[ToolCall], turn: int) -> Message:
+    if isinstance(answer, Message):
+        return answer
+    if isinstance(answer, str):
+        return Message("assistant", (Text(answer),), provider="scripted")
+    calls = [answer] if isinstance(answer, ToolCall) else answer
+    named = (call if call.id else _with_id(call, f"call_{turn}_{place}") for place, call in enumerate(calls))
+    return Message("assistant", tuple(named), provider="scripted")
+
+
+def _with_id(call: ToolCall, call_id: str) -> ToolCall:
+    return ToolCall(call_id, call.name, call.arguments, call.malformed, call.provider_data)
