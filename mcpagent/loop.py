@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,7 +15,9 @@ from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettin
 from mcpagent.prompt.builder import final_answer_note
 
 REPEATS_TOLD = 5
-"""A call with the same arguments and the same outcome this many times in a row is spoken of; one more ends the run."""
+"""A call with the same arguments and outcome this many times in a row is spoken of; the next one is not run."""
+
+NOT_RUN = "This call was not run: an answer without further calls was asked for."
 
 
 @dataclass(slots=True)
@@ -37,31 +38,31 @@ class Run:
 async def converse(run: Run) -> RunFinished:
     """Answers the conversation's last user message: model, tools, model ... until it answers without a call.
 
-    After `max_turns` turns, or when the model repeats one call without end, it is made to answer once more without
+    After `max_turns` turns, or when the model insists on repeating one call, it is made to answer once more without
     calling. Raises `ModelError` when the model fails; the history is valid then too.
     """
     started = time.monotonic()
-    repeats = _Repeats()
-    execution = Execution(run.catalog, run.conversation, run.emit, run.tool_timeout_seconds)
-    stop: StopReason | None = None
-    answer = ""
-    while stop is None:
-        if run.turns >= run.max_turns:
-            stop, answer = "max_turns", await _forced_answer(run, f"You have used all {run.max_turns} turns.")
-        elif repeats.exhausted:
-            stop, answer = "repeated_calls", await _forced_answer(run, "You made the same call again and again.")
-        else:
-            response = await step(run)
-            if response.message.tool_calls:
-                results = await run_calls(response.message.tool_calls, execution)
-                repeats.count(response.message.tool_calls, results.tool_results)
-                if repeats.must_be_told:
-                    run.conversation.append(user_message(repeats.words))
-            else:
-                stop, answer = _ended(response), response.message.text
+    stop, answer = await _answer(run)
     if not answer:
         run.emit(Notice("the model gave an empty answer", "warning"))
     return RunFinished(answer, stop, run.turns, run.usage, time.monotonic() - started)
+
+
+async def _answer(run: Run) -> tuple[StopReason, str]:
+    repeats = _Repeats()
+    execution = Execution(run.catalog, run.conversation, run.emit, run.tool_timeout_seconds)
+    while run.turns < run.max_turns:
+        response = await step(run)
+        calls = response.message.tool_calls
+        if not calls:
+            return _ended(response), response.message.text
+        if repeats.goes_on_with(calls):
+            run.conversation.close_open_calls(NOT_RUN)
+            return "repeated_calls", await _forced_answer(run, "You made the same call again and again.")
+        results = await run_calls(calls, execution)
+        if words := repeats.count(calls, results.tool_results):
+            run.conversation.append(user_message(words))
+    return "max_turns", await _forced_answer(run, f"You have used all {run.max_turns} turns.")
 
 
 async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse:
@@ -90,7 +91,7 @@ async def _forced_answer(run: Run, reason: str) -> str:
     run.conversation.append(user_message(final_answer_note(reason)))
     response = await step(run, tool_choice="none")
     # A model may call all the same; nothing is run, and the history must not keep an open call.
-    run.conversation.close_open_calls("This call was not run: the answer was asked for without calls.")
+    run.conversation.close_open_calls(NOT_RUN)
     return response.message.text
 
 
@@ -108,26 +109,28 @@ def _ended(response: ModelResponse) -> StopReason:
 class _Repeats:
     """Counts identical calls with identical outcomes in a row."""
 
-    last: tuple[str, str, str] | None = None
+    last: ToolCall | None = None
+    outcome: tuple[str | None, str] | None = None
     row: int = 0
-    must_be_told: bool = False
 
-    def count(self, calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]) -> None:
+    def count(self, calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]) -> str:
+        """Counts one message's calls; gives what to tell the model when it has just repeated itself too often."""
         before = self.row
         for call, result in zip(calls, results, strict=True):
-            made = (call.name, json.dumps(call.arguments, sort_keys=True, default=str), f"{result.error} {result.text}")
-            self.row = self.row + 1 if made == self.last else 1
-            self.last = made
-        self.must_be_told = before < REPEATS_TOLD <= self.row and not self.exhausted
-
-    @property
-    def exhausted(self) -> bool:
-        return self.row > REPEATS_TOLD
-
-    @property
-    def words(self) -> str:
-        name = self.last[0] if self.last else ""
+            outcome = (result.error, result.text)
+            self.row = self.row + 1 if self._same(call) and outcome == self.outcome else 1
+            self.last, self.outcome = call, outcome
+        if self.last is None or not before < REPEATS_TOLD <= self.row:
+            return ""
         return (
-            f'The call to "{name}" was made {self.row} times in a row with the same arguments and the same outcome. '
-            "Do something else: change the arguments, use another tool, or answer."
+            f'The call to "{self.last.name}" was made {self.row} times in a row with the same arguments and the same '
+            "outcome. Do something else: change the arguments, use another tool, or answer."
         )
+
+    def goes_on_with(self, calls: tuple[ToolCall, ...]) -> bool:
+        """Whether the model was told and makes the very same call again."""
+        return self.row >= REPEATS_TOLD and all(self._same(call) for call in calls)
+
+    def _same(self, call: ToolCall) -> bool:
+        last = self.last
+        return last is not None and (last.name, last.arguments) == (call.name, call.arguments)
