@@ -1,0 +1,203 @@
+"""Bytes of a server turned into JSON-RPC messages, whatever the bytes are.
+
+A line that is no message is `Junk`. A broken answer whose id can still be read becomes an error answer with that id
+and the code `INVALID_ANSWER`, so that the call it belongs to ends at once and says why.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, RequestId, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from mcpagent.safe_text import safe_line
+
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+"""No message may be larger: parsing holds the interpreter for about 30 ms a MiB."""
+
+INVALID_ANSWER = -32019
+"""Our own error code (implementation-defined band) for an answer that is not one."""
+
+_HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Junk:
+    """Something a server wrote that is no message; `text` is a printable sample."""
+
+    text: str
+
+
+Decoded: TypeAlias = JSONRPCMessage | Junk
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """A line over the cap: its first bytes and its whole size."""
+
+    head: bytes
+    size: int
+
+
+class LineSplitter:
+    """Cuts a byte stream into lines in linear time, holding at most one line of `limit` bytes."""
+
+    def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._searched = 0
+        self._dropped = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
+        """The lines that `data` completes, without their line feeds."""
+        self._buffer += data
+        start = 0
+        while (end := self._buffer.find(b"\n", max(self._searched, start))) >= 0:
+            yield self._line(bytes(self._buffer[start:end]))
+            start = end + 1
+            self._searched = start
+        del self._buffer[:start]
+        self._searched = len(self._buffer)
+        if self._dropped or len(self._buffer) > self._limit:
+            self._drop()
+
+    def rest(self) -> bytes:
+        """What came after the last line feed: a server that ended without one may still have answered."""
+        return b"" if self._dropped else bytes(self._buffer)
+
+    def _line(self, line: bytes) -> bytes | TooLong:
+        if not self._dropped:
+            return line if len(line) <= self._limit else TooLong(line[:_HEAD_BYTES], len(line))
+        size, head = self._dropped + len(line) - len(line[:_HEAD_BYTES]), line[:_HEAD_BYTES]
+        self._dropped = 0
+        return TooLong(head, size + len(head))
+
+    def _drop(self) -> None:
+        """Forget all of an overlong line but its head."""
+        excess = len(self._buffer) - _HEAD_BYTES
+        if excess > 0:
+            self._dropped += excess
+            del self._buffer[_HEAD_BYTES:]
+        self._searched = len(self._buffer)
+
+
+def decode(line: bytes | TooLong) -> list[Decoded]:
+    """The messages in one line: none for an empty one, several for a batch. Never raises."""
+    if isinstance(line, TooLong):
+        size, limit = line.size / 2**20, MAX_MESSAGE_BYTES / 2**20
+        return [
+            _broken(line.head.decode("utf-8", "replace"), f"it is {size:.0f} MiB long, the limit is {limit:.0f} MiB")
+        ]
+    line = line.strip()
+    if not line:
+        return []
+    try:
+        return [jsonrpc_message_adapter.validate_json(line, by_name=False)]
+    except (ValidationError, ValueError):
+        return _decode_broken(line.decode("utf-8", "replace").lstrip("\ufeff"))
+
+
+def _decode_broken(text: str) -> list[Decoded]:
+    try:
+        data = json.loads(text, strict=False, parse_int=_int_or_text)
+    except RecursionError:
+        return [_broken(text, "its JSON nests too deeply")]
+    except ValueError as error:
+        return _resynchronised(text, str(error))
+    if isinstance(data, list):
+        return [_message(item) for item in data] or [Junk(safe_line(text, 80))]
+    return [_message(data)]
+
+
+def _resynchronised(text: str, why: str) -> list[Decoded]:
+    """A half line followed by a whole message: the message counts, the half answers its own call with an error."""
+    start = text.rfind('{"jsonrpc"', 1)
+    if start > 0:
+        rest = decode(text[start:].encode("utf-8", "replace"))
+        if rest and not isinstance(rest[0], Junk):
+            return [_broken(text[:start], "its JSON is cut off"), *rest]
+    return [_broken(text, f"it is not valid JSON ({why})")]
+
+
+def _int_or_text(digits: str) -> int | str:
+    # int() refuses more than 4300 digits, and no model reads such a number as one.
+    return int(digits) if len(digits) <= 4000 else digits
+
+
+def _message(data: Any) -> Decoded:
+    """A parsed value as a message, mended where the call it answers is known."""
+    if not isinstance(data, dict):
+        return Junk(safe_line(json.dumps(data), 80))
+    data = {"jsonrpc": "2.0"} | scalar_text(data)
+    try:
+        return jsonrpc_message_adapter.validate_python(data, by_name=False)
+    except (ValidationError, ValueError):
+        pass
+    request_id = _as_id(data.get("id"))
+    if request_id is None or "method" in data:
+        error = data.get("error")
+        if isinstance(error, dict) and "method" not in data:
+            return Junk(safe_line(f"error without an id: {error.get('message', error)}", 200))
+        return Junk(safe_line(json.dumps(data), 80))
+    if "error" in data:
+        return JSONRPCError(jsonrpc="2.0", id=request_id, error=_error(data["error"]))
+    what = f'its "result" is {_kind(data["result"])}, not an object' if "result" in data else 'it has no "result"'
+    return invalid_answer(request_id, what)
+
+
+def _error(error: Any) -> ErrorData:
+    """An error object whatever its shape: the server's own words are what a reader needs."""
+    if not isinstance(error, dict):
+        return ErrorData(code=INVALID_ANSWER, message=safe_line(str(error), 500))
+    code = error.get("code")
+    message = error.get("message")
+    text = message if isinstance(message, str) else json.dumps(error)
+    known = code if isinstance(code, int) and not isinstance(code, bool) else -32603
+    return ErrorData(code=known, message=text, data=error.get("data"))
+
+
+def scalar_text(value: Any) -> Any:
+    """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [scalar_text(item) for item in value]
+    if isinstance(value, dict):
+        return {scalar_text(key): scalar_text(item) for key, item in value.items()}
+    return value
+
+
+def invalid_answer(request_id: RequestId, what: str) -> JSONRPCError:
+    """The error answer that ends a call whose real answer cannot be used."""
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=INVALID_ANSWER, message=what))
+
+
+_ID = re.compile(r'"id"\s{0,8}:\s{0,8}(?:(\d{1,18})|"([^"\\]{1,100})")\s{0,8}[,}]?')
+
+
+def _broken(text: str, why: str) -> Decoded:
+    """A broken line as the answer to its call, where head or tail show an id; the first id is the envelope's."""
+    head, tail = text[:_HEAD_BYTES], text[-_HEAD_BYTES:]
+    if '"jsonrpc"' in head or '"result"' in head:
+        match = _ID.search(head) or _ID.search(tail)
+        if match:
+            return invalid_answer(int(match[1]) if match[1] else match[2], why)
+    return Junk(safe_line(text, 80))
+
+
+def _as_id(value: Any) -> RequestId | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | str) else None
+
+
+def _kind(value: Any) -> str:
+    kinds = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
+    return kinds.get(type(value), "something else")

@@ -1,0 +1,414 @@
+"""Remote servers: the SDK's streamable HTTP and our SSE stream, over an HTTP transport whose failures are answers.
+
+Under the SDK's client a connection reset cancels whoever waits and kills the session. Here every failure of a request
+becomes a JSON-RPC error answer to that request, with what HTTP said in `data`, and the session lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import time
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import httpx2
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, RequestId
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.mcp.failures import Outcome
+from mcpagent.mcp.framing import MAX_MESSAGE_BYTES, Junk, decode
+from mcpagent.safe_text import safe_line
+
+HTTP_FAILED = -32018
+"""Our own error code for a request that HTTP failed; `data` has `status`, `retry_after` and `outcome`."""
+
+_BODY_SAMPLE_BYTES = 4096
+_LONGEST_RETRY_WAIT_SECONDS = 30.0
+_RETRIES = 2
+_GET_BACKOFF_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+_SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
+
+
+def parse_retry_after(value: str, now: float) -> float | None:
+    """Seconds to wait from a `Retry-After` header (RFC 9110 10.2.3: seconds or a date); None where it is neither."""
+    value = value.strip()
+    if re.fullmatch(r"\d{1,9}(\.\d{1,6})?", value):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+@asynccontextmanager
+async def http_streams(
+    config: ServerConfig, *, inner: httpx2.AsyncBaseTransport | None = None
+) -> AsyncIterator[TransportStreams]:
+    """Streams of the SDK's streamable HTTP client for one server."""
+    async with (
+        _client(config, inner) as client,
+        streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
+    ):
+        yield streams
+
+
+def _client(config: ServerConfig, inner: httpx2.AsyncBaseTransport | None) -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    wait = config.connect_timeout_seconds
+    return httpx2.AsyncClient(
+        transport=AnsweringTransport(inner or httpx2.AsyncHTTPTransport(limits=limits)),
+        headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
+        # Reads have no limit of their own: each call has one, and a stream for notifications may rest for hours.
+        timeout=httpx2.Timeout(wait, read=None, pool=None),
+    )
+
+
+class AnsweringTransport(httpx2.AsyncBaseTransport):
+    """Sends through `inner`; a POST that carries a JSON-RPC request always gets a JSON-RPC answer."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+        self._failed_gets = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            return await self._open_stream(request)
+        request_id = _request_id(await request.aread()) if request.method == "POST" else None
+        if request_id is None:
+            return await self._inner.handle_async_request(request)
+        return await self._answer(request, request_id)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _open_stream(self, request: httpx2.Request) -> httpx2.Response:
+        """A GET stream, re-opened no faster than the back-off allows: the SDK's own pace can be the server's."""
+        await asyncio.sleep(_GET_BACKOFF_SECONDS[min(self._failed_gets, len(_GET_BACKOFF_SECONDS) - 1)])
+        self._failed_gets += 1
+        response = await self._inner.handle_async_request(request)
+
+        def heard() -> None:
+            self._failed_gets = 0
+
+        stream = _Stream(response, quiet=False, on_data=heard)
+        return _replaced(response, stream)
+
+    async def _answer(self, request: httpx2.Request, request_id: RequestId) -> httpx2.Response:
+        for attempt in range(_RETRIES + 1):
+            try:
+                response = await self._inner.handle_async_request(request)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
+                return _failure(request_id, f"cannot be reached: {_cause(error)}", outcome="not_sent")
+            except httpx2.TransportError as error:
+                return _failure(request_id, f"connection lost: {_cause(error)}", outcome="unknown")
+            if response.status_code not in (429, 503):
+                break
+            wait = parse_retry_after(response.headers.get("retry-after", ""), time.time())
+            if wait is None or wait > _LONGEST_RETRY_WAIT_SECONDS or attempt == _RETRIES:
+                break
+            await response.aclose()
+            await asyncio.sleep(wait)
+        return await _as_answer(request, response, request_id)
+
+
+async def _as_answer(request: httpx2.Request, response: httpx2.Response, request_id: RequestId) -> httpx2.Response:
+    if response.status_code >= 400:
+        return await _http_error(request, response, request_id)
+    if response.status_code != 200:
+        return response
+    session = response.headers.get("mcp-session-id")
+    if session is not None and not _SESSION_ID.fullmatch(session):
+        await response.aclose()
+        return _failure(request_id, "sent an illegal Mcp-Session-Id header", outcome="unknown")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "text/event-stream":
+        return _replaced(response, _Stream(response, quiet=True))
+    try:
+        body = await _read_capped(response, MAX_MESSAGE_BYTES)
+    except httpx2.TransportError as error:
+        return _failure(request_id, f"answer cut off: {_cause(error)}", outcome="unknown")
+    except ValueError as error:
+        return _failure(request_id, str(error), outcome="unknown")
+    answer = next((item for item in decode(body.replace(b"\n", b" ")) if not isinstance(item, Junk)), None)
+    if answer is None:
+        what = f"answered with {kind or 'no content type'} instead of JSON: {_sample(body)}"
+        return _failure(request_id, what, outcome="unknown", status=200)
+    if isinstance(answer, JSONRPCError):
+        answer.id = request_id
+    headers = {"content-type": "application/json"} | ({"mcp-session-id": session} if session else {})
+    return httpx2.Response(200, headers=headers, content=_dumped(answer))
+
+
+async def _http_error(request: httpx2.Request, response: httpx2.Response, request_id: RequestId) -> httpx2.Response:
+    status = response.status_code
+    body = b""
+    with contextlib.suppress(httpx2.TransportError, ValueError):
+        body = await _read_capped(response, MAX_MESSAGE_BYTES)
+    has_session = "mcp-session-id" in request.headers
+    if has_session and (status == 404 or (status == 400 and b"session" in body.lower())):
+        return _failure(request_id, "forgot the session", outcome="rejected", status=status, session_lost=True)
+    answer = next((item for item in decode(body.replace(b"\n", b" ")) if isinstance(item, JSONRPCError)), None)
+    if answer is not None and answer.error.message:
+        # The server's own error: negotiation reads its code and data.
+        answer.id = request_id
+        return httpx2.Response(200, headers={"content-type": "application/json"}, content=_dumped(answer))
+    wait = parse_retry_after(response.headers.get("retry-after", ""), time.time())
+    reason = f" {response.reason_phrase}" if response.reason_phrase else ""
+    text = f"answered HTTP {status}{reason}{f': {_sample(body)}' if body else ''}"
+    if wait is not None:
+        text += f" (retry after {wait:.0f} s)"
+    outcome: Outcome = "rejected" if status in (400, 401, 403, 404, 405, 406, 415, 421, 429, 503) else "unknown"
+    return _failure(request_id, text, outcome=outcome, status=status, retry_after=wait)
+
+
+def _failure(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> httpx2.Response:
+    error = ErrorData(code=HTTP_FAILED, message=text, data={"outcome": outcome} | details)
+    answer = JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+    return httpx2.Response(200, headers={"content-type": "application/json"}, content=_dumped(answer))
+
+
+def _dumped(message: JSONRPCMessage) -> bytes:
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+def _request_id(body: bytes) -> RequestId | None:
+    try:
+        data = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or "method" not in data:
+        return None
+    request_id = data.get("id")
+    return request_id if isinstance(request_id, int | str) else None
+
+
+def _cause(error: Exception) -> str:
+    text = safe_line(str(error), 200)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _sample(body: bytes) -> str:
+    return safe_line(body[:_BODY_SAMPLE_BYTES].decode("utf-8", "replace"), 200)
+
+
+class _Stream(httpx2.AsyncByteStream):
+    """A response's body, decompressed within bounds. `quiet` ends it where the connection breaks instead of raising."""
+
+    def __init__(self, response: httpx2.Response, *, quiet: bool, on_data: Any = None) -> None:
+        self._response = response
+        self._quiet = quiet
+        self._on_data = on_data
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in _plain_chunks(self._response):
+                if self._on_data is not None and chunk:
+                    self._on_data()
+                yield chunk
+        except (httpx2.TransportError, ValueError):
+            if not self._quiet:
+                raise
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
+    """The response with another body; headers about the old body's bytes go."""
+    dropped = ("content-encoding", "content-length", "transfer-encoding")
+    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in dropped]
+    return httpx2.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
+
+
+async def _read_capped(response: httpx2.Response, limit: int) -> bytes:
+    """The whole body. Raises `ValueError` where it is larger than `limit` bytes or not decodable."""
+    body = bytearray()
+    try:
+        async for chunk in _plain_chunks(response):
+            body += chunk
+            if len(body) > limit:
+                raise ValueError(f"answer is larger than {limit // 2**20} MiB")
+    finally:
+        await response.aclose()
+    return bytes(body)
+
+
+async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The body's bytes; gzip and deflate are undone a bounded piece at a time, so a bomb never unfolds in memory."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    if encoding in ("", "identity"):
+        async for chunk in stream:
+            yield chunk
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ValueError(f"answer is encoded as {safe_line(encoding, 20)}, which was not asked for")
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | (16 if "gzip" in encoding else 0))
+    async for chunk in stream:
+        data = chunk
+        while data:
+            try:
+                yield decompressor.decompress(data, 1 << 20)
+            except zlib.error:
+                raise ValueError(f"answer is not valid {encoding}") from None
+            data = decompressor.unconsumed_tail
+
+
+# --- The older HTTP+SSE transport (protocol 2024-11-05) ---------------------------------------------------------------
+
+
+@asynccontextmanager
+async def sse_streams(
+    config: ServerConfig, *, inner: httpx2.AsyncBaseTransport | None = None
+) -> AsyncIterator[TransportStreams]:
+    """Streams of one HTTP+SSE server: answers come on one long GET, messages go by POST to the endpoint it names.
+
+    Raises `ServerError` (phase "connect") where the stream cannot be opened.
+    """
+    client = httpx2.AsyncClient(
+        transport=inner or httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None)),
+        headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
+        timeout=httpx2.Timeout(config.connect_timeout_seconds, read=None, pool=None),
+    )
+    incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+    outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
+    tasks: set[asyncio.Task[None]] = set()
+    async with client:
+        try:
+            response = await _open_sse(client, config)
+            try:
+                events = httpx2.EventSource(response, max_event_size=MAX_MESSAGE_BYTES).__aiter__()
+                endpoint = await _endpoint(events, str(response.url), config)
+                tasks.add(asyncio.create_task(_read_sse(events, incoming_send), name=f"mcp-read-{config.name}"))
+                writer = _write_sse(client, endpoint, outgoing_receive, incoming_send, tasks)
+                tasks.add(asyncio.create_task(writer, name=f"mcp-write-{config.name}"))
+                yield incoming, outgoing
+            finally:
+                for task in list(tasks):
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await response.aclose()
+        finally:
+            for stream in (incoming_send, incoming, outgoing, outgoing_receive):
+                stream.close()
+
+
+def _sse_error(config: ServerConfig, what: str) -> ServerError:
+    return ServerError(f'server "{config.name}" {what}', server=config.name, phase="connect")
+
+
+async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.Response:
+    request = client.build_request("GET", config.url, headers={"Accept": "text/event-stream"})
+    try:
+        for _ in range(5):
+            response = await client.send(request, stream=True)
+            next_request = response.next_request
+            if next_request is None or _origin(str(next_request.url)) != _origin(config.url):
+                break
+            await response.aclose()
+            request = next_request
+        if response.status_code != 200:
+            body = await _read_capped(response, MAX_MESSAGE_BYTES)
+            target = f" to {safe_line(str(response.next_request.url), 80)}" if response.next_request else ""
+            shown = f": {_sample(body)}" if body and not target else ""
+            raise _sse_error(config, f"answered HTTP {response.status_code}{target}{shown}")
+    except (httpx2.TransportError, httpx2.InvalidURL) as error:
+        raise _sse_error(config, f"cannot be reached: {_cause(error)}") from None
+    kind = response.headers.get("content-type", "")
+    if not kind.lower().startswith("text/event-stream"):
+        await response.aclose()
+        raise _sse_error(config, f"answered with {safe_line(kind, 60) or 'no content type'} instead of an event stream")
+    return response
+
+
+async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], url: str, config: ServerConfig) -> str:
+    try:
+        async for event in events:
+            if event.event == "endpoint":
+                endpoint = urljoin(url, event.data)
+                if _origin(endpoint) != _origin(url):
+                    what = f"names an endpoint on another origin: {safe_line(endpoint, 80)}"
+                    raise _sse_error(config, what)
+                return endpoint
+    except (httpx2.TransportError, httpx2.SSEError) as error:
+        raise _sse_error(config, f"closed its event stream: {_cause(error)}") from None
+    raise _sse_error(config, "closed its event stream before it named an endpoint")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+async def _read_sse(
+    events: AsyncIterator[httpx2.ServerSentEvent], incoming: MemoryObjectSendStream[SessionMessage | Exception]
+) -> None:
+    async with incoming:
+        with contextlib.suppress(
+            httpx2.TransportError, httpx2.SSEError, anyio.BrokenResourceError, anyio.ClosedResourceError
+        ):
+            async for event in events:
+                if event.event != "message" or not event.data:
+                    continue
+                for message in decode(event.data.encode("utf-8", "replace")):
+                    item = ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
+                    await incoming.send(item)
+
+
+async def _write_sse(
+    client: httpx2.AsyncClient,
+    endpoint: str,
+    outgoing: MemoryObjectReceiveStream[SessionMessage],
+    incoming: MemoryObjectSendStream[SessionMessage | Exception],
+    tasks: set[asyncio.Task[None]],
+) -> None:
+    async with outgoing:
+        async for item in outgoing:
+            posting = _post_sse(client, endpoint, item.message, incoming)
+            if isinstance(item.message, JSONRPCRequest) and item.message.method != "initialize":
+                task = asyncio.create_task(posting)
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            else:
+                await posting
+
+
+async def _post_sse(
+    client: httpx2.AsyncClient,
+    endpoint: str,
+    message: JSONRPCMessage,
+    incoming: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    try:
+        response = await client.post(endpoint, content=_dumped(message), headers={"Content-Type": "application/json"})
+        if response.status_code < 300:
+            return
+        what, outcome = f"answered HTTP {response.status_code}: {_sample(response.content)}", "rejected"
+    except httpx2.ConnectError as error:
+        what, outcome = f"cannot be reached: {_cause(error)}", "not_sent"
+    except httpx2.TransportError as error:
+        what, outcome = f"connection lost: {_cause(error)}", "unknown"
+    if isinstance(message, JSONRPCRequest):
+        error_data = ErrorData(code=HTTP_FAILED, message=what, data={"outcome": outcome})
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await incoming.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error_data)))
+
+
+def outcome_of(data: Mapping[str, Any]) -> Outcome:
+    """What became of the request, from the `data` of an error made here."""
+    outcome = data.get("outcome")
+    return outcome if outcome in ("not_sent", "rejected") else "unknown"

@@ -1,0 +1,26 @@
+"""What is known about one server's connection, as a value to show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+ServerState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """`reason` says why it failed; `seconds` is what connecting took; `warnings` are printable lines.
+
+    `title` and `instructions` are the server's own words, so third-party text.
+    """
+
+    name: str
+    state: ServerState
+    reason: str = ""
+    seconds: float = 0.0
+    tool_count: int = 0
+    protocol_version: str = ""
+    title: str = ""
+    instructions: str = ""
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,330 @@
+"""A local server as a child process: pipes, limits, and an end that leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias, cast
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.mcp.framing import Junk, LineSplitter, decode, invalid_answer
+from mcpagent.safe_text import safe_line
+
+Incoming: TypeAlias = SessionMessage | Exception
+
+_INHERITED = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+    *("LC_ALL", "LC_CTYPE", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "XDG_CACHE_HOME", "XDG_DATA_HOME"),
+    *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
+    *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+)
+"""What a server sees of our environment besides what its configuration declares: enough to run, and no secrets."""
+
+_STDERR_BYTES = 64 * 1024
+_PAUSE_BYTES = 4 * 1024 * 1024
+_LAST_OUTPUT_SECONDS = 0.5
+
+
+def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """The allow-listed part of `environ` plus what the configuration declares."""
+    inherited = {name: environ[name] for name in _INHERITED if name in environ and not environ[name].startswith("()")}
+    return inherited | {"PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"} | dict(config.env)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """How a child ended. `code` is negative for a signal."""
+
+    code: int
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"exited with code {self.code}"
+        try:
+            return f"was ended by signal {-self.code} ({signal.Signals(-self.code).name})"
+        except ValueError:
+            return f"was ended by signal {-self.code}"
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """Collects what the child writes and tells when it ended."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.SubprocessTransport | None = None
+        self.chunks: deque[bytes] = deque()
+        self.stderr = bytearray()
+        self.exited = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self.stdout_open = True
+        self._held = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        chunk = data if isinstance(data, bytes) else data.encode()
+        if fd == 2:
+            self.stderr += chunk
+            del self.stderr[:-_STDERR_BYTES]
+            return
+        self.chunks.append(chunk)
+        self._held += len(chunk)
+        self.changed.set()
+        if self._held > _PAUSE_BYTES:
+            self._stdout().pause_reading()
+
+    def take(self) -> bytes:
+        chunk = self.chunks.popleft()
+        before, self._held = self._held, self._held - len(chunk)
+        if before > _PAUSE_BYTES >= self._held and self.stdout_open:
+            self._stdout().resume_reading()
+        return chunk
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        if fd == 1:
+            self.stdout_open = False
+            self.changed.set()
+        elif fd == 0:
+            self.writable.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        self.changed.set()
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def _stdout(self) -> asyncio.ReadTransport:
+        assert self.transport is not None
+        return cast("asyncio.ReadTransport", self.transport.get_pipe_transport(1))
+
+
+class StdioTransport:
+    """Runs a server's command and gives the SDK its message streams: an async context manager for one process.
+
+    Raises `ServerError` (phase "start") where the command cannot be run. `on_junk` is told each line that is no
+    message. `died` says how the process ended and `stderr_lines()` what it last said.
+    """
+
+    def __init__(self, config: ServerConfig, on_junk: Callable[[str], None], environ: Mapping[str, str]) -> None:
+        self._config = config
+        self._on_junk = on_junk
+        self._environ = environ
+        self._pipes = _Pipes()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._died: ProcessEnd | None = None
+        self.patient = True
+        """False: do not wait for a server that was told to stop, end it."""
+
+    @property
+    def died(self) -> ProcessEnd | None:
+        """How the process ended by itself; None where it lives or was stopped by us."""
+        transport = self._pipes.transport
+        if not self._stopping and transport is not None and (code := transport.get_returncode()) is not None:
+            self._died = ProcessEnd(code)
+        return self._died
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._pipes.transport is None else self._pipes.transport.get_pid()
+
+    def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
+        """The last lines the server wrote to stderr, printable."""
+        lines = (safe_line(line) for line in bytes(self._pipes.stderr).decode("utf-8", "replace").splitlines())
+        return tuple([line for line in lines if line][-limit:])
+
+    async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:
+        config = self._config
+        environment = child_environment(config, self._environ)
+        executable = find_executable(config, environment)
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: self._pipes,
+                executable,
+                *config.args,
+                env=environment,
+                cwd=config.cwd or None,
+                start_new_session=sys.platform != "win32",
+            )
+        except (OSError, ValueError) as error:
+            raise _start_error(config, f'"{safe_line(executable)}" cannot be run: {safe_line(str(error))}') from None
+        incoming_send, incoming = anyio.create_memory_object_stream[Incoming](64)
+        outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
+        self._tasks = [
+            asyncio.create_task(self._read(incoming_send), name=f"mcp-read-{config.name}"),
+            asyncio.create_task(self._write(outgoing_receive, incoming_send), name=f"mcp-write-{config.name}"),
+        ]
+        return incoming, outgoing
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping = self.died is None
+        try:
+            await self._stop()
+        finally:
+            self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._pipes.transport is not None:
+                self._pipes.transport.close()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
+            await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
+
+    async def _read(self, incoming: MemoryObjectSendStream[Incoming]) -> None:
+        splitter = LineSplitter()
+        pipes = self._pipes
+        async with incoming:
+            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                while True:
+                    while pipes.chunks:
+                        for line in splitter.feed(pipes.take()):
+                            for message in decode(line):
+                                await self._deliver(message, incoming)
+                    if not pipes.stdout_open:
+                        break
+                    if not await self._more_output():
+                        break
+                for message in decode(splitter.rest()):
+                    await self._deliver(message, incoming)
+                # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(pipes.exited.wait(), _LAST_OUTPUT_SECONDS)
+
+    async def _more_output(self) -> bool:
+        """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
+        pipes = self._pipes
+        limit = _LAST_OUTPUT_SECONDS if pipes.exited.is_set() else None
+        pipes.changed.clear()
+        if pipes.chunks or not pipes.stdout_open:
+            return True
+        try:
+            await asyncio.wait_for(pipes.changed.wait(), limit)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _deliver(self, message: object, incoming: MemoryObjectSendStream[Incoming]) -> None:
+        if isinstance(message, Junk):
+            self._on_junk(message.text)
+        else:
+            await incoming.send(SessionMessage(message))  # type: ignore[arg-type]
+
+    async def _write(
+        self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: MemoryObjectSendStream[Incoming]
+    ) -> None:
+        assert self._pipes.transport is not None
+        stdin = cast("asyncio.WriteTransport", self._pipes.transport.get_pipe_transport(0))
+        async with outgoing:
+            async for item in outgoing:
+                message = item.message
+                try:
+                    line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                except ValueError as error:
+                    if isinstance(message, JSONRPCRequest):
+                        refused = invalid_answer(message.id, f"the arguments are not valid JSON text: {error}")
+                        await incoming.send(SessionMessage(refused))
+                    continue
+                if stdin.is_closing():
+                    break
+                stdin.write(line)
+                await self._pipes.writable.wait()
+
+    async def _stop(self) -> None:
+        """stdin closed, then TERM, then KILL; each step gets its share of the time to stop."""
+        transport = self._pipes.transport
+        if transport is None:
+            return
+        stdin = transport.get_pipe_transport(0)
+        if stdin is not None:
+            stdin.close()
+        share = min(2.0, self._config.shutdown_seconds * 0.4) if self.patient else 0.1
+        if await self._exited_within(share):
+            return
+        self._kill_group(signal.SIGTERM)
+        if await self._exited_within(share):
+            return
+        self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+        await self._exited_within(1.0)
+
+    async def _exited_within(self, seconds: float) -> bool:
+        # What a stopping server still writes is thrown away, or a full pipe would keep it from stopping.
+        pipes = self._pipes
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not pipes.exited.is_set():
+            while pipes.chunks:
+                pipes.take()
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            pipes.changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pipes.changed.wait(), left)
+        return True
+
+    def _kill_group(self, number: signal.Signals) -> None:
+        """Signals the server and every process it started; also after its own clean exit, for those it left."""
+        pid = self.pid
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if sys.platform == "win32":
+                os.kill(pid, number)
+            else:
+                os.killpg(pid, number)
+
+
+def find_executable(config: ServerConfig, environment: Mapping[str, str]) -> str:
+    """The program a command names, as a path. Raises `ServerError` with the near name where there is none."""
+    command = config.command
+    if config.cwd and not Path(config.cwd).is_dir():
+        raise _start_error(config, f'the folder "{safe_line(config.cwd)}" does not exist; mend "cwd"')
+    search = environment.get("PATH", os.defpath)
+    if found := shutil.which(command, path=search):
+        return found
+    if os.sep in command or (os.altsep and os.altsep in command):
+        path = Path(config.cwd or ".") / Path(command).expanduser()
+        if path.is_file() and os.access(path, os.X_OK):
+            return str(path.absolute())
+        why = "is a directory" if path.is_dir() else "is not executable" if path.exists() else "does not exist"
+        raise _start_error(config, f'"{safe_line(command)}" {why}; mend "command"')
+    near = get_close_matches(command, _programs(search), n=1, cutoff=0.75)
+    hint = f'did you mean "{near[0]}"?' if near else 'install it, or give its full path in "command"'
+    raise _start_error(config, f'"{safe_line(command)}" is not on PATH; {hint}')
+
+
+def _programs(search: str) -> list[str]:
+    names: set[str] = set()
+    for folder in search.split(os.pathsep):
+        with contextlib.suppress(OSError):
+            names.update(os.listdir(folder))
+    return sorted(names)
+
+
+def _start_error(config: ServerConfig, what: str) -> ServerError:
+    return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")
