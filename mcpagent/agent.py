@@ -27,7 +27,7 @@ from mcpagent.toolsets.function import function_tool
 from mcpagent.virtual_tools.tool_search import tool_search_tools
 
 if TYPE_CHECKING:
-    from mcpagent.config import ServerConfig
+    from mcpagent.config import ServerConfig, ServersConfig
     from mcpagent.mcp import ServerStatus
     from mcpagent.mcp.toolset import McpToolset
     from mcpagent.search import SearchResult
@@ -47,7 +47,8 @@ class Agent:
             answer = await agent.ask("What is the weather in Tokyo?")
 
     `model`: `provider:name`, any object with `Model.respond`, or None for the first provider whose key is set (the
-    offline stand-in where none is). `mcp_config`: a file, a dict of the same shape, or `ServerConfig` values.
+    offline stand-in where none is). `mcp_config`: a file, a dict of the same shape, `ServerConfig` values,
+    or what `load_servers` gave.
     `with_tool_search_mode=True` is short for `tool_search=ToolSearch()`; "auto" turns it on for large catalogues.
     `pre_discovered_tools` are offered from the first request on. `selected_servers` and `selected_tools`
     (`server:tool`, `server:*`) narrow what is connected and known. `max_turns` limits the model's answers per `ask`.
@@ -60,7 +61,7 @@ class Agent:
         self,
         model: str | Model | None = None,
         *,
-        mcp_config: str | Path | Mapping[str, Any] | Sequence[ServerConfig] | None = None,
+        mcp_config: str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None = None,
         instructions: str = "",
         with_tool_search_mode: bool | Literal["auto"] = False,
         tool_search: ToolSearch | None = None,
@@ -368,11 +369,12 @@ class Agent:
         if self._mcp_config is None:
             self._selection.check(())
             return
-        from mcpagent.config import load_servers
+        from mcpagent.config import ServersConfig, load_servers
         from mcpagent.mcp import ServerStatus
         from mcpagent.mcp.toolset import McpToolset
 
-        config = load_servers(self._mcp_config)
+        given = self._mcp_config
+        config = given if isinstance(given, ServersConfig) else load_servers(given)
         self._selection.check([*(server.name for server in config.servers), *(item.name for item in config.problems)])
         for problem in config.problems:
             self._unusable[problem.name] = ServerStatus(problem.name, state="failed", reason=problem.reason)
