@@ -1,21 +1,27 @@
 """mcpagent: any LLM with ten thousand tools. It searches, adds what it needs, and calls it."""
 
-from mcpagent.agent import Agent
-from mcpagent.catalog import ToolSearch
-from mcpagent.errors import (
-    AgentStateError,
-    ConfigError,
-    CredentialsError,
-    InputError,
-    LimitError,
-    McpAgentError,
-    ModelError,
-    ServerError,
-)
-from mcpagent.messages import Image, Message, Text, ToolDefinition, Usage, dump_messages, load_messages
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
-from mcpagent.tools import Tool, ToolOutput, Toolset
-from mcpagent.toolsets.function import function_tool
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcpagent.agent import Agent
+    from mcpagent.catalog import ToolSearch
+    from mcpagent.errors import (
+        AgentStateError,
+        ConfigError,
+        CredentialsError,
+        InputError,
+        LimitError,
+        McpAgentError,
+        ModelError,
+        ServerError,
+    )
+    from mcpagent.messages import Image, Message, Text, ToolDefinition, Usage, dump_messages, load_messages
+    from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
+    from mcpagent.tools import Tool, ToolOutput, Toolset
+    from mcpagent.toolsets.function import function_tool
 
 __all__ = [
     "Agent",
@@ -46,3 +52,34 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "agent": ("Agent",),
+    "catalog": ("ToolSearch",),
+    "errors": (
+        "AgentStateError",
+        "ConfigError",
+        "CredentialsError",
+        "InputError",
+        "LimitError",
+        "McpAgentError",
+        "ModelError",
+        "ServerError",
+    ),
+    "messages": ("Image", "Message", "Text", "ToolDefinition", "Usage", "dump_messages", "load_messages"),
+    "models.base": ("Model", "ModelRequest", "ModelResponse", "ModelSettings"),
+    "tools": ("Tool", "ToolOutput", "Toolset"),
+    "toolsets.function": ("function_tool",),
+}
+"""Where each public name lives: loaded on first use, so that `mcpagent --help` need not load the runtime."""
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
