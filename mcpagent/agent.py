@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -16,7 +15,7 @@ from mcpagent.background import BackgroundLoop
 from mcpagent.catalog import Catalog, ToolSearch
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
-from mcpagent.events import Emit, Event, Notice, RunFinished, ServerFailed
+from mcpagent.events import Emit, Event, Notice, ServerFailed
 from mcpagent.loop import Run, converse
 from mcpagent.messages import Message, Text, ToolDefinition, Usage, load_messages
 from mcpagent.models.base import Model, ModelSettings
@@ -112,7 +111,8 @@ class Agent:
         Raises `ModelError` when the model fails, `InputError` for an unusable prompt, `AgentStateError` when another
         `ask` is running. After an error or a cancellation the conversation goes on with the next `ask`.
         """
-        return (await self._answer(prompt, self._emit)).answer
+        with self._run(prompt, self._emit) as run:
+            return (await converse(run)).answer
 
     def ask_sync(self, prompt: str) -> str:
         """`ask` for code without an event loop; starts the agent if need be. Close it with `close()` or `with`."""
@@ -141,16 +141,17 @@ class Agent:
             events.put_nowait(event)
             self._emit(event)
 
-        run = asyncio.create_task(self._answer(prompt, emit))
-        run.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            await run
-        finally:
-            run.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await run
+        with self._run(prompt, emit) as run:
+            answering = asyncio.create_task(converse(run))
+            answering.add_done_callback(lambda _: events.put_nowait(None))
+            try:
+                while (event := await events.get()) is not None:
+                    yield event
+                await answering
+            finally:
+                answering.cancel()
+                # Waits for the end and takes its error, which is nobody's once the iterator is closed.
+                await asyncio.gather(answering, return_exceptions=True)
 
     async def search(self, query: str, limit: int = 5) -> SearchResult:
         """What `search_tools` finds for the query: the model's own ranking, without a model."""
@@ -308,37 +309,30 @@ class Agent:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    async def _answer(self, prompt: str, emit: Emit) -> RunFinished:
+    @contextmanager
+    def _run(self, prompt: str, emit: Emit) -> Iterator[Run]:
+        """The prompt said, ready for `converse`; what the run used is counted however it ends."""
         self._require_started()
         if asyncio.get_running_loop() is not self._loop:
             raise AgentStateError("the agent was started in another event loop; use it in that one")
-        with self._turn():
-            catalog = self.catalog
-            self._conversation.say(_usable(prompt))
-            run = Run(
-                self.model,
-                catalog,
-                self._conversation,
-                _guarded(emit),
-                self.max_turns,
-                self.tool_timeout_seconds,
-                self.settings,
-            )
-            try:
-                finished = await converse(run)
-            finally:
-                self._usage += run.usage
-        emit(finished)
-        return finished
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
         self._require_idle()
+        catalog = self.catalog
+        self._conversation.say(_usable(prompt))
+        run = Run(
+            self.model,
+            catalog,
+            self._conversation,
+            _guarded(emit),
+            self.max_turns,
+            self.tool_timeout_seconds,
+            self.settings,
+        )
         self._busy = True
         try:
-            yield
+            yield run
         finally:
             self._busy = False
+            self._usage += run.usage
 
     def _require_idle(self) -> None:
         if self._busy:

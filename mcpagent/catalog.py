@@ -136,7 +136,7 @@ class Catalog:
         self.options = search or ToolSearch(enabled=False)
         self.server_descriptions = dict(server_descriptions or {})
         self.unavailable = dict(unavailable or {})
-        self._tokens = {name: definition_tokens(tool.definition) for name, tool in self.known.items()}
+        self._tokens: dict[str, int] = {}
         self.searching = self._decide(self.options.enabled) if searching is None else searching
         resolved = [self._resolver.resolve(name) for name in pinned]
         self.unknown_pins = tuple(name for name, found in zip(pinned, resolved, strict=True) if found is None)
@@ -211,8 +211,13 @@ class Catalog:
 
     def tokens(self, names: Iterable[str]) -> int:
         """Estimated tokens of these tools' definitions; virtual tools count too."""
-        virtual = {tool.name: definition_tokens(tool.definition) for tool in self.virtual}
-        return sum(self._tokens.get(name, virtual.get(name, 0)) for name in names)
+        return sum(self._tokens_of(name) for name in names)
+
+    def _tokens_of(self, name: str) -> int:
+        if name not in self._tokens:
+            tool = self.find(name)
+            self._tokens[name] = definition_tokens(tool.definition) if tool is not None else 0
+        return self._tokens[name]
 
     def categories(self) -> list[Category]:
         """What there is to search, one entry per server or custom category, sorted by name."""
@@ -224,7 +229,7 @@ class Catalog:
 
     def _decide(self, enabled: bool | Literal["auto"]) -> bool:
         if enabled == "auto":
-            return len(self.known) > AUTO_TOOLS or sum(self._tokens.values()) > AUTO_TOKENS
+            return len(self.known) > AUTO_TOOLS or self.tokens(self.known) > AUTO_TOKENS
         return enabled
 
     def _is_deferrable(self, tool: Tool) -> bool:

@@ -42,27 +42,29 @@ async def converse(run: Run) -> RunFinished:
     calling. Raises `ModelError` when the model fails; the history is valid then too.
     """
     started = time.monotonic()
-    stop, answer = await _answer(run)
-    if not answer:
-        run.emit(Notice("the model gave an empty answer", "warning"))
-    return RunFinished(answer, stop, run.turns, run.usage, time.monotonic() - started)
-
-
-async def _answer(run: Run) -> tuple[StopReason, str]:
     repeats = _Repeats()
     execution = Execution(run.catalog, run.conversation, run.emit, run.tool_timeout_seconds)
+    stop: StopReason
     while run.turns < run.max_turns:
         response = await step(run)
         calls = response.message.tool_calls
         if not calls:
-            return _ended(response), response.message.text
+            stop, answer = _ended(response), response.message.text
+            break
         if repeats.goes_on_with(calls):
             run.conversation.close_open_calls(NOT_RUN)
-            return "repeated_calls", await _forced_answer(run, "You made the same call again and again.")
+            stop, answer = "repeated_calls", await _forced_answer(run, "You made the same call again and again.")
+            break
         results = await run_calls(calls, execution)
         if words := repeats.count(calls, results.tool_results):
             run.conversation.append(user_message(words))
-    return "max_turns", await _forced_answer(run, f"You have used all {run.max_turns} turns.")
+    else:
+        stop, answer = "max_turns", await _forced_answer(run, f"You have used all {run.max_turns} turns.")
+    if not answer:
+        run.emit(Notice("the model gave an empty answer", "warning"))
+    finished = RunFinished(answer, stop, run.turns, run.usage, time.monotonic() - started)
+    run.emit(finished)
+    return finished
 
 
 async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse:

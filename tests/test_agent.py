@@ -200,7 +200,7 @@ async def test_a_call_in_the_forced_answer_is_not_run() -> None:
 
 
 async def test_identical_calls_are_spoken_of_once_and_then_stopped() -> None:
-    model = ScriptedModel([call("read_file", path="same")] * 6 + ["I give up"])  # type: ignore[operator]
+    model = ScriptedModel([call("read_file", path="same")] * 6 + ["I give up"])
     tools = CountedTools("read_file")
     async with Agent(model, toolsets=[tools]) as agent:
         events = [event async for event in agent.stream("go")]
@@ -222,7 +222,7 @@ async def test_calls_that_differ_or_give_something_new_are_not_repeats() -> None
         count += 1
         return count
 
-    model = ScriptedModel([call("poll")] * 8 + ["done"])  # type: ignore[operator]
+    model = ScriptedModel([call("poll")] * 8 + ["done"])
     async with Agent(model, tools=[poll]) as agent:
         assert await agent.ask("go") == "done"
     assert count == 8
