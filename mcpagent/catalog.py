@@ -136,6 +136,7 @@ class Catalog:
         self.options = search or ToolSearch(enabled=False)
         self.server_descriptions = dict(server_descriptions or {})
         self.unavailable = dict(unavailable or {})
+        self.virtual: tuple[Tool, ...] = ()
         self._tokens: dict[str, int] = {}
         self.searching = self._decide(self.options.enabled) if searching is None else searching
         resolved = [self._resolver.resolve(name) for name in pinned]
@@ -143,7 +144,6 @@ class Catalog:
         self.pinned: tuple[str, ...] = tuple(
             name for name, tool in self.known.items() if name in resolved or not self._is_deferrable(tool)
         )
-        self.virtual: tuple[Tool, ...] = ()
         self._index: ToolIndex | None = None
 
     @property
