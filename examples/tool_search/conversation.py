@@ -1,0 +1,173 @@
+"""The conversation that run.py starts: an agent with thousands of tools, and what its model saw at each step."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from examples.tool_search.workspace import make_workspace, web_page
+from mcpagent import Agent, McpAgentError
+from mcpagent.events import (
+    Event,
+    Notice,
+    RequestSent,
+    RunFinished,
+    ServerConnected,
+    ServerFailed,
+    ToolCallFinished,
+    ToolsLoaded,
+    ToolsSearched,
+)
+from mcpagent.safe_text import safe_line, safe_text
+
+CONFIG = Path(__file__).with_name("mcp_servers.json")
+SHOWN_CHARACTERS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked, and the server that has a tool for it."""
+
+    prompt: str
+    server: str
+
+
+def everyday_requests(workspace: Path, page: str) -> list[Request]:
+    return [
+        Request("What time is it in Tokyo?", "time"),
+        Request("What is (17 + 25) * 3?", "calculator"),
+        Request(f"Show the last 2 commits of the git repository {workspace / 'repository'}", "git"),
+        Request("Which tables are in the SQLite database?", "sqlite"),
+        Request('Run this SQL query: "SELECT name, price FROM products ORDER BY price DESC"', "sqlite"),
+        Request(f"Fetch the web page {page}", "fetch"),
+        Request(f"List the files in the directory {workspace / 'files'}", "filesystem"),
+        Request('Echo the message "good morning"', "everything"),
+        Request("List my S3 buckets", "aws"),
+        Request('Create an SQS queue named "orders"', "aws"),
+    ]
+
+
+@dataclass(slots=True)
+class Report:
+    """Prints events as they come and adds up what the end tells."""
+
+    requests: list[RequestSent] = field(default_factory=list)
+    searches: int = 0
+    calls: int = 0
+    loaded: dict[str, None] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def show(self, event: Event) -> None:
+        match event:
+            case ServerConnected(server=server, tools=tools, seconds=seconds):
+                line("server", f"{server:<12} {tools:>6,} tools   {seconds:4.1f} s")
+            case ServerFailed(server=server, reason=reason):
+                line("server", f"{server:<12} failed: {reason}")
+            case Notice(text=text):
+                line("note", text)
+            case RequestSent():
+                self.requests.append(event)
+                tokens = f"{event.offered_tokens:,} tokens of tools (all: {event.known_tokens:,})"
+                line("request", f"offers {len(event.offered)} of {event.known_tools:,} tools, {tokens}")
+                line("", " ".join(event.offered))
+            case ToolsSearched():
+                self.searches += 1
+                names = ", ".join(event.matches) or "nothing"
+                line("search", f'"{event.query}": {event.found} found, shown: {names}  ({1000 * event.seconds:.0f} ms)')
+            case ToolsLoaded(names=names, tokens=tokens):
+                self.loaded.update(dict.fromkeys(names))
+                line("add", f"{', '.join(names)}: {tokens:,} tokens more from the next request on")
+            case ToolCallFinished(call=call, result=result, server=server) if server is not None:
+                self.calls += 1
+                line("call", f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}")
+                outcome = f"{result.error}: {result.text}" if result.error else result.text
+                line("", f"{server}, {result.seconds:.2f} s: {safe_line(outcome, 160)}")
+            case RunFinished(answer=answer, seconds=seconds):
+                self.seconds += seconds
+                line("answer", shortened(answer))
+            case _:
+                pass
+
+    def summary(self) -> str:
+        sent = sum(request.offered_tokens for request in self.requests)
+        everything = sum(request.known_tokens for request in self.requests)
+        saved = 1 - sent / everything if everything else 0.0
+        return "\n".join(
+            [
+                "What tool search did",
+                f"  tools known            {max((request.known_tools for request in self.requests), default=0):,}",
+                f"  offered at most        {max((len(request.offered) for request in self.requests), default=0)}",
+                f"  discovered             {len(self.loaded)}: {', '.join(self.loaded) or 'none'}",
+                f"  tool tokens sent       {sent:,} (estimated, characters / 4)",
+                f"  offering every tool    {everything:,}",
+                f"  saved                  {saved:.2%}",
+                f"  requests to the model  {len(self.requests)}, {self.searches} searches, {self.calls} calls",
+                f"  time                   {self.seconds:.1f} s",
+            ]
+        )
+
+
+def line(label: str, text: str) -> None:
+    first, *more = safe_text(text).splitlines() or [""]
+    print(f"  {label:<8} {first}", flush=True)
+    for rest in more:
+        print(f"  {'':<8} {rest}", flush=True)
+
+
+def shortened(text: str) -> str:
+    return (
+        text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS].rstrip()} ... ({len(text):,} characters)"
+    )
+
+
+async def converse(model: str | None, servers: Sequence[str], requests: Sequence[Request]) -> None:
+    report = Report()
+    started = time.monotonic()
+    agent = Agent(
+        model or "offline",
+        mcp_config=CONFIG,
+        selected_servers=servers,
+        with_tool_search_mode=True,
+        on_event=report.show,
+    )
+    print("\nMCP servers, connected all at once:")
+    async with agent:
+        print(f"  {len(agent.known_tools):,} tools in {time.monotonic() - started:.1f} s\n\nThe system prompt:")
+        for text in agent.system.splitlines():
+            print(f"  | {text}")
+        for number, request in enumerate(requests, 1):
+            print(f"\n[{number}] {request.prompt}")
+            await agent.ask(request.prompt)
+    print(f"\n{report.summary()}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model")
+    parser.add_argument("--servers", nargs="*", default=[])
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--ask", action="append", default=[])
+    options = parser.parse_args()
+    make_workspace(options.workspace)
+    os.environ["DEMO_WORKSPACE"] = str(options.workspace)
+    with web_page(options.workspace) as page:
+        requests = [Request(prompt, "") for prompt in options.ask] or [
+            request for request in everyday_requests(options.workspace, page) if request.server in options.servers
+        ]
+        try:
+            asyncio.run(converse(options.model, options.servers, requests))
+        except McpAgentError as problem:
+            sys.exit(f"error: {problem}")
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
