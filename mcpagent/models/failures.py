@@ -212,8 +212,11 @@ def _answered_failure(error: Exception) -> Failure:
         known = next((_STATUS_OF_TYPE[code] for code in codes if code in _STATUS_OF_TYPE), None)
         status = known or (numbered if numbered and 400 <= numbered < 600 else None)
     code = next((name for name in codes if name in _QUOTA_CODES | _OVERFLOW_CODES), codes[0] if codes else "")
-    plain = body if isinstance(body, str) else ""
-    message = inner.get("message") or plain or code or str(error)
+    message = next(
+        text
+        for text in (inner.get("message"), body, code, str(error), "no reason given")
+        if isinstance(text, str) and text
+    )
     response = getattr(error, "response", None)
     return Failure(status, code, safe_line(str(message)), headers=getattr(response, "headers", {}))
 

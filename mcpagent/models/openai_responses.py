@@ -216,7 +216,7 @@ def _add_text(items: list[dict[str, Any]], part: Text, ours: bool) -> None:
         items.append({"role": "assistant", "content": part.text})
         return
     written = {**content, "refusal" if content.get("type") == "refusal" else "text": part.text}
-    if items and without(items[-1], ("content",)) == item:
+    if part.provider_data.get("joined") and items and without(items[-1], ("content",)) == item:
         items[-1]["content"].append(written)
     else:
         items.append({**item, "content": [written]})
@@ -262,7 +262,7 @@ def _read_item(item: Mapping[str, Any], *, cut_off: bool) -> list[Part]:
     match item["type"]:
         case "message":
             around = without(item, ("content",))
-            return [_read_text(content, around) for content in item["content"]]
+            return [_read_text(content, around, joined=place > 0) for place, content in enumerate(item["content"])]
         case "function_call":
             rest = without(item, ("type", "call_id", "name"))
             cut_off = cut_off or item.get("status") == "incomplete"
@@ -276,9 +276,11 @@ def _read_item(item: Mapping[str, Any], *, cut_off: bool) -> list[Part]:
             return [ProviderBlock(PROVIDER, dict(item))]
 
 
-def _read_text(content: Mapping[str, Any], around: dict[str, Any]) -> Part:
+def _read_text(content: Mapping[str, Any], around: dict[str, Any], *, joined: bool) -> Part:
+    """One text of a message item; `joined` ones go back into the item of the text before them."""
     key = "refusal" if content["type"] == "refusal" else "text"
-    return Text(content[key], provider_data={"item": around, "content": without(content, (key,))})
+    data = {"item": around, "content": without(content, (key,))}
+    return Text(content[key], provider_data={**data, "joined": True} if joined else data)
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
