@@ -27,7 +27,7 @@ from mcpagent.virtual_tools.tool_search import tool_search_tools
 
 if TYPE_CHECKING:
     from mcpagent.config import ServerConfig, ServersConfig
-    from mcpagent.mcp import ServerStatus
+    from mcpagent.mcp.status import ServerStatus
     from mcpagent.mcp.toolset import McpToolset
     from mcpagent.search import SearchResult
 
@@ -364,7 +364,7 @@ class Agent:
             self._selection.check(())
             return
         from mcpagent.config import ServersConfig, load_servers
-        from mcpagent.mcp import ServerStatus
+        from mcpagent.mcp.status import ServerStatus
         from mcpagent.mcp.toolset import McpToolset
 
         given = self._mcp_config
