@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import json
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache, lru_cache
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.safe_text import safe_line
@@ -13,6 +17,10 @@ if TYPE_CHECKING:
 MAX_ARGUMENT_CHARACTERS = 1_048_576
 MAX_DEPTH = 64
 MAX_PROBLEMS = 5
+MAX_REFERENCES = 20_000
+"""References followed for one check, about 0.2 s; beyond that the arguments count as unchecked."""
+
+_references: ContextVar[count[int]] = ContextVar("references")
 
 
 def argument_problem(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
@@ -21,43 +29,33 @@ def argument_problem(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
     `pattern` is not checked: it is the server's regex, and the server checks its own input. A schema that is itself
     broken checks nothing for the same reason.
     """
-    from jsonschema.exceptions import SchemaError
-
     # Depth first: the size check and the validator both recurse.
     if _too_deep(arguments):
         return f"arguments nest deeper than {MAX_DEPTH} levels"
     if _size(arguments) > MAX_ARGUMENT_CHARACTERS:
         return f"arguments are larger than {MAX_ARGUMENT_CHARACTERS:,} characters"
     try:
-        validator = _validator(_Schema(schema))
-    except SchemaError:
+        return "; ".join(_problems(_validator(_Schema(schema)), arguments))
+    except Exception:  # noqa: BLE001 - checking the schema first would cost 10 ms a tool; a broken one raises anything
         return ""
-    return _problems(validator, arguments)
 
 
-def _problems(validator: Validator, arguments: dict[str, Any]) -> str:
+def _problems(validator: Validator, arguments: dict[str, Any]) -> list[str]:
     from jsonschema.exceptions import best_match
-    from referencing.exceptions import Unresolvable
 
+    _references.set(count())
     problems: list[str] = []
-    try:
-        for error in validator.iter_errors(arguments):
-            leaf = best_match([error]) or error
-            where = ".".join(str(step) for step in leaf.absolute_path)
-            problems.append(f"{where}: {safe_line(leaf.message)}" if where else safe_line(leaf.message))
-            if len(problems) == MAX_PROBLEMS:
-                break
-    except (Unresolvable, RecursionError):
-        return ""
-    return "; ".join(problems)
+    for error in islice(validator.iter_errors(arguments), MAX_PROBLEMS):
+        leaf = best_match([error]) or error
+        where = ".".join(str(step) for step in leaf.absolute_path)
+        problems.append(f"{where}: {safe_line(leaf.message)}" if where else safe_line(leaf.message))
+    return problems
 
 
 class _Schema:
     """A schema as a cache key: its canonical JSON, since a dict cannot be one."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
-        import json
-
         self.schema = schema
         self.text = json.dumps(schema, sort_keys=True, default=str)
 
@@ -74,10 +72,28 @@ def _validator(key: _Schema) -> Validator:
     from referencing import Registry
 
     schema = _without_patterns(key.schema)
-    kind = validator_for(schema, default=Draft202012Validator)
-    kind.check_schema(schema)
+    kind = _bounded(validator_for(schema, default=Draft202012Validator))
     # An empty registry: references resolve inside the schema only, never over a network.
     return kind(schema, registry=Registry())
+
+
+@cache
+def _bounded(kind: type[Validator]) -> type[Validator]:
+    """The validator class with its references counted: a few that name each other twice take exponential time."""
+    from jsonschema.validators import extend
+
+    def counted(keyword: Callable[..., Any]) -> Callable[..., Any]:
+        def follow(validator: Validator, reference: Any, instance: Any, schema: Any) -> Any:
+            if next(_references.get()) > MAX_REFERENCES:
+                raise RecursionError(f"more than {MAX_REFERENCES} references followed")
+            return keyword(validator, reference, instance, schema)
+
+        return follow
+
+    keywords = {
+        name: kind.VALIDATORS[name] for name in ("$ref", "$dynamicRef", "$recursiveRef") if name in kind.VALIDATORS
+    }
+    return extend(kind, {name: counted(keyword) for name, keyword in keywords.items()})
 
 
 def _without_patterns(node: Any, *, names: bool = False) -> Any:
@@ -107,6 +123,4 @@ def _too_deep(value: Any) -> bool:
 
 
 def _size(value: Any) -> int:
-    import json
-
     return len(json.dumps(value, default=str))

@@ -67,6 +67,14 @@ def test_a_schema_that_is_broken_checks_nothing(schema: dict[str, Any]) -> None:
     assert argument_problem(schema, {"a": 1}) == ""
 
 
+def test_references_that_multiply_cost_bounded_time() -> None:
+    levels = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}, {"$ref": f"#/$defs/a{n + 1}"}]} for n in range(40)}
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a0"}}, "$defs": {**levels, "a40": {}}}
+    started = time.monotonic()
+    assert argument_problem(schema, {"x": 1}) == ""
+    assert time.monotonic() - started < 10
+
+
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
