@@ -17,15 +17,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
-from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.session import ClientSession
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, RootModel
+from pydantic import RootModel
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.failures import CallTimeoutError, LostError, Outcome, RefusedError
+from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, LostError, Outcome, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
 from mcpagent.mcp.mending import mended
 from mcpagent.mcp.remote import HTTP_FAILED, http_streams, outcome_of, sse_streams
@@ -41,7 +41,8 @@ Progress: TypeAlias = Callable[[float, float | None, str], None]
 T = TypeVar("T")
 
 _PING_SECONDS = 2.0
-_MAX_WARNINGS = 50
+_CLOSED_TEXTS = ("Connection closed", "SSE stream")
+"""How the SDK words the closing error it makes; servers use the same code for errors of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class McpConnection:
         self._closing = False
         self._jobs: set[asyncio.Task[Any]] = set()
         self._junk_lines = 0
+        self._last_junk = ""
+        self._check: asyncio.Task[None] | None = None
 
     # --- life ---
 
@@ -111,6 +114,8 @@ class McpConnection:
 
     async def close(self) -> None:
         """Ends the session and the process. Never raises, and returns within `shutdown_seconds` and a little."""
+        if self._stdio is not None and not self.usable:
+            self._stdio.patient = False
         self._closing = True
         if self._owner is None:
             return
@@ -195,7 +200,6 @@ class McpConnection:
             mode=era,
             cache=None,
             client_info=types.Implementation(name="mcpagent", version=_version()),
-            message_handler=self._receive,
         )
         async with client:
             self.era = "legacy" if client.session.initialize_result is not None else "auto"
@@ -220,22 +224,15 @@ class McpConnection:
 
     def junk(self, text: str) -> None:
         self._junk_lines += 1
+        self._last_junk = text
         if self._junk_lines == 1:
             self._on_warning(f"writes to stdout what is not MCP, first: {text}")
 
-    def heard(self) -> None: ...
+    def changed(self, what: str) -> None:
+        self._on_change(what)
 
     def ended(self) -> None:
         self._stop.set()
-
-    async def _receive(self, message: IncomingMessage) -> None:
-        changed = {
-            types.ToolListChangedNotification: "tools",
-            types.PromptListChangedNotification: "prompts",
-            types.ResourceListChangedNotification: "resources",
-        }
-        if isinstance(message, BaseModel) and (what := changed.get(type(message))):
-            self._on_change(what)
 
     # --- requests ---
 
@@ -277,6 +274,11 @@ class McpConnection:
         limits: Limits,
         on_progress: Progress | None,
     ) -> T:
+        if self._check is not None:
+            await asyncio.wait({self._check})
+            if not self.usable:
+                raise self._lost(phase, "not_sent")
+        self._last_junk = ""
         job = self._start(_limited(send, limits, on_progress))
         try:
             await asyncio.wait({job})
@@ -289,7 +291,8 @@ class McpConnection:
         if error is None:
             return job.result()
         if isinstance(error, TimeoutError):
-            self._start(self._check_alive())
+            if not self._jobs - {job}:
+                self._check = self._start(self._check_alive())
             raise CallTimeoutError(self._timeout_text(phase, limits, error)) from None
         raise self._explained(error, phase) from None
 
@@ -328,7 +331,8 @@ class McpConnection:
             what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"
         else:
             what, key = f"was silent for {limits.idle:g} s during {phase}", "timeout_seconds"
-        return f'server "{name}" {what}; the call may have run; raise "{key}" if it needs longer'
+        heard = f"; it wrote: {self._last_junk}" if self._last_junk else ""
+        return f'server "{name}" {what}{heard}; the call may have run; raise "{key}" if it needs longer'
 
     def _explained(self, error: BaseException, phase: str) -> Exception:
         error = _root_cause(error)
@@ -338,12 +342,13 @@ class McpConnection:
             if self._end() is not None or isinstance(error, asyncio.CancelledError):
                 return self._lost(phase, "unknown")
             return self._error(f"failed during {phase}: {safe_line(str(error) or type(error).__name__)}", phase)
-        if error.code == CONNECTION_CLOSED:
+        if error.code == CONNECTION_CLOSED and (not self.usable or error.message.startswith(_CLOSED_TEXTS)):
             return self._lost(phase, "unknown")
         if error.code == HTTP_FAILED:
             return self._http_failed(error, phase)
         if error.code == INVALID_ANSWER:
-            return self._error(f"sent an invalid answer to {phase}: {safe_line(error.message)}", phase)
+            what = f'server "{self.config.name}" sent an invalid answer to {phase}: {safe_line(error.message)}'
+            return InvalidAnswerError(what, server=self.config.name, phase=phase)
         if self._client is None:
             return self._error(f"refused {phase}: {safe_line(error.message)}", phase)
         return RefusedError(error.code, error.message, error.error.data)

@@ -30,3 +30,7 @@ class LostError(ServerError):
     outcome: Outcome = "unknown"
     session_lost: bool = False
     http_status: int | None = None
+
+
+class InvalidAnswerError(ServerError):
+    """The server answered something that is no answer; the session goes on."""

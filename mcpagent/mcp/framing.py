@@ -71,11 +71,8 @@ class LineSplitter:
         return b"" if self._dropped else bytes(self._buffer)
 
     def _line(self, line: bytes) -> bytes | TooLong:
-        if not self._dropped:
-            return line if len(line) <= self._limit else TooLong(line[:_HEAD_BYTES], len(line))
-        size, head = self._dropped + len(line) - len(line[:_HEAD_BYTES]), line[:_HEAD_BYTES]
-        self._dropped = 0
-        return TooLong(head, size + len(head))
+        size, self._dropped = len(line) + self._dropped, 0
+        return line if size <= self._limit else TooLong(line[:_HEAD_BYTES], size)
 
     def _drop(self) -> None:
         """Forget all of an overlong line but its head."""
@@ -84,6 +81,40 @@ class LineSplitter:
             self._dropped += excess
             del self._buffer[_HEAD_BYTES:]
         self._searched = len(self._buffer)
+
+
+class MessageReader:
+    """Decodes a byte stream as it comes, however it is cut; an object spread over lines counts as one message."""
+
+    def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
+        self._splitter = LineSplitter(limit)
+        self._limit = limit
+        self._spread: list[bytes] = []
+        self._spread_size = 0
+
+    def feed(self, data: bytes) -> Iterator[Decoded]:
+        for line in self._splitter.feed(data):
+            yield from self._joined(line)
+
+    def end(self) -> Iterator[Decoded]:
+        """What came after the last line feed, where it is whole: a server may end without one."""
+        yield from filter(_is_whole, decode(self._splitter.rest()))
+
+    def _joined(self, line: bytes | TooLong) -> list[Decoded]:
+        if not self._spread:
+            if isinstance(line, bytes) and line.rstrip() == b"{":
+                self._spread, self._spread_size = [line], len(line)
+                return []
+            return decode(line)
+        if isinstance(line, TooLong) or line.startswith(b"{") or self._spread_size > self._limit:
+            first, self._spread = self._spread[0], []
+            return [Junk(safe_line(first.decode("utf-8", "replace"), 80)), *decode(line)]
+        self._spread.append(line)
+        self._spread_size += len(line)
+        if line.rstrip() != b"}":
+            return []
+        whole, self._spread = b" ".join(self._spread), []
+        return decode(whole)
 
 
 def decode(line: bytes | TooLong) -> list[Decoded]:
@@ -133,7 +164,7 @@ def _message(data: Any) -> Decoded:
     """A parsed value as a message, mended where the call it answers is known."""
     if not isinstance(data, dict):
         return Junk(safe_line(json.dumps(data), 80))
-    data = {"jsonrpc": "2.0"} | scalar_text(data)
+    data = {"jsonrpc": "2.0"} | encodable(data)
     try:
         return jsonrpc_message_adapter.validate_python(data, by_name=False)
     except (ValidationError, ValueError):
@@ -161,14 +192,21 @@ def _error(error: Any) -> ErrorData:
     return ErrorData(code=known, message=text, data=error.get("data"))
 
 
-def scalar_text(value: Any) -> Any:
+def _is_whole(message: Decoded) -> bool:
+    """Whether a message was one before it was read, and not put together from a broken line."""
+    if isinstance(message, JSONRPCError):
+        return message.error.code != INVALID_ANSWER
+    return not isinstance(message, Junk)
+
+
+def encodable(value: Any) -> Any:
     """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [scalar_text(item) for item in value]
+        return [encodable(item) for item in value]
     if isinstance(value, dict):
-        return {scalar_text(key): scalar_text(item) for key, item in value.items()}
+        return {encodable(key): encodable(item) for key, item in value.items()}
     return value
 
 

@@ -20,6 +20,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    METHOD_NOT_FOUND,
     PROTOCOL_VERSION_META_KEY,
     REQUEST_TIMEOUT,
     ErrorData,
@@ -33,11 +34,13 @@ from mcp_types import (
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
-from mcpagent.mcp.framing import invalid_answer, scalar_text
+from mcpagent.mcp.framing import encodable, invalid_answer
 from mcpagent.safe_text import safe_line
 
 PROBE_SECONDS = 2.0
 """How long a server may take to answer `server/discover` before it counts as one of the earlier era."""
+
+MAX_OPEN_ANSWERS = 100
 
 Raw: TypeAlias = dict[str, Any]
 
@@ -47,8 +50,11 @@ class Observer(Protocol):
 
     def warn(self, text: str) -> None: ...
 
-    def heard(self) -> None:
-        """The server sent something."""
+    def changed(self, what: str) -> None:
+        """The server says one of its lists ("tools", "prompts", "resources") is no longer what it was."""
+
+    def junk(self, text: str) -> None:
+        """The server sent something that is no message."""
 
     def ended(self) -> None:
         """The server will send nothing more."""
@@ -98,6 +104,12 @@ class _Wire:
         message = item.message
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return item
+        if message.id is None:
+            self._observer.junk(f"error without an id: {safe_line(message.error.message, 200)}")
+            if len(self._asked) != 1:
+                return item
+            # It could not read our request, and there is only one it can mean.
+            message.id = int(only) if (only := next(iter(self._asked))).isdigit() else only
         key = str(message.id)
         asked = self._asked.pop(key, None)
         if (timer := self._timers.pop(key, None)) is not None:
@@ -159,7 +171,7 @@ async def mended(
     async with transport as (read, write):
         wire = _Wire(observer, probe_seconds)
         inject, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        pump = asyncio.create_task(_pump(read, inject, wire, observer), name="mcp-mend")
+        pump = asyncio.create_task(_pump(read, write, inject, wire, observer), name="mcp-mend")
         try:
             yield incoming, _WatchedWrites(write, wire, inject)
         finally:
@@ -170,24 +182,79 @@ async def mended(
             incoming.close()
 
 
+_CHANGES = {f"notifications/{what}/list_changed": what for what in ("tools", "prompts", "resources")}
+
+
 async def _pump(
     read: ReadStream[SessionMessage | Exception],
+    write: WriteStream[SessionMessage],
     inject: MemoryObjectSendStream[SessionMessage | Exception],
     wire: _Wire,
     observer: Observer,
 ) -> None:
+    answers = _Answers(write, observer)
     try:
         async with inject, read:
             async for item in read:
                 if isinstance(item, Exception):
-                    observer.warn(f"sent something that is no message: {safe_line(str(item), 80)}")
-                    continue
-                observer.heard()
-                await inject.send(wire.mend_incoming(item))
+                    observer.junk(safe_line(str(item), 80))
+                elif isinstance(item.message, JSONRPCNotification):
+                    if _is_for_session(item.message, observer):
+                        await inject.send(item)
+                elif isinstance(item.message, JSONRPCRequest):
+                    answers.start(item.message)
+                else:
+                    await inject.send(wire.mend_incoming(item))
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass
     finally:
+        answers.close()
         observer.ended()
+
+
+def _is_for_session(message: JSONRPCNotification, observer: Observer) -> bool:
+    """False for what is dealt with here: the session spends a task on each notification, and a flood of them starves
+    the answers behind it. A change with a subscription's mark goes on, to the subscription."""
+    what = _CHANGES.get(message.method)
+    if what is not None:
+        observer.changed(what)
+    return (what is None or "_meta" in (message.params or {})) and message.method != "notifications/message"
+
+
+class _Answers:
+    """Answers to the server's requests: a ping is answered, what we do not support is refused.
+
+    Written by tasks, since a server that floods us with requests may not read until it is done; past
+    `MAX_OPEN_ANSWERS` the rest goes unanswered.
+    """
+
+    def __init__(self, write: WriteStream[SessionMessage], observer: Observer) -> None:
+        self._write = write
+        self._observer = observer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, request: JSONRPCRequest) -> None:
+        if len(self._tasks) >= MAX_OPEN_ANSWERS:
+            self._observer.warn(f"floods the client with requests; {MAX_OPEN_ANSWERS} are answered at a time")
+            return
+        task = asyncio.create_task(self._answer(request), name="mcp-answer")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, request: JSONRPCRequest) -> None:
+        answer: JSONRPCResponse | JSONRPCError
+        if request.method == "ping":
+            answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result={})
+        else:
+            text = f"{safe_line(request.method, 80)} is not supported by this client"
+            error = ErrorData(code=METHOD_NOT_FOUND, message=text)
+            answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._write.send(SessionMessage(answer))
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
 
 # --- Mending one result ----------------------------------------------------------------------------------------------
@@ -207,7 +274,7 @@ def mend_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tupl
     """The result in a form the SDK accepts and what was changed; or, as text, why it cannot be used."""
     if _flaw(method, version, result) is None:
         return result, ()
-    result = scalar_text(result)
+    result = encodable(result)
     if method in _LISTS:
         mended_result, changes = _mend_list(method, version, result)
     elif method == "tools/call":

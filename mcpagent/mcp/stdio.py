@@ -23,7 +23,7 @@ from mcp_types import JSONRPCRequest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.framing import Junk, LineSplitter, decode, invalid_answer
+from mcpagent.mcp.framing import Decoded, Junk, MessageReader, invalid_answer
 from mcpagent.safe_text import safe_line
 
 Incoming: TypeAlias = SessionMessage | Exception
@@ -197,20 +197,19 @@ class StdioTransport:
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
 
     async def _read(self, incoming: MemoryObjectSendStream[Incoming]) -> None:
-        splitter = LineSplitter()
+        reader = MessageReader()
         pipes = self._pipes
         async with incoming:
             with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 while True:
                     while pipes.chunks:
-                        for line in splitter.feed(pipes.take()):
-                            for message in decode(line):
-                                await self._deliver(message, incoming)
+                        for message in reader.feed(pipes.take()):
+                            await self._deliver(message, incoming)
                     if not pipes.stdout_open:
                         break
                     if not await self._more_output():
                         break
-                for message in decode(splitter.rest()):
+                for message in reader.end():
                     await self._deliver(message, incoming)
                 # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
                 with contextlib.suppress(TimeoutError):
@@ -229,11 +228,11 @@ class StdioTransport:
             return False
         return True
 
-    async def _deliver(self, message: object, incoming: MemoryObjectSendStream[Incoming]) -> None:
+    async def _deliver(self, message: Decoded, incoming: MemoryObjectSendStream[Incoming]) -> None:
         if isinstance(message, Junk):
             self._on_junk(message.text)
         else:
-            await incoming.send(SessionMessage(message))  # type: ignore[arg-type]
+            await incoming.send(SessionMessage(message))
 
     async def _write(
         self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: MemoryObjectSendStream[Incoming]

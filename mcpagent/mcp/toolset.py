@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ignore
-from mcpagent.mcp.failures import CallTimeoutError, LostError, RefusedError
+from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, LostError, RefusedError
 from mcpagent.mcp.status import ServerStatus
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line, safe_text
@@ -179,6 +179,8 @@ class McpToolset:
                 may_repeat = error.outcome == "not_sent" or error.session_lost or is_repeatable
                 if attempt == 2 or not may_repeat:
                     return ToolOutput.of_text(f"{error}{_may_have_run(error)}", error="server_down")
+            except InvalidAnswerError as error:
+                return ToolOutput.of_text(str(error), error="failed")
             except ServerError as error:
                 return ToolOutput.of_text(str(error), error="server_down")
         raise AssertionError("unreachable")

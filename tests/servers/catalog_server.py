@@ -4,14 +4,17 @@ The standard library only, since tests start dozens. The tools are listed as the
 with one JSON text that names server and tool and echoes the arguments.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 
-def answer(catalog, request):
+def answer(catalog: dict[str, Any], request: dict[str, Any]) -> dict[str, Any] | None:
     method, params = request["method"], request.get("params") or {}
     if method == "initialize":
         asked = params.get("protocolVersion")
@@ -33,14 +36,14 @@ def answer(catalog, request):
     return None
 
 
-def main():
+def main() -> None:
     catalog = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     for line in sys.stdin.buffer:
         request = json.loads(line)
         if "id" not in request or "method" not in request:
             continue
         result = answer(catalog, request)
-        reply = {"jsonrpc": "2.0", "id": request["id"]}
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         if result is None:
             reply["error"] = {"code": -32601, "message": "Method not found"}
         else:
