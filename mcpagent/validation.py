@@ -90,10 +90,10 @@ def _bounded(kind: type[Validator]) -> type[Validator]:
 
         return follow
 
-    keywords = {
-        name: kind.VALIDATORS[name] for name in ("$ref", "$dynamicRef", "$recursiveRef") if name in kind.VALIDATORS
-    }
-    return extend(kind, {name: counted(keyword) for name, keyword in keywords.items()})
+    followers = ("$ref", "$dynamicRef", "$recursiveRef")
+    keywords = {name: counted(kind.VALIDATORS[name]) for name in followers if name in kind.VALIDATORS}
+    bounded: type[Validator] = extend(kind, keywords)  # type: ignore[no-untyped-call]
+    return bounded
 
 
 def _without_patterns(node: Any, *, names: bool = False) -> Any:
