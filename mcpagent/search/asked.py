@@ -13,7 +13,8 @@ from mcpagent.search.words import STOP_WORDS, pieces, plain, stem, written_words
 MAX_TERMS = 64
 """Terms of one query that are scored; a longer query keeps its first ones."""
 
-_PIECE_FACTOR = 0.5
+_PIECE_FACTOR = 0.25
+_JOINED_FACTOR = 0.3
 _GUESS_FACTOR = 0.8
 _MAX_GUESSES = 2
 _MIN_SPLIT = 3
@@ -73,7 +74,7 @@ class Asker:
         for left, right in pairwise(plain_words):
             term = self._term(left + right)
             if term is not None:
-                asked.add(term, f"{left} {right}")
+                asked.add(term, f"{left} {right}", _JOINED_FACTOR)
 
     def _add_guess(self, asked: Asked, word: str) -> None:
         if split := self._split(word):

@@ -12,7 +12,8 @@ import heapq
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mcpagent.search.fields import WEIGHTS
 from mcpagent.search.words import terms, written_words
@@ -25,6 +26,17 @@ _SCORED_POSTINGS = 30_000
 
 _CANDIDATES = 400
 
+NAME_COVERAGE = 0.2
+"""How much higher a tool scores whose whole name is in the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Scores of the best tools by number, and how many tools scored at all."""
+
+    scores: dict[int, float]
+    found: int
+
 
 class Postings:
     """Which tool (by number) holds which term, and with what weight."""
@@ -34,6 +46,7 @@ class Postings:
         self.words: dict[str, tuple[int, ...]] = {}
         self.tools: list[array[int]] = []
         self.weights: list[array[float]] = []
+        self.names: dict[int, tuple[int, ...]] = {}
         self.size = 0
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
@@ -41,6 +54,7 @@ class Postings:
         for term, frequency in self._frequencies(texts).items():
             self.tools[term].append(number)
             self.weights[term].append(frequency * (K1 + 1) / (frequency + K1))
+        self.names[number] = tuple(sorted(self._frequencies([pair for pair in texts if pair[0] == "name"])))
         self.size += 1
 
     def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
@@ -49,6 +63,7 @@ class Postings:
             at = bisect_left(self.tools[term], number)
             del self.tools[term][at]
             del self.weights[term][at]
+        del self.names[number]
         self.size -= 1
 
     def count(self, term: int) -> int:
@@ -66,14 +81,30 @@ class Postings:
         at = bisect_left(tools, number)
         return self.weights[term][at] if at < len(tools) and tools[at] == number else 0.0
 
-    def scores(self, wanted: Mapping[int, float], limit: int, only: Iterable[int] | None = None) -> dict[int, float]:
-        """Score by tool number for the terms, each times its factor; the best `limit` are complete, others may not be.
+    def best(self, wanted: Mapping[int, float], limit: int, only: Collection[int] | None = None) -> Hits:
+        """The best `limit` tools or somewhat more for the terms, each times its factor; `only` restricts the tools."""
+        scores = self._scores(wanted, limit) if only is None else self._scores_of(only, wanted)
+        # What the name can still add must not decide who is looked at.
+        floor = _nth_best(scores, limit) / (1 + NAME_COVERAGE)
+        top = {number: score for number, score in scores.items() if score >= floor}
+        if len(top) > _CANDIDATES:
+            top = dict(heapq.nsmallest(_CANDIDATES, top.items(), key=lambda hit: (-hit[1], hit[0])))
+        lifted = {number: score * self._name_lift(number, wanted) for number, score in top.items()}
+        return Hits(lifted, len(scores))
+
+    def _name_lift(self, number: int, wanted: Mapping[int, float]) -> float:
+        """A factor of 1 and more: how much of the tool's name the query says."""
+        name = self.names[number]
+        whole = sum(self.rarity(term) for term in name)
+        said = sum(self.rarity(term) * min(wanted[term], 1.0) for term in name if term in wanted)
+        return 1 + NAME_COVERAGE * (said / whole) ** 2 if whole else 1.0
+
+    def _scores(self, wanted: Mapping[int, float], limit: int) -> dict[int, float]:
+        """Score by tool number; those of the best `limit` are complete, others may not be.
 
         Terms are read rarest first. Once what is left cannot lift an unseen tool into the best `limit`, or enough was
-        read, only the best candidates so far are scored on. `only` restricts the tools.
+        read, only the best candidates so far are scored on.
         """
-        if only is not None:
-            return self._scores_of(only, wanted)
         bounds = sorted(
             ((self.rarity(term) * factor * (K1 + 1), term) for term, factor in wanted.items() if self.tools[term]),
             key=lambda bound: (-bound[0], bound[1]),

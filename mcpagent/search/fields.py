@@ -29,12 +29,12 @@ class FieldWeight:
 
 
 WEIGHTS: Mapping[str, FieldWeight] = {
-    "name": FieldWeight(3.0, 0.5, 3.0),
+    "name": FieldWeight(2.1, 0.5, 3.0),
     "title": FieldWeight(1.0, 0.5, 3.0),
-    "description": FieldWeight(1.0, 0.65, 16.0),
+    "description": FieldWeight(1.0, 0.5, 16.0),
     "server": FieldWeight(1.0, 0.5, 1.5),
-    "parameter": FieldWeight(1.0, 0.2, 5.0),
-    "parameter description": FieldWeight(0.3, 0.6, 25.0),
+    "parameter": FieldWeight(0.7, 0.1, 5.0),
+    "parameter description": FieldWeight(0.4, 0.45, 25.0),
     "value": FieldWeight(0.3, 0.6, 6.0),
     "tag": FieldWeight(0.5, 0.5, 2.0),
     "server description": FieldWeight(0.3, 0.6, 12.0),

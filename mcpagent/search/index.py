@@ -7,7 +7,10 @@ import heapq
 import inspect
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from mcpagent.errors import ConfigError, InputError
@@ -15,10 +18,13 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked, Asker
-from mcpagent.search.bm25 import Postings
+from mcpagent.search.bm25 import Hits, Postings
+from mcpagent.search.embedding import Embedder, EmbeddingError, static_model_folder
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.query import MAX_QUERY, mentioned_names, selected_names, server_prefix
 from mcpagent.search.result import How, Match, Reason, SearchResult
+from mcpagent.search.vector_cache import VectorCache
+from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import name_key, terms, written_words
 
 RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid"]
@@ -28,6 +34,20 @@ Strategy: TypeAlias = RankingName | Ranking
 _EXACT_SCORE = 1000.0
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
+_POOL = 50
+"""Candidates of each ranking that are fused."""
+
+_VECTOR_WEIGHT = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """A candidate: its score, what its words' BM25 scores were multiplied with, and what its vector added."""
+
+    number: int
+    score: float
+    word_share: float = 1.0
+    meaning: float = 0.0
 
 
 class ToolIndex:
@@ -35,13 +55,26 @@ class ToolIndex:
 
     `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with embeddings, needs
     `mcpagent[semantic]`), "auto" (the best that is installed), "regex" (every query is a pattern), or your own
-    function `(query, tools) -> names`, sync or async. `server_descriptions` are searched with each server's tools.
+    function `(query, tools) -> names`, sync or async. `embedder` replaces the word vectors of `mcpagent[semantic]`:
+    an `EmbeddingsEndpoint` or any function from texts to vectors; its vectors are kept in `cache_folder`.
+    `server_descriptions` are searched with each server's tools.
     Same tools and same query give the same result, whatever the order in which servers came and went.
     """
 
-    def __init__(self, strategy: Strategy = "auto", *, server_descriptions: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        strategy: Strategy = "auto",
+        *,
+        embedder: Embedder | None = None,
+        server_descriptions: Mapping[str, str] | None = None,
+        cache_folder: Path | None = None,
+    ) -> None:
         if not callable(strategy) and strategy not in ("auto", "regex", "bm25", "hybrid"):
             raise ConfigError(f'strategy: unknown ranking "{strategy}"; use auto, regex, bm25, hybrid or a function')
+        self._vectors: Vectors | None = None
+        if strategy == "hybrid" or (strategy == "auto" and (embedder or static_model_folder())):
+            _check_vectors(embedder)
+            self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
         self._strategy = strategy
         self._server_descriptions = dict(server_descriptions or {})
         self._lock = threading.RLock()
@@ -83,6 +116,8 @@ class ToolIndex:
         self._next_number += 1
         self._tools[number] = tool
         self._postings.add(number, self._texts(tool))
+        if self._vectors is not None:
+            self._vectors.add(number, tool)
         for key in _name_keys(tool):
             self._named[key].add(number)
         return number
@@ -90,6 +125,8 @@ class ToolIndex:
     def _remove(self, number: int) -> None:
         tool = self._tools.pop(number)
         self._postings.remove(number, self._texts(tool))
+        if self._vectors is not None:
+            self._vectors.remove(number)
         for key in _name_keys(tool):
             self._named[key].discard(number)
             if not self._named[key]:
@@ -103,7 +140,7 @@ class ToolIndex:
             text = query if isinstance(query, str) else " ".join(query)
             names = self._strategy(text, self._candidates(server))
             return self._named_result(text, await names if inspect.isawaitable(names) else names, limit)
-        if self._is_slow(query):
+        if self._is_slow(query) or self._vectors is not None:
             return await asyncio.to_thread(self.search, query, limit, server=server)
         return self.search(query, limit, server=server)
 
@@ -174,7 +211,7 @@ class ToolIndex:
             notes.append(f"the query was cut at {MAX_QUERY} characters")
             text = text[:MAX_QUERY]
         with self._lock:
-            return self._search_words(query, text, limit, server, named, tuple(notes), error)
+            return self._search_words(query, text, limit, server, named, notes, error)
 
     def _select(self, query: str, names: Sequence[str], server: str | None) -> SearchResult:
         with self._lock:
@@ -219,7 +256,9 @@ class ToolIndex:
         matched = patterns.matching(pattern, [_pattern_text(tool) for _, tool in tools])
         with self._lock:
             numbers = {tools[place][0] for place in matched} & self._tools.keys()
-            scores = self._postings.scores(self._asker.ask(patterns.literal_words(pattern)).factors, limit, numbers)
+            scores = self._postings.best(
+                self._asker.ask(patterns.literal_words(pattern)).factors, limit, numbers
+            ).scores
             best = heapq.nsmallest(
                 limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._tools[number].name)
             )
@@ -236,20 +275,22 @@ class ToolIndex:
         limit: int,
         server: str | None,
         named: Mapping[int, str],
-        notes: tuple[str, ...],
+        notes: list[str],
         error: str,
     ) -> SearchResult:
         asked = self._asker.ask(text)
         only = None if server is None else self._numbers.get(server, {}).values()
-        scores = self._postings.scores(asked.factors, limit + len(named), only)
-        scored = [number for number in scores if number not in named]
+        hits = self._postings.best(asked.factors, max(limit + len(named), _POOL), only)
+        scored = self._ranked(text, hits, only, notes)
+        found = len(named) + hits.found - sum(number in hits.scores for number in named)
         best = heapq.nsmallest(
-            max(limit - len(named), 0), scored, key=lambda number: (-scores[number], self._tools[number].name)
+            max(limit - len(named), 0),
+            (one for one in scored if one.number not in named),
+            key=lambda one: (-one.score, self._tools[one.number].name),
         )
         matches = [self._exact_match(number, word) for number, word in named.items()]
-        matches += [self._word_match(number, scores[number], asked) for number in best]
+        matches += [self._word_match(one, asked) for one in best]
         how: How = "exact" if named else "ranked"
-        found = len(named) + len(scored)
         if not named and asked.guessed.issuperset(asked.factors):
             how = "fuzzy"
         if not matches:
@@ -259,23 +300,53 @@ class ToolIndex:
         return SearchResult(
             query,
             tuple(matches),
-            found,
+            max(found, len(matches)),
             how,
             error,
-            notes,
+            tuple(notes),
             () if matches else self.names_near(text),
             tuple(asked.missing),
         )
 
-    def _word_match(self, number: int, score: float, asked: Asked) -> Match:
-        tool = self._tools[number]
+    def _ranked(self, text: str, hits: Hits, only: Collection[int] | None, notes: list[str]) -> list[_Ranked]:
+        """The candidates scored by their words, and fused with the closeness of their vectors where there are any.
+
+        Both parts are divided by the best of their kind before they are added: their scales differ from query to
+        query.
+        """
+        if self._vectors is None:
+            return [_Ranked(number, score) for number, score in hits.scores.items()]
+        try:
+            likeness = self._vectors.closest(text, _POOL, only if only is not None else hits.scores)
+        except EmbeddingError as error:
+            notes.append(f"searched without embeddings: {safe_line(str(error))}")
+            return [_Ranked(number, score) for number, score in hits.scores.items()]
+        if only is not None:
+            likeness = {number: likeness[number] for number in only}
+        best_score = max(hits.scores.values(), default=0.0) or 1.0
+        best_likeness = max(likeness.values(), default=0.0)
+        share = _VECTOR_WEIGHT / best_likeness if best_likeness > 0 else 0.0
+        return [
+            _Ranked(
+                number,
+                hits.scores.get(number, 0.0) / best_score + max(close, 0.0) * share,
+                1 / best_score,
+                max(close, 0.0) * share,
+            )
+            for number, close in likeness.items()
+        ]
+
+    def _word_match(self, ranked: _Ranked, asked: Asked) -> Match:
+        tool = self._tools[ranked.number]
         parts = {
-            term: self._postings.weight(term, number) * self._postings.rarity(term) * factor
+            term: self._postings.weight(term, ranked.number) * self._postings.rarity(term) * factor * ranked.word_share
             for term, factor in asked.factors.items()
         }
-        return Match(tool, score, lambda: self._word_reasons(tool, parts, asked))
+        return Match(tool, ranked.score, lambda: self._word_reasons(tool, parts, asked, ranked))
 
-    def _word_reasons(self, tool: ToolDefinition, parts: Mapping[int, float], asked: Asked) -> tuple[Reason, ...]:
+    def _word_reasons(
+        self, tool: ToolDefinition, parts: Mapping[int, float], asked: Asked, ranked: _Ranked
+    ) -> tuple[Reason, ...]:
         fields: defaultdict[int, list[str]] = defaultdict(list)
         for field, text in self._texts(tool):
             for term in {term for word in written_words(text) for term in terms(word)}:
@@ -287,6 +358,11 @@ class ToolIndex:
             for term, part in parts.items()
             if fields[term]
         ]
+        if ranked.meaning:
+            reasons.append(Reason("meaning", "the whole query", round(ranked.meaning, 3)))
+        name = ranked.score - ranked.meaning - sum(part for part in parts.values())
+        if name > 0.0005:
+            reasons.append(Reason("name", "the name is in the query", round(name, 3)))
         return tuple(sorted(reasons, key=lambda reason: (-reason.score, reason.word)))
 
     def _near(self, name: str, likeness: float, limit: int) -> list[tuple[int, float]]:
@@ -299,6 +375,13 @@ class ToolIndex:
             for number in self._named[near]:
                 best[number] = max(best.get(number, 0.0), score)
         return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self._tools[item[0]].name))
+
+
+def _check_vectors(embedder: Embedder | None) -> None:
+    if find_spec("numpy") is None:
+        raise ConfigError('strategy "hybrid": numpy is not installed; pip install "mcpagent[semantic]"')
+    if embedder is None and static_model_folder() is None:
+        raise ConfigError('strategy "hybrid": the word vectors are not installed; pip install "mcpagent[semantic]"')
 
 
 def _name_keys(tool: ToolDefinition) -> set[str]:

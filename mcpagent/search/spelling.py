@@ -8,6 +8,7 @@ from collections.abc import Iterable
 MIN_TYPO_LENGTH = 4
 _TWO_TYPOS_LENGTH = 8
 _MAX_ABBREVIATION = 5
+_VOWELS = frozenset("aeiou")
 
 
 class Spelling:
@@ -56,11 +57,12 @@ class Spelling:
 
 
 def abbreviates(short: str, long: str) -> bool:
-    """Whether the letters of `short` stand in `long` in this order, skipping no consonant run's start carelessly:
-    the last letter of an abbreviation is a consonant of the word's second half or its last letter."""
+    """Whether `short` is `long` with its vowels and more left out, reaching into its second half: `msg`, `mgr`."""
+    if long[0] != short[0] or not _VOWELS.isdisjoint(short[1:]):
+        return False
     at = 0
     for letter in short:
         at = long.find(letter, at) + 1
         if not at:
             return False
-    return long[0] == short[0] and at > len(long) // 2 - 1
+    return at > len(long) // 2

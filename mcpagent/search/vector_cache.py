@@ -1,0 +1,77 @@
+"""Vectors on disk, by what was embedded and by what model: an embedding is paid for once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcpagent.search.embedding import Matrix
+
+_FILE = "vectors.sqlite3"
+_SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+_PROBE = "create a new issue in a repository"
+"""Embedded with each batch of new texts: a model that changed under the same name gives another vector for it."""
+
+_SAME = 0.999
+
+
+class VectorCache:
+    """A SQLite file in `folder`. A file that cannot be read or written costs time, never an answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _FILE
+
+    def vectors(self, model: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Matrix]) -> Matrix:
+        """One vector per text: those on disk, the others embedded and kept."""
+        import numpy as np
+
+        wanted = [_key(model, text) for text in texts]
+        probe_key = _key(model, _PROBE)
+        with contextlib.suppress(sqlite3.Error, OSError):
+            known = self._read([*wanted, probe_key])
+            missing = [place for place, key in enumerate(wanted) if key not in known]
+            if not missing:
+                return np.stack([known[key] for key in wanted])
+            fresh = embed([texts[place] for place in missing] + [_PROBE])
+            probe = known.get(probe_key)
+            if probe is None or (probe.shape == fresh[-1].shape and float(probe @ fresh[-1]) > _SAME):
+                known.update((wanted[place], row) for place, row in zip(missing, fresh, strict=False))
+                self._write([(wanted[place], known[wanted[place]]) for place in missing] + [(probe_key, fresh[-1])])
+                return np.stack([known[key] for key in wanted])
+        rows = embed([*texts, _PROBE])
+        with contextlib.suppress(sqlite3.Error, OSError):
+            self._write([*zip(wanted, rows, strict=False), (probe_key, rows[-1])])
+        return rows[:-1]
+
+    def _open(self) -> contextlib.closing[sqlite3.Connection]:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self._path, timeout=2.0)
+        connection.execute(_SCHEMA)
+        return contextlib.closing(connection)
+
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, Matrix]:
+        import numpy as np
+
+        found: dict[bytes, Matrix] = {}
+        with self._open() as connection:
+            for key in keys:
+                row = connection.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+                if row is not None and len(row[0]) % 4 == 0:
+                    found[key] = np.frombuffer(row[0], dtype="<f4")
+        return found
+
+    def _write(self, rows: Sequence[tuple[bytes, Matrix]]) -> None:
+        with self._open() as connection, connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)",
+                [(key, row.astype("<f4").tobytes()) for key, row in rows],
+            )
+
+
+def _key(model: str, text: str) -> bytes:
+    return hashlib.sha256(f"{model}\0{text}".encode("utf-8", "replace")).digest()

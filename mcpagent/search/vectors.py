@@ -1,0 +1,138 @@
+"""The vectors of the indexed tools, and which of them a query's vector is closest to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.search.embedding import Embedder, EmbeddingError, StaticEmbedder, embedder_name, unit_rows
+from mcpagent.search.fields import local_name, parameters
+from mcpagent.search.words import spoken
+
+if TYPE_CHECKING:
+    from mcpagent.search.embedding import Matrix
+    from mcpagent.search.vector_cache import VectorCache
+
+_DESCRIPTION = 400
+_PARAMETERS = 200
+_PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "parameters": 0.6}
+"""How much each part of a tool counts in its vector."""
+
+_BLOCK = 4096
+
+
+def tool_parts(tool: ToolDefinition) -> dict[str, str]:
+    """The texts of a tool that are embedded; the keys are those of its parts' weights."""
+    return {
+        "name": spoken(local_name(tool)),
+        "description": tool.description[:_DESCRIPTION],
+        "server": spoken(tool.server or ""),
+        "parameters": " ".join(name for name, _ in parameters(tool.parameters))[:_PARAMETERS],
+    }
+
+
+class Vectors:
+    """One unit vector per tool number. New tools are embedded at the next search, in one batch."""
+
+    def __init__(self, embedder: Embedder | None = None, cache: VectorCache | None = None) -> None:
+        self._embedder = embedder
+        self._cache = cache
+        self._waiting: dict[int, ToolDefinition] = {}
+        self._rows: dict[int, int] = {}
+        self._numbers: list[int] = []
+        self._matrix: Matrix | None = None
+
+    def add(self, number: int, tool: ToolDefinition) -> None:
+        self._waiting[number] = tool
+
+    def remove(self, number: int) -> None:
+        if self._waiting.pop(number, None) is not None or self._matrix is None:
+            return
+        row, last = self._rows.pop(number), self._numbers.pop()
+        if last != number:
+            self._numbers[row] = last
+            self._rows[last] = row
+            self._matrix[row] = self._matrix[len(self._numbers)]
+
+    def closest(self, query: str, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
+        """Cosine by tool number: the `limit` closest tools, and those asked for as well.
+
+        Raises `EmbeddingError` where the embedder fails.
+        """
+        import numpy as np
+
+        self._embed_waiting()
+        if self._matrix is None or not self._numbers:
+            return {}
+        vector = self._embed([query])[0]
+        if vector.shape[0] != self._matrix.shape[1]:
+            raise EmbeddingError(f"vectors of {vector.shape[0]} and of {self._matrix.shape[1]} numbers")
+        likeness = _products(self._matrix[: len(self._numbers)], vector)
+        if limit < len(likeness):
+            floor = float(np.partition(likeness, len(likeness) - limit)[len(likeness) - limit])
+            rows = np.flatnonzero(likeness >= floor).tolist()
+        else:
+            rows = list(range(len(likeness)))
+        found = {self._numbers[row]: float(likeness[row]) for row in rows}
+        found.update((number, float(likeness[self._rows[number]])) for number in also)
+        return found
+
+    def _embed_waiting(self) -> None:
+        import numpy as np
+
+        if not self._waiting:
+            return
+        tools = list(self._waiting.values())
+        rows = self._tool_vectors(tools)
+        used = len(self._numbers)
+        if self._matrix is None or used == 0:
+            self._matrix = rows
+        else:
+            self._matrix = np.concatenate([self._matrix[:used], rows])
+        for number in self._waiting:
+            self._rows[number] = len(self._numbers)
+            self._numbers.append(number)
+        self._waiting = {}
+
+    def _tool_vectors(self, tools: Sequence[ToolDefinition]) -> Matrix:
+        parts = [tool_parts(tool) for tool in tools]
+        if isinstance(self._model(), StaticEmbedder):
+            mixed = self._embed([part["name"] for part in parts]) * _PARTS["name"]
+            for name in ("description", "server", "parameters"):
+                mixed += self._embed([part[name] for part in parts]) * _PARTS[name]
+            return unit_rows(mixed)
+        texts = [f"{part['server']} {part['name']}: {part['description']} {part['parameters']}" for part in parts]
+        return self._cached(texts)
+
+    def _cached(self, texts: Sequence[str]) -> Matrix:
+        if self._cache is None:
+            return self._embed(texts)
+        return self._cache.vectors(embedder_name(self._model()), texts, self._embed)
+
+    def _model(self) -> Embedder:
+        if self._embedder is None:
+            self._embedder = StaticEmbedder()
+        return self._embedder
+
+    def _embed(self, texts: Sequence[str]) -> Matrix:
+        import numpy as np
+
+        embedder = self._model()
+        try:
+            rows = np.asarray(embedder(texts), dtype=np.float32)
+        except EmbeddingError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the search goes on without it
+            raise EmbeddingError(f"{embedder_name(embedder)}: {type(error).__name__}: {error}") from None
+        if rows.ndim != 2 or rows.shape[0] != len(texts) or not np.isfinite(rows).all():
+            raise EmbeddingError(f"{embedder_name(embedder)}: not one vector of finite numbers per text")
+        return unit_rows(rows)
+
+
+def _products(matrix: Matrix, vector: Matrix) -> Matrix:
+    """Each row times the vector, in this thread alone: a second BLAS thread costs more than it gains here."""
+    import numpy as np
+
+    products: Matrix = np.einsum("ij,j->i", matrix, vector)
+    return products
