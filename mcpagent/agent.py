@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from mcpagent.background import BackgroundLoop
 from mcpagent.catalog import Catalog, ToolSearch
+from mcpagent.config import ServersConfig, load_servers
 from mcpagent.conversation import Conversation
-from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
-from mcpagent.events import Emit, Event, Notice, ServerFailed
+from mcpagent.errors import AgentStateError, ConfigError, InputError
+from mcpagent.events import Emit, Event, Notice
 from mcpagent.loop import Run, converse
-from mcpagent.messages import Message, Text, ToolDefinition, Usage, load_messages
+from mcpagent.mcp.servers import McpServers
+from mcpagent.messages import Message, Text, ToolDefinition, ToolsChanged, Usage, load_messages
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
 from mcpagent.selection import Selection
 from mcpagent.tools import Tool, Toolset
 from mcpagent.toolsets.function import function_tool
+from mcpagent.virtual_tools.server_content import server_content_tools
 from mcpagent.virtual_tools.tool_search import tool_search_tools
 
 if TYPE_CHECKING:
@@ -50,7 +53,9 @@ class Agent:
     or what `load_servers` gave.
     `with_tool_search_mode=True` is short for `tool_search=ToolSearch()`; "auto" turns it on for large catalogues.
     `pre_discovered_tools` are offered from the first request on. `selected_servers` and `selected_tools`
-    (`server:tool`, `server:*`) narrow what is connected and known. `max_turns` limits the model's answers per `ask`.
+    (`server:tool`, `server:*`) narrow what is connected and known.
+    `max_turns` limits the model's answers per `ask`. `startup_seconds`: how long entering waits for slow servers (None:
+    until each is ready or has failed); those that need longer join the conversation when they are ready.
 
     Constructing does no I/O and needs no key; entering connects all servers at once. A server that fails is named in
     `servers` and by an event, and the others work. `on_event` gets every event; its errors are logged, never raised.
@@ -71,6 +76,7 @@ class Agent:
         selected_tools: Sequence[str] | None = None,
         max_turns: int = 100,
         tool_timeout_seconds: float = 300.0,
+        startup_seconds: float | None = 10.0,
         settings: ModelSettings | None = None,
         on_event: Emit | None = None,
     ) -> None:
@@ -81,6 +87,7 @@ class Agent:
         self.instructions = instructions
         self.max_turns = max_turns
         self.tool_timeout_seconds = tool_timeout_seconds
+        self.startup_seconds = startup_seconds
         self.settings = settings or ModelSettings()
         self._tool_search = tool_search or ToolSearch(enabled=with_tool_search_mode)
         self._pinned = tuple(pre_discovered_tools)
@@ -91,14 +98,12 @@ class Agent:
         self._model_choice = model
         self._model: Model | None = None
         self._listener = on_event
-        self._mcp: dict[str, McpToolset] = {}
-        self._unusable: dict[str, ServerStatus] = {}
+        self._mcp: McpServers | None = None
         self._exits: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: BackgroundLoop | None = None
         self._catalog: Catalog | None = None
         self._listed: list[Tool] = []
-        self._functions_changed = False
         self._conversation = Conversation()
         self._usage = Usage()
         self._busy = False
@@ -177,7 +182,9 @@ class Agent:
 
         def register(function: _Function) -> _Function:
             self._functions.append(function_tool(function, **options))
-            self._functions_changed = True
+            if self._catalog is not None:
+                offered = self._replace_local(self._catalog)
+                self._announce(f'The tool "{self._functions[-1].name}" can be used from now on.', offered)
             return function
 
         return register(function) if function is not None else register
@@ -186,8 +193,6 @@ class Agent:
     def catalog(self) -> Catalog:
         """All tools of this conversation; raises `AgentStateError` before the agent is started."""
         self._require_started()
-        if self._catalog is None or self._functions_changed:
-            self._refresh_catalog()
         assert self._catalog is not None
         return self._catalog
 
@@ -238,7 +243,7 @@ class Agent:
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
-        return {**{name: toolset.status for name, toolset in self._mcp.items()}, **self._unusable}
+        return self._mcp.statuses if self._mcp is not None else {}
 
     def new_conversation(self) -> None:
         """Forgets the conversation and what was discovered in it; connections and usage stay."""
@@ -259,11 +264,9 @@ class Agent:
             await self._connect(exits)
             for toolset in self._toolsets:
                 await exits.enter_async_context(toolset)
-            self._listed = [
-                tool for toolset in (*self._mcp.values(), *self._toolsets) for tool in await toolset.tools()
-            ]
+            self._listed = [tool for toolset in self._toolsets for tool in await toolset.tools()]
+            self._begin(())
             self._exits = exits.pop_all()
-        self._begin(())
         for name in self.catalog.unknown_pins:
             near = ", ".join(self.catalog.near(name))
             hint = f"; did you mean {near}?" if near else ""
@@ -360,40 +363,36 @@ class Agent:
 
     async def _connect(self, exits: AsyncExitStack) -> None:
         """Connects all MCP servers at once; raises only for a wrong configuration or a `required` server."""
-        if self._mcp_config is None:
-            self._selection.check(())
-            return
-        from mcpagent.config import ServersConfig, load_servers
-        from mcpagent.mcp.status import ServerStatus
-        from mcpagent.mcp.toolset import McpToolset
-
-        given = self._mcp_config
+        given = self._mcp_config if self._mcp_config is not None else ServersConfig((), (), ())
         config = given if isinstance(given, ServersConfig) else load_servers(given)
         self._selection.check([*(server.name for server in config.servers), *(item.name for item in config.problems)])
-        for problem in config.problems:
-            self._unusable[problem.name] = ServerStatus(problem.name, state="failed", reason=problem.reason)
-            self._emit(ServerFailed(problem.name, problem.reason))
         wanted = [item for item in config.servers if not item.disabled and self._selection.has_server(item.name)]
-        self._mcp = {
-            item.name: McpToolset(item, emit=self._emit) for item in sorted(wanted, key=lambda item: item.name)
-        }
+        self._mcp = McpServers(config, wanted, emit=self._emit, on_late=self._joins, on_lost=self._stays_away)
+        exits.push_async_callback(self._mcp.close)
+        await self._mcp.open(self.startup_seconds)
 
-        exits.push_async_callback(self._disconnect)
-        outcomes = await asyncio.gather(*(self._open(toolset) for toolset in self._mcp.values()))
-        required = {item.name for item in wanted if item.required}
-        for name, failure in zip(self._mcp, outcomes, strict=True):
-            if failure is not None and name in required:
-                raise failure
+    def _joins(self, toolset: McpToolset) -> None:
+        """A server that connected late: its tools are known from now on, and the conversation says so."""
+        name, catalog = toolset.config.name, self._catalog
+        if catalog is None or self._mcp is None:  # the conversation has not begun: it will begin with this server
+            return
+        tools = self._selection.of(self._mcp.tools(name))
+        offered = [*catalog.replace_source(name, tools, _about(toolset)), *self._replace_local(catalog)]
+        line = category_line(name, catalog.server_descriptions[name], len(tools)).removeprefix("- ")
+        self._announce(f"A server has connected, its tools can be used from now on: {line}.", offered)
 
-    async def _open(self, toolset: McpToolset) -> ServerError | None:
-        try:
-            await toolset.__aenter__()
-        except ServerError as error:
-            return error
-        return None
+    def _stays_away(self, name: str, reason: str) -> None:
+        if self._catalog is not None:
+            self._catalog.unavailable[name] = reason
 
-    async def _disconnect(self) -> None:
-        await asyncio.gather(*(toolset.__aexit__(None, None, None) for toolset in self._mcp.values()))
+    def _replace_local(self, catalog: Catalog) -> tuple[str, ...]:
+        """Takes functions and virtual tools into the catalogue; gives those to be offered at once."""
+        return catalog.replace_source(None, [*self._content_tools(), *self._functions])
+
+    def _announce(self, text: str, offered: Sequence[str]) -> None:
+        catalog = self.catalog
+        added = ToolsChanged(added=catalog.definitions(offered)) if offered and catalog.searching else None
+        self._conversation.announce(text, added)
 
     async def _close_model(self, model: Model) -> None:
         # A name is resolved anew when the agent is entered again.
@@ -402,38 +401,31 @@ class Agent:
 
     def _begin(self, messages: Sequence[Message]) -> None:
         """A new conversation: names, categories and the system prompt are fixed here."""
-        self._conversation = Conversation(messages=messages)
-        self._catalog = None
-        catalog = self.catalog
-        section = ""
-        if catalog.searching:
-            lines = [category_line(item.name, item.description, item.tools) for item in catalog.categories()]
-            section = tool_search_section(lines, loads=catalog.options.load == "search")
-        self._conversation.system = system_prompt(self.instructions, section)
-
-    def _refresh_catalog(self) -> None:
-        """Builds the catalogue from what is listed now; names given earlier in the conversation stay."""
-        earlier = self._catalog
+        conversation = Conversation(messages=messages)
+        servers = self._mcp
+        listed = (
+            [tool for toolset in self._connected() for tool in servers.tools(toolset.config.name)] if servers else []
+        )
         catalog = Catalog(
-            [*self._selection.of(self._listed), *self._content_tools(), *self._functions],
+            [*self._selection.of([*listed, *self._listed]), *self._content_tools(), *self._functions],
             search=self._tool_search,
             pinned=self._pinned,
-            server_descriptions={name: _about(toolset) for name, toolset in self._mcp.items()},
-            unavailable={name: status.reason for name, status in self.servers.items() if status.state == "failed"},
-            sticky_names=earlier.names if earlier is not None else None,
-            searching=earlier.searching if earlier is not None else None,
+            server_descriptions={toolset.config.name: _about(toolset) for toolset in self._connected()},
+            unavailable=servers.unavailable if servers else {},
         )
+        section = ""
         if catalog.searching:
-            catalog.virtual = tool_search_tools(catalog, self._conversation)
-        self._catalog = catalog
-        self._functions_changed = False
+            catalog.virtual = tool_search_tools(catalog, conversation)
+            lines = [category_line(item.name, item.description, item.tools) for item in catalog.categories()]
+            section = tool_search_section(lines, loads=catalog.options.load == "search")
+        conversation.system = system_prompt(self.instructions, section)
+        self._conversation, self._catalog = conversation, catalog
+
+    def _connected(self) -> list[McpToolset]:
+        return self._mcp.toolsets if self._mcp is not None else []
 
     def _content_tools(self) -> list[Tool]:
-        if not self._mcp:
-            return []
-        from mcpagent.virtual_tools.server_content import server_content_tools
-
-        return server_content_tools(list(self._mcp.values()))
+        return server_content_tools(self._connected())
 
     def _emit(self, event: Event) -> None:
         if self._listener is not None:

@@ -110,9 +110,9 @@ class Catalog:
     """The tools known to one conversation, by offered name.
 
     `tools` come as their servers name them; the catalogue gives the offered names. `pinned` names (any form) are
-    offered from the start. `virtual` tools are the runtime's own, offered first. With `search` None or off, every
-    tool is offered. `unavailable` names servers that are configured and not connected, with the reason.
-    `sticky_names` and `searching` carry over what the conversation began with.
+    offered from the start. With `search` None or off, every tool is offered. `unavailable` names servers that are
+    configured and not connected, with the reason; the owner keeps it up to date. `virtual` tools are the runtime's
+    own, offered first. `searching` and the names of known tools never change once the conversation has begun.
     """
 
     def __init__(
@@ -123,28 +123,56 @@ class Catalog:
         pinned: Sequence[str] = (),
         server_descriptions: Mapping[str, str] | None = None,
         unavailable: Mapping[str, str] | None = None,
-        sticky_names: Mapping[ToolKey, str] | None = None,
-        searching: bool | None = None,
     ) -> None:
-        by_key = _by_key(tools)
-        self.names = offered_names(by_key, sticky=sticky_names, reserved=RESERVED_NAMES)
-        self._resolver = NameMap(self.names)
-        self.known: dict[str, Tool] = {
-            name: replace(by_key[key], definition=replace(by_key[key].definition, name=name))
-            for name, key in sorted((name, key) for key, name in self.names.items())
-        }
         self.options = search or ToolSearch(enabled=False)
         self.server_descriptions = dict(server_descriptions or {})
         self.unavailable = dict(unavailable or {})
         self.virtual: tuple[Tool, ...] = ()
+        self.names: dict[ToolKey, str] = {}
+        self.known: dict[str, Tool] = {}
+        self._tools: dict[ToolKey, Tool] = {}
         self._tokens: dict[str, int] = {}
-        self.searching = self._decide(self.options.enabled) if searching is None else searching
+        self._index: ToolIndex | None = None
+        self._know(_by_key(tools))
+        self.searching = self._decide(self.options.enabled)
+        self._asked_pins = tuple(pinned)
         resolved = [self._resolver.resolve(name) for name in pinned]
         self.unknown_pins = tuple(name for name, found in zip(pinned, resolved, strict=True) if found is None)
         self.pinned: tuple[str, ...] = tuple(
             name for name, tool in self.known.items() if name in resolved or not self._is_deferrable(tool)
         )
-        self._index: ToolIndex | None = None
+
+    def replace_source(self, server: str | None, tools: Iterable[Tool], description: str = "") -> tuple[str, ...]:
+        """Makes `tools` the tools of one server (None: local ones) from now on.
+
+        Tools that stay keep their names. Returns the new ones that are to be offered at once, because they are
+        pinned or never deferred: the owner says so in the conversation.
+        """
+        before = set(self.known)
+        others = {key: tool for key, tool in self._tools.items() if key.server != server}
+        if server is not None:
+            self.server_descriptions[server] = description
+            self.unavailable.pop(server, None)
+        self._know(others | _by_key(tools))
+        if self._index is not None:
+            kept = (tool.definition for tool in self.known.values() if tool.definition.server == server)
+            self._index.replace(server, kept)
+        new = [name for name in self.known if name not in before]
+        wanted = {self._resolver.resolve(name) for name in self._asked_pins}
+        return tuple(name for name in new if name in wanted or not self._is_deferrable(self.known[name]))
+
+    def _know(self, by_key: dict[ToolKey, Tool]) -> None:
+        # Names once given stay given, also to a tool that is gone for now: it may come back.
+        self.names |= offered_names(by_key, sticky=self.names, reserved=RESERVED_NAMES)
+        self._tools = by_key
+        self._resolver = NameMap({key: self.names[key] for key in by_key})
+        now = {self.names[key]: _renamed(tool, self.names[key]) for key, tool in by_key.items()}
+        newcomers = sorted(now.keys() - self.known.keys())
+        changed = [name for name, tool in self.known.items() if now.get(name) != tool]
+        for name in changed:
+            self._tokens.pop(name, None)
+        # Newcomers last: where all tools are offered, what was offered before keeps its place.
+        self.known = {name: now[name] for name in (*self.known, *newcomers) if name in now}
 
     @property
     def deferred(self) -> dict[str, Tool]:
@@ -238,6 +266,10 @@ class Catalog:
             return tool.deferred and self.options.scope == "all"
         patterns = self.options.eager_tools.get(definition.server, ())
         return tool.deferred and not any(fnmatchcase(definition.original_name, pattern) for pattern in patterns)
+
+
+def _renamed(tool: Tool, name: str) -> Tool:
+    return tool if tool.name == name else replace(tool, definition=replace(tool.definition, name=name))
 
 
 def _by_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:

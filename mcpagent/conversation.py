@@ -87,7 +87,7 @@ def _answer(fixed: list[Message], open_calls: dict[str, ToolCall], why: str) -> 
 class Conversation:
     """One history. `system` is its system prompt, fixed when it starts since changing it would lose the cache.
 
-    `sticky_names` are the tool names it began with. `note` makes a change visible to the calls of a batch that is
+    `note` makes a change visible to the calls of a batch that is
     still running; appending the batch's message makes it history.
     """
 
@@ -96,6 +96,7 @@ class Conversation:
         self._messages: list[Message] = closed(messages)
         self._folded = fold_discovery(self._messages)
         self._noted: list[Part] = []
+        self._announced: list[Part] = []
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -109,7 +110,18 @@ class Conversation:
     def say(self, prompt: str) -> None:
         """Appends the user's message, after closing what a cancelled run left open."""
         self._messages = closed(self._messages)
+        self.deliver()
         self._append(user_message(prompt))
+
+    def announce(self, text: str, change: ToolsChanged | None = None) -> None:
+        """Keeps something the model should know about its tools until there is a place for it in the history."""
+        self._announced.extend((Text(text), change) if change is not None else (Text(text),))
+
+    def deliver(self) -> None:
+        """Appends what was announced; only between a batch of results, or an answer, and the next message."""
+        if self._announced:
+            self._append(Message("user", tuple(self._announced)))
+            self._announced.clear()
 
     def append(self, message: Message) -> None:
         """Appends an assistant's message or the results of its calls."""

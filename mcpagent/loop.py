@@ -57,7 +57,8 @@ async def converse(run: Run) -> RunFinished:
             break
         results = await run_calls(calls, execution)
         if words := repeats.count(calls, results.tool_results):
-            run.conversation.append(user_message(words))
+            run.conversation.announce(words)
+        run.conversation.deliver()
     else:
         stop, answer = "max_turns", await _forced_answer(run, f"You have used all {run.max_turns} turns.")
     if not answer:

@@ -1,0 +1,121 @@
+"""All MCP servers of one agent: connected at once, the slow ones later, the broken ones named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from mcpagent.config import ServerConfig, ServersConfig
+from mcpagent.errors import ServerError
+from mcpagent.events import Emit, Notice, ServerFailed
+from mcpagent.mcp.status import ServerStatus
+from mcpagent.mcp.toolset import McpToolset
+from mcpagent.tools import Tool
+
+
+class McpServers:
+    """The servers of a configuration that are enabled and wanted, as toolsets sorted by name.
+
+    Servers that cannot even be tried (an unset variable, say) have a status that says why. `on_late` is told of each
+    server that connects after `open` has returned, `on_lost` of each that fails after it.
+    """
+
+    def __init__(
+        self,
+        config: ServersConfig,
+        wanted: Sequence[ServerConfig],
+        *,
+        emit: Emit,
+        on_late: Callable[[McpToolset], None],
+        on_lost: Callable[[str, str], None],
+    ) -> None:
+        self._emit = emit
+        self._on_late = on_late
+        self._on_lost = on_lost
+        self._unusable = {
+            item.name: ServerStatus(item.name, state="failed", reason=item.reason) for item in config.problems
+        }
+        self._toolsets = {item.name: McpToolset(item, emit=emit) for item in sorted(wanted, key=lambda item: item.name)}
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._tools: dict[str, list[Tool]] = {}
+
+    @property
+    def toolsets(self) -> list[McpToolset]:
+        """Those that are connected."""
+        return [toolset for name, toolset in self._toolsets.items() if name in self._tools]
+
+    def tools(self, server: str) -> list[Tool]:
+        """What a connected server listed."""
+        return self._tools[server]
+
+    def all_tools(self) -> list[Tool]:
+        """What all connected servers listed, in the order of the servers' names."""
+        return [tool for toolset in self.toolsets for tool in self._tools[toolset.config.name]]
+
+    @property
+    def statuses(self) -> dict[str, ServerStatus]:
+        """Each server by name, also those that failed or cannot be tried."""
+        return {name: toolset.status for name, toolset in self._toolsets.items()} | self._unusable
+
+    @property
+    def unavailable(self) -> dict[str, str]:
+        """Why each server that is not connected is not, in one line."""
+        return {
+            name: status.reason or "it is still connecting"
+            for name, status in self.statuses.items()
+            if status.state in ("failed", "connecting")
+        }
+
+    async def open(self, startup_seconds: float | None) -> None:
+        """Connects all at once and returns when each is ready or has failed, or after `startup_seconds`.
+
+        Servers that need longer go on in the background. A `required` one is always waited for; where it fails, its
+        `ServerError` is raised. Every single wait is bounded by the server's own `connect_timeout_seconds`.
+        """
+        for status in self._unusable.values():
+            self._emit(ServerFailed(status.name, status.reason))
+        self._opening = {
+            name: asyncio.create_task(self._enter(toolset), name=f"mcp-open-{name}")
+            for name, toolset in self._toolsets.items()
+        }
+        if not self._opening:
+            return
+        required = [self._opening[name] for name, toolset in self._toolsets.items() if toolset.config.required]
+        await asyncio.wait(self._opening.values(), timeout=startup_seconds)
+        if required:
+            await asyncio.wait(required)
+            for task in required:
+                task.result()
+        for name, task in self._opening.items():
+            if not task.done():
+                text = f'server "{name}" is still connecting; its tools join when it is ready'
+                self._emit(Notice(text, "warning"))
+                task.add_done_callback(lambda task, name=name: self._arrived(name, task))  # type: ignore[misc]
+            else:
+                task.exception()  # it is in the server's status; taken here so that nobody misses it
+
+    async def _enter(self, toolset: McpToolset) -> None:
+        name = toolset.config.name
+        try:
+            await toolset.__aenter__()
+            self._tools[name] = await toolset.tools()
+        except ServerError:
+            raise
+        except Exception as error:  # a fault of ours must cost one server, not the agent
+            raise ServerError(f'server "{name}" failed: {error}', server=name, phase="connect") from error
+
+    def _arrived(self, name: str, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._on_late(self._toolsets[name])
+        else:
+            self._on_lost(name, str(error))
+
+    async def close(self) -> None:
+        """Ends every connection and process, also of servers that are still connecting."""
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*(toolset.__aexit__(None, None, None) for toolset in self._toolsets.values()))
