@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mcpagent.demo.numbers import shown
 from mcpagent.demo.errors import DemoToolError
+from mcpagent.demo.numbers import shown
 
 Quantity = Literal["length", "mass", "volume", "area", "speed", "duration", "data", "energy", "pressure", "temperature"]
 

@@ -1,0 +1,228 @@
+"""What a prompt asks for: small talk or needs, one need per tool call or so, and the words to search tools with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mcpagent.models.offline.candidates import arithmetic
+from mcpagent.models.offline.evidence import Evidence, Found
+from mcpagent.models.offline.words import CARRIERS, STOP_WORDS, WEAK_WORDS, concept, split_words, word_set
+
+MAX_NEEDS = 5
+
+_COMMANDS = word_set(
+    """what what's whats which who where when why how is are does do can could tell show list give find get read open
+    convert calculate compute add sum create make write delete remove fetch search translate count compare
+    remember note roll flip pick choose generate encode decode reverse format sort hash describe display print
+    check run commit echo save send look draw spell split mix shuffle set mark complete finish rename move
+    download summarize explain turn change browse visit query insert update select put subtract multiply divide
+    invert slugify capitalize append"""
+)
+_GREETING = re.compile(
+    r"^\W*(?:hi|hey|hello|howdy|good (?:morning|evening|afternoon)|yo)(?: there| everyone| all)?\b[^\w]*$",
+    re.IGNORECASE,
+)
+_THANKS = re.compile(
+    r"^\W*(?:thanks?|thank you|thx|cheers|great|nice|cool|perfect|ok(?:ay)?|bye|goodbye)\b[\w\s,!.]{0,20}$",
+    re.IGNORECASE,
+)
+_WHO = re.compile(
+    r"\b(?:who|what) (?:are|r) you\b|\byour name\b|\bare you (?:an? )?(?:ai|bot|real|llm|human)\b|^\W*how are you\b",
+    re.IGNORECASE,
+)
+_ABILITY = re.compile(
+    r"\bwhat (?:all )?(?:can|could) (?:you|i|we) (?:do|ask|use)|^\W*help\W*$|\bhelp me get started\b"
+    r"|\b(?:what|which|list|show)\b[\w\s]{0,20}\btools\b[^.]{0,30}$",
+    re.IGNORECASE,
+)
+
+# Sentences whose words are not those that tools use: each shape adds words that tools do use.
+_HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), words)
+    for pattern, words in (
+        (r"\bwhat(?:'s| is)? (?:the )?time\b|\btime is it\b|\bo'?clock\b", "current time"),
+        (r"\bhow far\b", "distance"),
+        (r"\bhow old\b|\bage of\b", "age birth"),
+        (r"\b(?:what|which) (?:week)?day\b|\bday of the week\b", "weekday date"),
+        (r"\bhow (?:many days|long)\b|\bdays? (?:until|till|between|since|left)\b", "days between dates"),
+        (
+            r"\b\d+ (?:day|week|month|year)s? (?:from|after|before|ago)\b|\bin \d+ (?:day|week|month|year)s\b",
+            "add date days",
+        ),
+        (r"\bwhat(?:'s| is)? (?:the |today's )?date\b|\btoday's date\b|\bwhat day is (?:it|today)\b", "current date"),
+        (r"\bhow (?:big|large)\b", "size"),
+        (r"\bhow many people\b|\binhabitants\b", "population"),
+        (r"\bhow many\b", "count"),
+        (r"\baverage\b|\bmedian\b|\bstandard deviation\b", "statistics"),
+        (r"\bremember that\b|\bmake a note\b|\bnote that\b|\bwrite down\b|\bjot\b", "add note remember"),
+        (r"\bremind me\b|\bto-?do\b|\bi (?:need|have|must|ought) to\b", "add todo task"),
+        (r"\bupper ?case\b|\blower ?case\b|\btitle ?case\b", "change case"),
+        (r"\bwhat changed\b|\buncommitted\b|\bchanges\b", "diff status"),
+        (r"\bwhere am i\b|\bpwd\b|\bwhich (?:folder|directory)\b", "working directory"),
+        (r"\bheads or tails\b", "flip coin"),
+        (r"\bin words\b|\bspell\b", "number words"),
+        (r"\btip\b", "split bill tip"),
+        (r"\bmoney\b", "currency"),
+        (r"\bread(?:able)? web ?page\b|\bweb ?site\b|\bweb ?page\b", "fetch url"),
+        (r"\btimes? (?:zone )?difference\b|\bhours? (?:ahead|behind|apart|between)\b", "time difference"),
+        (r"\b(?:pretty|pretty-print|format|validate)\b.*\bjson\b", "format json"),
+    )
+)
+_MEASURE = re.compile(
+    r"\b[\d.,]+\s*[a-z°/²³]+(?: [a-z]+){0,3}? (?:to|in|into|as)\s+[a-z°]"
+    r"|\bhow many [a-z]+(?: [a-z]+)? (?:are |is )?(?:there )?in\b.*",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing asked for. `about` is the text whose words choose the tool, where it is not the need's own.
+
+    `keywords` are searched for; `hints` stand for what the sentence means without saying it.
+    """
+
+    text: str
+    about: str
+    keywords: tuple[str, ...]
+    hints: tuple[str, ...]
+    verbless: bool = False
+
+
+def small_talk(prompt: str) -> str | None:
+    """Which kind of small talk the whole prompt is ("greeting", "thanks", "who", "ability"), None where it is not."""
+    text = prompt.strip()
+    if not re.search(r"\w", text):
+        return "greeting"
+    for kind, pattern in (("greeting", _GREETING), ("thanks", _THANKS), ("ability", _ABILITY), ("who", _WHO)):
+        if len(text) <= 120 and pattern.search(text):
+            return kind
+    return None
+
+
+# -- several needs ---------------------------------------------------------------------------------------------------
+
+_BREAK = re.compile(
+    r"\s*(?:[;\n]+|[.?!](?=\s)|,?\s+and then\b|,?\s+then\b|,\s*and\b"
+    r"|,?\s+and also\b|,?\s+also\b|,|\s+and\b|\s+plus\b(?=\s+\w+\s))\s*",
+    re.IGNORECASE,
+)
+
+
+def _starts_request(piece: str) -> bool:
+    words = re.findall(r"[\w']+", piece.lower())
+    while words and words[0] in ("please", "also", "then", "now", "and", "can", "could", "you", "i", "want", "to"):
+        words.pop(0)
+    return bool(words) and words[0] in _COMMANDS
+
+
+_CONTINUES = re.compile(r"^(?:in|at|for|of|from|on)\s+\S+", re.IGNORECASE)
+_AMOUNT_AGAIN = re.compile(r"^[-+]?[\d.,]+\s*[a-z°]+\s+(?:to|in|into)\s+\w+", re.IGNORECASE)
+
+
+def split_needs(prompt: str) -> list[str]:
+    """The prompt cut where another request begins, never inside quotes; at most five pieces."""
+    masked = re.sub(
+        r"```.*?```|\"[^\"]*\"|“[^”]*”|`[^`]*`|(?<!\w)'[^'\n]*'(?!\w)",
+        lambda m: "\0" * len(m[0]),
+        prompt,
+        flags=re.DOTALL,
+    )
+    pieces: list[str] = []
+    start = 0
+    for match in _BREAK.finditer(masked):
+        rest = masked[match.end() :]
+        strong = match[0].strip()[:1] in ";.?!\n" or "\n" in match[0] or "then" in match[0].lower()
+        here = prompt[start : match.start()].strip()
+        if not here or not rest.strip() or not re.search(r"\w|\0", rest):
+            continue
+        if re.match(r"\W*(?:and|or)\b", rest, re.IGNORECASE):
+            continue
+        begins = _starts_request(rest) or _AMOUNT_AGAIN.match(rest) or (_CONTINUES.match(rest) and "," not in match[0])
+        if len(pieces) < MAX_NEEDS - 1 and begins and (strong or _is_whole(masked[start : match.start()])):
+            pieces.append(here)
+            start = match.end()
+    pieces.append(prompt[start:].strip())
+    return [piece for piece in pieces if not _is_courtesy(piece)] or [prompt.strip()]
+
+
+def _is_whole(piece: str) -> bool:
+    """Whether the words before a comma or "and" are a request of their own."""
+    return len(re.findall(r"\w+|\0+", piece)) >= 2
+
+
+def _is_courtesy(piece: str) -> bool:
+    return bool(_GREETING.match(piece) or _THANKS.match(piece)) or piece.lower().strip(" .!,") in ("please", "")
+
+
+# -- one need --------------------------------------------------------------------------------------------------------
+
+
+def hints_of(text: str) -> tuple[str, ...]:
+    """Words that tools would use for what the sentence means."""
+    hints = [word for pattern, words in _HINTS if pattern.search(text) for word in words.split()]
+    if _MEASURE.search(text) and not re.search(r"\btime|o'clock|\d:\d\d|\d ?[ap]m\b", text, re.IGNORECASE):
+        hints += ["convert", "units"]
+    if re.search(r"\d\s?%|\bpercent\b", text):
+        hints.append("percent")
+    if re.search(r"https?://|\bwww\.", text):
+        hints += ["fetch", "url"]
+    found = arithmetic(text)
+    if found is not None and "percent" not in hints:
+        hints += ["calculate"]
+        if re.fullmatch(r"[\d.]+ \+ [\d.]+", str(found.value)):
+            hints += ["sum"]
+    if re.search(r"\badd(?:ed)?\b|\btogether\b", text, re.IGNORECASE) and len(re.findall(r"\d+", text)) >= 2:
+        hints += ["sum"]
+    return tuple(dict.fromkeys(hints))
+
+
+def _subject_spans(evidence: Evidence) -> list[Found]:
+    """Pieces that are values rather than words about the task."""
+    capitals = [name for name in evidence.names if name.start > 0]
+    zones = [zone for zone in evidence.zones if zone.preposition or not evidence.text[zone.start : zone.end].islower()]
+    paths = [path for path in evidence.paths if "." in path.value or "/" in path.value]
+    return [*evidence.quoted, *evidence.urls, *evidence.emails, *paths, *evidence.numbers, *capitals, *zones]
+
+
+def keywords_of(evidence: Evidence) -> tuple[str, ...]:
+    """The words of a request that say what is to be done, values and filler left out; as written, in lower case."""
+    values = _subject_spans(evidence)
+    kept = [
+        piece
+        for word in evidence.words
+        if not any(value.overlaps(word.start, word.end) for value in values)
+        for piece in split_words(word.value)
+        if piece not in STOP_WORDS and len(piece) > 1
+    ]
+    return tuple(dict.fromkeys(kept))
+
+
+def need_of(evidence: Evidence) -> Need:
+    """What one piece of a prompt asks for."""
+    text = evidence.text
+    hints, keywords = hints_of(text), keywords_of(evidence)
+    telling = [word for word in keywords if word not in WEAK_WORDS and word not in CARRIERS]
+    verbless = not telling and (not hints or not _starts_request(text))
+    return Need(text, text, keywords, hints, verbless)
+
+
+def search_query(need: Need) -> str:
+    """A short query of the need's own words; its hints where it has none."""
+    telling = [word for word in need.keywords if word not in WEAK_WORDS] or list(need.keywords)
+    own = telling[:6]
+    concepts = {concept(word) for word in own}
+    extra = [hint for hint in need.hints if concept(hint) not in concepts] if len(own) < 2 else []
+    return " ".join([*own, *extra]) or " ".join(need.hints) or " ".join(split_words(need.about)[:6])
+
+
+def second_query(need: Need) -> str:
+    """Another way to ask for the same when the first query found nothing that fits."""
+    telling = [word for word in need.keywords if word not in WEAK_WORDS and word not in CARRIERS]
+    return " ".join(need.hints) or " ".join(telling[:2])
+
+
+def is_new_request(prompt: str) -> bool:
+    """Whether a prompt is a request of its own rather than the answer to a question."""
+    return _starts_request(prompt) or small_talk(prompt) is not None or len(prompt) > 300

@@ -1,0 +1,182 @@
+"""Which of some tools serves a need: its words against the tool's, and whether the prompt holds what it requires."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcpagent.models.offline.arguments import Filled, fill
+from mcpagent.models.offline.evidence import Evidence
+from mcpagent.models.offline.intent import Need
+from mcpagent.models.offline.words import CARRIERS, WEAK_WORDS, concept, concepts, split_words, word_set
+
+_CLOSE_LOOKS = 12
+"""Tools whose arguments are tried out, after the words have sorted all of them."""
+
+FIT = 1.0
+"""A score from here on means that the tool is about what was asked."""
+
+_CHANGING = {
+    concept(word)
+    for word in word_set(
+        """delete remove drop reset kill write create update insert edit move rename send post publish commit push merge
+    add append set upload purchase pay close cancel stop restart install execute toggle trigger clear truncate
+    revoke approve assign complete checkout"""
+    )
+}
+_SAME_DEED = {
+    concept("create"): ("make", "new", "add", "remember", "write", "store", "note"),
+    concept("add"): (
+        "append",
+        "put",
+        "insert",
+        "remember",
+        "note",
+        "create",
+        "new",
+        "write",
+        "remind",
+        "plus",
+        "sum",
+        "stage",
+    ),
+    concept("write"): ("create", "save", "make", "put", "store", "overwrite"),
+    concept("delete"): ("drop", "clear", "forget", "cancel", "purge"),
+    concept("complete"): ("done", "finish", "mark", "check", "tick"),
+    concept("execute"): ("run", "eval", "query", "select"),
+    concept("move"): ("rename",),
+    concept("update"): ("change", "edit", "set", "modify"),
+    concept("edit"): ("change", "update", "replace", "modify"),
+    concept("send"): ("post", "write", "tell", "message", "email", "mail"),
+    concept("checkout"): ("switch",),
+    concept("set"): ("change", "update", "make"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolView:
+    """A tool as far as it is seen: an offered definition, or a search result with the schema its signature tells."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    server: str = ""
+    original_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A tool with its score for the need and the arguments that the prompt gives for it."""
+
+    tool: ToolView
+    score: float
+    filled: Filled
+
+
+def _weight(word: str) -> float:
+    return 0.25 if word in WEAK_WORDS or word in CARRIERS else 1.0
+
+
+def _own_words(tool: ToolView) -> list[str]:
+    name = tool.original_name or tool.name.rpartition("__")[2]
+    server = {concept(word) for word in split_words(tool.server)}
+    words = split_words(name)
+    # "git_log" of the server "git": the prefix tells no two of its tools apart.
+    return [word for word in words if concept(word) not in server] or words
+
+
+def _deeds(tool: ToolView) -> list[str]:
+    """Verbs at the front of the tool's name that change something."""
+    return [deed for word in _own_words(tool)[:2] if (deed := concept(word)) in _CHANGING]
+
+
+def changes_something(tool: ToolView) -> bool:
+    """Whether the tool's name says that it changes something."""
+    return bool(_deeds(tool))
+
+
+def _is_unasked_change(tool: ToolView, need: Need) -> bool:
+    """Whether the tool would change something that nobody asked to have changed."""
+    asked = {concept(word) for word in split_words(need.about)} | {concept(word) for word in need.hints}
+    deeds = _deeds(tool)
+    return bool(deeds) and not any(
+        {deed, *(concept(word) for word in _SAME_DEED.get(deed, ()))} & asked for deed in deeds
+    )
+
+
+def need_concepts(need: Need) -> frozenset[str]:
+    """What the need speaks of, as concepts."""
+    return frozenset(concept(word) for word in (*need.keywords, *need.hints))
+
+
+def word_score(need: Need, tool: ToolView) -> float:
+    """How much of the need's words the tool speaks of, and how much of the tool's name was asked for."""
+    name = {concept(word) for word in split_words(tool.name)} | {
+        concept(word) for word in split_words(tool.original_name)
+    }
+    described = set(concepts(_opening(tool.description)))
+    properties = tool.schema.get("properties")
+    parameters = {
+        concept(word)
+        for key in (properties if isinstance(properties, Mapping) else ())
+        for word in split_words(str(key))
+    }
+    server = {concept(word) for word in split_words(tool.server)}
+    total, reached = 0.0, 0.0
+    wanted: dict[str, float] = {}
+    for word in need.keywords:
+        wanted[concept(word)] = max(wanted.get(concept(word), 0.0), _weight(word))
+    for hint in need.hints:
+        wanted.setdefault(concept(hint), 0.6)
+    optional = {concept(hint) for hint in need.hints}
+    for term, weight in wanted.items():
+        hit = (
+            3.0 if term in name else 1.4 if term in described else 0.9 if term in parameters or term in server else 0.0
+        )
+        reached += weight * hit
+        if hit or term not in optional:
+            total += weight
+    own = [concept(word) for word in _own_words(tool)]
+    precise = sum(term in wanted for term in own) / len(own) if own else 0.0
+    return (reached / max(total, 0.8)) + 1.2 * precise if reached else 0.0
+
+
+def _opening(description: str) -> str:
+    return " ".join(re.split(r"(?<=[.!?])\s", description[:600])[:2])[:300]
+
+
+def _value_score(evidence: Evidence, tool: ToolView, filled: Filled) -> float:
+    """Whether what the tool requires is there, and what is there is used."""
+    score = -0.9 * len(filled.missing) - 0.15 * filled.guessed
+    required = tool.schema.get("required")
+    score += 0.25 * min(len(filled.arguments), len(required) if isinstance(required, list) else 0, 3)
+    pieces = [*evidence.quoted, *evidence.urls, *evidence.dates, *evidence.times, *_telling_numbers(evidence)]
+    pieces += [path for path in evidence.paths if "/" in path.value or "." in path.value]
+    unused = [piece for piece in pieces if not any(piece.overlaps(*span) for span in filled.spans)]
+    return score - 0.35 * min(len(unused), 3)
+
+
+def _telling_numbers(evidence: Evidence) -> list[Any]:
+    return [number for number in evidence.numbers if evidence.text[number.start : number.end][:1].isdigit()]
+
+
+def rank(need: Need, evidence: Evidence, tools: Sequence[ToolView], *, searched: bool = False) -> list[Ranked]:
+    """The tools that fit the need, best first, those of equal score as given.
+
+    `searched`: the tools are what a search gave, best first, so their order counts a little.
+    """
+    scored = [
+        (word_score(need, tool), place, tool) for place, tool in enumerate(tools) if not _is_unasked_change(tool, need)
+    ]
+    scored = [
+        (score - (0.05 * place if searched else 0.0), place, tool) for score, place, tool in scored if score >= 0.6
+    ]
+    scored.sort(key=lambda item: (-item[0], item[1]))
+    ranked = []
+    for score, _, tool in scored[:_CLOSE_LOOKS]:
+        filled = fill(tool.name, tool.description, tool.schema, evidence)
+        ranked.append(Ranked(tool, score + _value_score(evidence, tool, filled), filled))
+    ranked.sort(key=lambda item: -item.score)
+    return [item for item in ranked if item.score >= FIT]
