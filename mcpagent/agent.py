@@ -380,6 +380,7 @@ class Agent:
         offered = [*catalog.replace_source(name, tools, _about(toolset)), *self._replace_local(catalog)]
         line = category_line(name, catalog.server_descriptions[name], len(tools)).removeprefix("- ")
         self._announce(f"A server has connected, its tools can be used from now on: {line}.", offered)
+        self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
 
     def _stays_away(self, name: str, reason: str) -> None:
         if self._catalog is not None:

@@ -1,0 +1,179 @@
+"""An agent over real MCP servers, good ones beside broken, silent and slow ones."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpagent import Agent, ConfigError, ServerError
+from mcpagent.events import Event, Notice, ServerConnected, ServerFailed, ToolCallStarted
+from mcpagent.models.scripted import ScriptedModel
+from tests.scenes import call, offered, results
+
+SERVERS = Path(__file__).parent / "servers"
+WAIT_SECONDS = 30
+
+
+def faulty(mode: str, **options: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(SERVERS / "faulty_server.py"), mode], **options}
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "properties": {"place": {"$ref": "#/$defs/place"}},
+        "required": ["place"],
+        "$defs": {"place": {"type": "string", "x-note": "kept"}},
+        "additionalProperties": False,
+    }
+    tool = {"name": "get_weather", "description": "Get the weather of a place", "inputSchema": schema}
+    file = tmp_path / "weather.json"
+    file.write_text(json.dumps({"server": "weather", "tools": [tool]}), encoding="utf-8")
+    return {"command": sys.executable, "args": [str(SERVERS / "catalog_server.py"), str(file)]}
+
+
+async def test_the_script_of_the_readme_works_over_a_real_server(catalogue: dict[str, Any], tmp_path: Path) -> None:
+    config = tmp_path / "mcp_servers.json"
+    config.write_text(json.dumps({"mcpServers": {"weather": catalogue}}), encoding="utf-8")
+    model = ScriptedModel([call("get_weather", place="Tokyo"), "sunny"])
+    async with Agent(
+        model, mcp_config=str(config), with_tool_search_mode=True, pre_discovered_tools=["get_weather"]
+    ) as agent:
+        assert await agent.ask("How is the weather in Tokyo?") == "sunny"
+    assert offered(model.requests[0]) == ["search_tools", "add_tool", "get_weather"]
+    shown = model.requests[0].tools[2].parameters
+    assert shown["$defs"] == {"place": {"type": "string", "x-note": "kept"}}
+    assert shown["additionalProperties"] is False
+    told = json.loads(results(model.requests[1].messages)[0].text)
+    assert told == {"server": "weather", "tool": "get_weather", "arguments": {"place": "Tokyo"}}
+
+
+async def test_a_server_that_exits_is_named_with_code_and_last_line_and_the_others_work(
+    catalogue: dict[str, Any],
+) -> None:
+    events: list[Event] = []
+    config = {"mcpServers": {"github": faulty("exit-at-start"), "weather": catalogue}}
+    model = ScriptedModel([call("search_tools", query="frobnicate the blorp"), call("get_weather", place="x"), "ok"])
+    async with Agent(model, mcp_config=config, with_tool_search_mode=True, on_event=events.append) as agent:
+        assert agent.servers["github"].state == "failed"
+        assert await agent.ask("go") == "ok"
+    failed = [event for event in events if isinstance(event, ServerFailed)]
+    assert [event.server for event in failed] == ["github"]
+    assert "code 3" in failed[0].reason
+    assert "GITHUB_TOKEN is required" in failed[0].reason
+    assert "\n" not in failed[0].reason
+    assert [event.server for event in events if isinstance(event, ServerConnected)] == ["weather"]
+    assert "Not connected: github" in results(model.requests[1].messages)[0].text
+
+
+async def test_a_required_server_that_fails_is_an_error(catalogue: dict[str, Any]) -> None:
+    config = {"mcpServers": {"github": faulty("exit-at-start", required=True), "weather": catalogue}}
+    with pytest.raises(ServerError, match="GITHUB_TOKEN is required"):
+        async with Agent(ScriptedModel([]), mcp_config=config):
+            pass
+
+
+async def test_a_server_that_never_answers_does_not_keep_the_others(catalogue: dict[str, Any]) -> None:
+    config = {"mcpServers": {"silent": faulty("hang-at-start"), "weather": catalogue}}
+    events: list[Event] = []
+    model = ScriptedModel([call("search_tools", query="frobnicate the blorp"), call("get_weather", place="x"), "ok"])
+    agent = Agent(model, mcp_config=config, with_tool_search_mode=True, startup_seconds=1.0, on_event=events.append)
+    async with asyncio.timeout(WAIT_SECONDS), agent:
+        assert agent.servers["silent"].state == "connecting"
+        assert await agent.ask("go") == "ok"
+    assert "silent (it is still connecting)" in results(model.requests[1].messages)[0].text
+    assert any(isinstance(event, Notice) and "still connecting" in event.text for event in events)
+
+
+@pytest.fixture
+async def late_agent(catalogue: dict[str, Any]) -> AsyncIterator[tuple[Agent, ScriptedModel, asyncio.Event]]:
+    """An agent that began with the weather server, while another, slow one connects; the event says it has."""
+    connected = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if event == Notice('server "slow" is ready; its tools have joined'):
+            connected.set()
+
+    config = {"mcpServers": {"slow": faulty("slow-start"), "weather": catalogue}}
+    model = ScriptedModel(["early", "late"])
+    async with Agent(
+        model,
+        mcp_config=config,
+        with_tool_search_mode=True,
+        startup_seconds=0.5,
+        pre_discovered_tools=["slow__echo"],
+        on_event=hear,
+    ) as agent:
+        yield agent, model, connected
+
+
+async def test_a_slow_server_joins_and_the_conversation_says_so(
+    late_agent: tuple[Agent, ScriptedModel, asyncio.Event],
+) -> None:
+    agent, model, connected = late_agent
+    await agent.ask("first")
+    await asyncio.wait_for(connected.wait(), WAIT_SECONDS)
+    await agent.ask("second")
+    assert offered(model.requests[0]) == ["search_tools", "add_tool"]
+    # A late pinned tool is announced, so what was offered before keeps its place.
+    assert offered(model.requests[1]) == ["search_tools", "add_tool", "echo"]
+    assert model.requests[1].system == model.requests[0].system
+    texts = [message.text for message in model.requests[1].messages]
+    assert texts == [
+        "first",
+        "early",
+        "A server has connected, its tools can be used from now on: slow (faulty), 2 tools.",
+        "second",
+    ]
+    assert (await agent.search("echo")).matches[0].tool.name == "echo"
+
+
+async def test_selected_servers_and_tools_narrow_what_is_started(catalogue: dict[str, Any]) -> None:
+    config = {"mcpServers": {"broken": faulty("exit-at-start"), "good": faulty("ok"), "weather": catalogue}}
+    async with Agent(ScriptedModel([]), mcp_config=config, selected_tools=["good:ec*"]) as agent:
+        assert set(agent.servers) == {"good"}
+        assert set(agent.known_tools) == {"echo"}
+    async with Agent(ScriptedModel([]), mcp_config=config, selected_servers=["weather"]) as agent:
+        assert set(agent.known_tools) == {"get_weather"}
+    with pytest.raises(ConfigError, match='did you mean "weather"'):
+        async with Agent(ScriptedModel([]), mcp_config=config, selected_servers=["wheather"]):
+            pass
+
+
+async def test_an_unset_variable_costs_that_server_only(catalogue: dict[str, Any]) -> None:
+    config = {"mcpServers": {"hub": faulty("ok", env={"TOKEN": "${MCPAGENT_TEST_UNSET}"}), "weather": catalogue}}
+    async with Agent(ScriptedModel([]), mcp_config=config) as agent:
+        assert agent.servers["hub"].state == "failed"
+        assert "MCPAGENT_TEST_UNSET" in agent.servers["hub"].reason
+        assert set(agent.known_tools) == {"get_weather"}
+
+
+async def test_a_missing_config_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"no_such_file\.json"):
+        async with Agent(ScriptedModel([]), mcp_config="no_such_file.json"):
+            pass
+
+
+async def test_cancelling_a_call_leaves_the_server_usable() -> None:
+    config = {"mcpServers": {"s": faulty("hang-on-call")}}
+    model = ScriptedModel([call("trouble"), call("echo", text="still here"), "ok"])
+    started = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ToolCallStarted):
+            started.set()
+
+    async with Agent(model, mcp_config=config, on_event=hear) as agent:
+        run = asyncio.create_task(agent.ask("go"))
+        await asyncio.wait_for(started.wait(), WAIT_SECONDS)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(run, WAIT_SECONDS)
+        assert agent.messages[-1].tool_results[0].error == "cancelled"
+        assert await asyncio.wait_for(agent.ask("again"), WAIT_SECONDS) == "ok"
+        assert results(agent.messages)[-1].text == "still here"
