@@ -264,13 +264,14 @@ class McpToolset:
                 else:
                     found[tool.name] = _definition(tool, self.config.name)
             cursor = page.next_cursor
-            if cursor is None:
+            if cursor is None and len(found) <= MAX_TOOLS:
                 return tuple(found.values())
-            if cursor in seen or len(found) >= MAX_TOOLS:
+            if cursor is None or cursor in seen or len(found) >= MAX_TOOLS:
                 break
             seen.add(cursor)
-        self._warn(f"its tool list does not end; the first {len(found)} tools are used")
-        return tuple(found.values())[:MAX_TOOLS]
+        kept = tuple(found.values())[:MAX_TOOLS]
+        self._warn(f"its tool list does not end; the first {len(kept)} tools are used")
+        return kept
 
     async def _list_prompts(self) -> tuple[PromptInfo, ...]:
         import mcp_types as types

@@ -1,0 +1,98 @@
+"""What a test may leave behind: no process, zombie, file descriptor or task."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def processes(marker: str = "") -> dict[int, str]:
+    """Our descendants and whoever has `marker` in its command line: pid -> "state command"."""
+    if not Path("/proc").is_dir():
+        return {}
+    parents: dict[int, int] = {}
+    shown: dict[int, str] = {}
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pid = int(folder.name)
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            parents[pid] = int(parent)
+            shown[pid] = f"{state} {(folder / 'cmdline').read_bytes().replace(bytes(1), b' ').decode(errors='replace')}"
+    return {
+        pid: text
+        for pid, text in shown.items()
+        if _descends(pid, parents) or (marker and marker in text and pid != os.getpid())
+    }
+
+
+def _descends(pid: int, parents: dict[int, int]) -> bool:
+    seen: set[int] = set()
+    while (pid := parents.get(pid, 0)) and pid not in seen:
+        if pid == os.getpid():
+            return True
+        seen.add(pid)
+    return False
+
+
+def open_files() -> int:
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.is_dir() else 0
+
+
+@dataclass
+class Lag:
+    """The longest the event loop was held, in seconds."""
+
+    seconds: float = 0.0
+
+
+@contextlib.asynccontextmanager
+async def nothing_left(marker: str = "", *, most_lag_seconds: float = 5.0) -> AsyncIterator[Lag]:
+    """Fails where the body leaves processes, files or tasks behind, or held the event loop too long."""
+    children, files, tasks = set(processes(marker)), open_files(), asyncio.all_tasks()
+    lag = Lag()
+    watch = asyncio.create_task(_watch(lag))
+    try:
+        yield lag
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+    for _ in _patience(2.0):
+        new_children = {pid: text for pid, text in processes(marker).items() if pid not in children}
+        new_tasks = asyncio.all_tasks() - tasks
+        if not new_children and not new_tasks and open_files() <= files:
+            break
+        await asyncio.sleep(0.01)
+    assert not new_children
+    assert not new_tasks
+    assert open_files() <= files
+    assert lag.seconds <= most_lag_seconds
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def _watch(lag: Lag) -> None:
+    while True:
+        before = time.monotonic()
+        await asyncio.sleep(0.01)
+        lag.seconds = max(lag.seconds, time.monotonic() - before - 0.01)
+
+
+def _patience(seconds: float) -> Iterator[None]:
+    end = time.monotonic() + seconds
+    while True:
+        yield
+        if time.monotonic() > end:
+            return
+
+
+def python(script: Path, *arguments: str) -> tuple[str, tuple[str, ...]]:
+    """Command and arguments that run a script of tests/servers."""
+    return sys.executable, (str(script), *arguments)
