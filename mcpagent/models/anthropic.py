@@ -24,6 +24,8 @@ from mcpagent.messages import (
     Usage,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
+from mcpagent.models.discovery import Change, ToolPlan, annotated, plan_tools, redefinition_notes
 from mcpagent.models.failures import AnswerError, Endpoint
 from mcpagent.models.http_model import Delta, HttpModel, encoded, timeouts
 from mcpagent.models.wire import (
@@ -31,6 +33,7 @@ from mcpagent.models.wire import (
     left_out,
     legal_id,
     legal_name,
+    marked_error,
     object_schema,
     parse_object,
     read_call,
@@ -51,6 +54,9 @@ DEFAULT_MAX_TOKENS = 32_000
 MAX_CONTINUATIONS = 5
 """How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""
 
+CHANGES_BY_REFERENCE_BETA = "mid-conversation-tool-changes-2026-07-01"
+CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
+
 _LONGEST_ID = 64
 _CACHED_FROM_HERE = {"type": "ephemeral"}
 _STOPS: dict[str, ResponseStop] = {
@@ -64,7 +70,8 @@ _STOPS: dict[str, ResponseStop] = {
 class AnthropicModel(HttpModel):
     """A Claude model.
 
-    `api_key` None reads ANTHROPIC_API_KEY at the first request. `betas` go into the `anthropic-beta` header.
+    `api_key` None reads ANTHROPIC_API_KEY at the first request. `betas` go into the `anthropic-beta` header, beside
+    those a request needs. `capabilities` overrules what is known of the model.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class AnthropicModel(HttpModel):
         max_retries: int = 2,
         settings: ModelSettings | None = None,
         betas: Sequence[str] = (),
+        capabilities: Capabilities | None = None,
         silent_seconds: float = 300.0,
         key_variable: str = "ANTHROPIC_API_KEY",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -90,9 +98,10 @@ class AnthropicModel(HttpModel):
             sleep=sleep,
         )
         self.betas = tuple(betas)
+        self.capabilities = capabilities or anthropic_capabilities(model_name)
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        return request_body(request, self.model_name)
+        return request_body(request, self.model_name, self.capabilities)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         return read_message(answer, turn=len(request.messages))
@@ -144,17 +153,19 @@ class AnthropicModel(HttpModel):
         return answer
 
 
-def request_body(request: ModelRequest, model_name: str) -> dict[str, Any]:
+def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
     """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
     settings = request.settings
+    history = History(plan_tools(request), can)
+    messages = history.write(request.messages)
     body: dict[str, Any] = {"model": model_name, "max_tokens": settings.max_output_tokens or DEFAULT_MAX_TOKENS}
-    if request.tools:
-        body["tools"] = [write_tool(tool) for tool in request.tools]
+    if history.plan.all_tools:
+        body["tools"] = history.tools()
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHED_FROM_HERE}]
-    elif request.tools:
-        body["tools"][-1]["cache_control"] = _CACHED_FROM_HERE
-    body["messages"] = write_messages(request.messages)
+    elif history.plan.eager:
+        body["tools"][len(history.plan.eager) - 1]["cache_control"] = _CACHED_FROM_HERE
+    body["messages"] = messages
     body["cache_control"] = _CACHED_FROM_HERE
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = {"type": "none"}
@@ -167,32 +178,139 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": object_schema(tool.parameters)}
 
 
-def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The history in alternating turns, as Anthropic demands; messages of one side in a row become one turn."""
-    turns: list[dict[str, Any]] = []
-    for message in messages:
-        role = "assistant" if message.role == "assistant" else "user"
-        blocks = _assistant_blocks(message) if role == "assistant" else _user_blocks(message)
+def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The beta headers a body needs: tools changed by system messages are not generally available yet."""
+    blocks = [block for turn in body["messages"] if turn["role"] == "system" for block in turn["content"]]
+    if not blocks:
+        return ()
+    by_value = any(block["tool"]["type"] == "tool_definition" for block in blocks)
+    return (CHANGES_BY_VALUE_BETA,) if by_value else (CHANGES_BY_REFERENCE_BETA,)
+
+
+class History:
+    """One request's history in alternating turns, as Anthropic demands, with found tools where they were found.
+
+    A found tool is a deferred definition, at the end of `tools`, and a `tool_reference` in the result that found it;
+    that result's own words follow the results. Withdrawals and new definitions are system messages after the turn
+    where the model knows such, else the words of the result alone.
+    """
+
+    def __init__(self, plan: ToolPlan, can: Capabilities) -> None:
+        self.plan = plan
+        self.by_reference = can.discovery == "references" and bool(plan.eager)
+        self.changes_tools = self.by_reference and can.tool_changes != "none"
+        self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
+        self._referenced: set[str] = set()
+        self._withdrawn: set[str] = set()
+        self._turns: list[dict[str, Any]] = []
+        self._announced: dict[str, dict[str, Any]] = {}
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The definitions, to be written after the history: only what it refers to is deferred."""
+        found = (
+            {**write_tool(tool), "defer_loading": True} if name in self._referenced else write_tool(tool)
+            for name, tool in self.plan.found.items()
+        )
+        return [*map(write_tool, self.plan.eager), *found]
+
+    def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        for position, message in enumerate(messages):
+            changes = self.plan.changes.get(position, ())
+            if message.role == "assistant":
+                self._announce()
+                self._append("assistant", _assistant_blocks(message))
+            else:
+                self._append("user", self._user_blocks(message, changes))
+        self._announce()
+        return self._turns
+
+    def _append(self, role: str, blocks: list[dict[str, Any]]) -> None:
         if not blocks:
-            continue
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += blocks
+            return
+        if self._turns and self._turns[-1]["role"] == role:
+            self._turns[-1]["content"] += blocks
         else:
-            turns.append({"role": role, "content": blocks})
-    return turns
+            self._turns.append({"role": role, "content": blocks})
+
+    def _announce(self) -> None:
+        """Tool changes stand after a user's turn and before the model's, never between a call and its result."""
+        if self._announced and self._turns:
+            self._turns.append({"role": "system", "content": list(self._announced.values())})
+            self._announced.clear()
+
+    def _user_blocks(self, message: Message, changes: Sequence[Change]) -> list[dict[str, Any]]:
+        references = self._references(changes)
+        if not self.redefines_tools:
+            message = annotated(message, changes, redefinition_notes)
+        blocks: list[dict[str, Any]] = []
+        words: list[dict[str, Any]] = []
+        for part in message.parts:
+            match part:
+                case Text() | Image():
+                    words += _content([part])
+                case ToolResult():
+                    named = references.get(part.call_id)
+                    blocks.append(_tool_result(part) if not named else _reference_result(part, named))
+                    words += _words_beside(part) if named else []
+                case _:
+                    pass  # tool changes are not content; thinking and calls are never a user's
+        return blocks + words
+
+    def _references(self, changes: Sequence[Change]) -> dict[str, list[str]]:
+        """By call id, the tools its result refers to; whatever else changed is announced after the turn."""
+        references: dict[str, list[str]] = {}
+        if not self.by_reference:
+            return references
+        for change in changes:
+            if self.changes_tools:
+                self._withdraw(change.removed)
+            for tool in change.added:
+                if tool.name in self._withdrawn:
+                    self._restore(tool.name)
+                elif tool.name not in self._referenced and change.result:
+                    references.setdefault(change.result, []).append(tool.name)
+                    self._referenced.add(tool.name)
+                elif tool.name not in self._referenced and self.changes_tools:
+                    self._announced[tool.name] = _tool_change("tool_addition", tool.name)
+                    self._referenced.add(tool.name)
+            if self.redefines_tools:
+                self._announced |= {tool.name: _tool_definition(tool) for tool in change.redefined}
+        return references
+
+    def _withdraw(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._withdrawn.add(name)
+            self._announced[name] = _tool_change("tool_removal", name)
+
+    def _restore(self, name: str) -> None:
+        self._withdrawn.discard(name)
+        if name in self._announced:  # withdrawn and added again before the model saw either
+            del self._announced[name]
+        else:
+            self._announced[name] = _tool_change("tool_addition", name)
 
 
-def _user_blocks(message: Message) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    for part in message.parts:
-        match part:
-            case Text() | Image():
-                blocks += _content([part])
-            case ToolResult():
-                blocks.append(_tool_result(part))
-            case _:
-                pass  # tool changes are not content; thinking and calls are never a user's
-    return blocks
+def _tool_change(kind: str, name: str) -> dict[str, Any]:
+    """In system messages a reference says `name`; in results it says `tool_name`."""
+    return {"type": kind, "tool": {"type": "tool_reference", "name": name}}
+
+
+def _tool_definition(tool: ToolDefinition) -> dict[str, Any]:
+    return {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": write_tool(tool)}}
+
+
+def _reference_result(result: ToolResult, names: Sequence[str]) -> dict[str, Any]:
+    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+    call_id = legal_id(result.call_id, longest=_LONGEST_ID)
+    return {"type": "tool_result", "tool_use_id": call_id, "content": references}
+
+
+def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
+    """What a result that carries references says besides: only lone references in a result were ever seen accepted."""
+    first, *others = shown_parts(result)
+    if isinstance(first, Text):
+        return _content([Text(f"{result.name}: {marked_error(result, first.text)}"), *others])
+    return _content([Text(f"{result.name}:"), first, *others])
 
 
 def _tool_result(result: ToolResult) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.events import TextDelta, ThinkingDelta
@@ -24,6 +25,8 @@ from mcpagent.messages import (
     Usage,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.capabilities import SAFE, Capabilities
+from mcpagent.models.discovery import Change, ToolPlan, annotated, as_text, plan_tools, redefinition_notes
 from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel
 from mcpagent.models.openai_responses import openai_client, openai_stream
@@ -48,6 +51,19 @@ if TYPE_CHECKING:
 
 BASE_URL = "https://api.openai.com/v1"
 
+CALL_TOOL = ToolDefinition(
+    "call_tool",
+    "Call a tool that was loaded in this conversation, by its name and with the arguments its definition asks for.",
+    {
+        "type": "object",
+        "properties": {
+            "tool_name": {"type": "string", "description": "The tool's exact name."},
+            "arguments": {"type": "object", "description": "Its arguments, as its definition says."},
+        },
+        "required": ["tool_name", "arguments"],
+    },
+)
+
 _LONGEST_ID = 40
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 """Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""
@@ -60,7 +76,8 @@ class OpenAIChatModel(HttpModel):
 
     `provider` names the server in errors and histories. `key_variable` "" sends no real key, for servers without one.
     `max_tokens_field` is what the server calls its output limit: OpenAI's newer models refuse the old `max_tokens`,
-    which is what all other servers know.
+    which is what all other servers know. `capabilities` with discovery "call_tool" keeps the whole prefix of a
+    conversation cached, where the default writes found tools at the end of `tools`.
     """
 
     def __init__(
@@ -72,6 +89,7 @@ class OpenAIChatModel(HttpModel):
         http_client: httpx2.AsyncClient | None = None,
         max_retries: int = 2,
         settings: ModelSettings | None = None,
+        capabilities: Capabilities | None = None,
         provider: str = "openai-chat",
         silent_seconds: float = 300.0,
         key_variable: str | None = None,
@@ -89,13 +107,21 @@ class OpenAIChatModel(HttpModel):
             settings=settings,
             sleep=sleep,
         )
+        self.capabilities = capabilities or SAFE
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        return request_body(request, self.model_name, provider=self.provider, max_tokens_field=self.max_tokens_field)
+        return request_body(
+            request,
+            self.model_name,
+            self.capabilities,
+            provider=self.provider,
+            max_tokens_field=self.max_tokens_field,
+        )
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        return read_completion(answer, provider=self.provider, turn=len(request.messages))
+        response = read_completion(answer, provider=self.provider, turn=len(request.messages))
+        return unproxied(response) if self.capabilities.discovery == "call_tool" else response
 
     def stream_reader(self) -> CompletionStream:
         return CompletionStream()
@@ -113,15 +139,23 @@ class OpenAIChatModel(HttpModel):
 
 
 def request_body(
-    request: ModelRequest, model_name: str, *, provider: str, max_tokens_field: str = "max_completion_tokens"
+    request: ModelRequest,
+    model_name: str,
+    can: Capabilities = SAFE,
+    *,
+    provider: str,
+    max_tokens_field: str = "max_completion_tokens",
 ) -> dict[str, Any]:
     """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
     settings = request.settings
+    plan = plan_tools(request)
+    proxied = can.discovery == "call_tool" and bool(plan.eager)
+    tools = (*plan.eager, CALL_TOOL) if proxied else plan.all_tools
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     body: dict[str, Any] = {"model": model_name}
-    if request.tools:
-        body["tools"] = [write_tool(tool) for tool in request.tools]
-    body["messages"] = [*system, *write_messages(request.messages, provider)]
+    if tools:
+        body["tools"] = [write_tool(tool) for tool in tools]
+    body["messages"] = [*system, *write_messages(request.messages, plan, provider=provider, proxied=proxied)]
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
     if settings.max_output_tokens is not None:
@@ -136,13 +170,21 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def write_messages(messages: Sequence[Message], provider: str) -> list[dict[str, Any]]:
-    """The history. Images of tool results follow in a user message: the format has no place for them in a result."""
+def write_messages(
+    messages: Sequence[Message], plan: ToolPlan, *, provider: str, proxied: bool
+) -> list[dict[str, Any]]:
+    """The history. Images of tool results follow in a user message: the format has no place for them in a result.
+
+    With `proxied`, found tools are described in the result that found them and called through `call_tool`.
+    """
     written: list[dict[str, Any]] = []
-    for message in messages:
+    notes_of = proxy_notes if proxied else redefinition_notes
+    proxied_names = frozenset(plan.found) if proxied else frozenset()
+    for position, message in enumerate(messages):
         if message.role == "assistant":
-            written += _assistant_message(message, ours=message.provider == provider, provider=provider)
+            written += _assistant_message(message, provider, proxied_names)
             continue
+        message = annotated(message, plan.changes.get(position, ()), notes_of)
         results = message.tool_results
         written += [_tool_message(result) for result in results]
         pictures = [part for result in results for part in _result_images(result)]
@@ -187,10 +229,17 @@ def _plain(content: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     return str(content[0]["text"]) if only_text else content
 
 
-def _assistant_message(message: Message, *, ours: bool, provider: str) -> list[dict[str, Any]]:
+def proxy_notes(change: Change) -> list[str]:
+    """What `call_tool` can call from here on."""
+    new = [f"Call it as call_tool(tool_name, arguments): {as_text(tool)}" for tool in change.new]
+    return [*new, *redefinition_notes(change)]
+
+
+def _assistant_message(message: Message, provider: str, proxied: frozenset[str]) -> list[dict[str, Any]]:
+    ours = message.provider == provider
     refused = "".join(part.text for part in message.parts if isinstance(part, Text) and _is_refusal(part, ours))
     text = "".join(part.text for part in message.parts if isinstance(part, Text) and not _is_refusal(part, ours))
-    calls = [_write_call(call, ours) for call in message.tool_calls]
+    calls = [_write_call(call, ours, proxied=call.name in proxied) for call in message.tool_calls]
     extra: dict[str, Any] = {}
     for part in message.parts:
         if isinstance(part, Thinking) and part.provider == provider:
@@ -211,9 +260,12 @@ def _is_refusal(part: Text, ours: bool) -> bool:
     return ours and part.provider_data.get("refusal") is True
 
 
-def _write_call(call: ToolCall, ours: bool) -> dict[str, Any]:
+def _write_call(call: ToolCall, ours: bool, *, proxied: bool) -> dict[str, Any]:
     """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
     function = {"name": legal_name(call.name), "arguments": json_text(call.arguments)}
+    if proxied:
+        inner = {"tool_name": call.name, "arguments": call.arguments}
+        function = {"name": CALL_TOOL.name, "arguments": json_text(inner)}
     written = {"id": legal_id(call.id, longest=_LONGEST_ID), "type": "function", "function": function}
     if not ours or call.malformed:
         return written
@@ -245,6 +297,21 @@ def _content_text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(str(piece.get("text") or "") for piece in content if piece.get("type") == "text")
     return content or ""
+
+
+def unproxied(response: ModelResponse) -> ModelResponse:
+    """The answer with calls through `call_tool` as calls of the tools meant; how they were sent stays with them."""
+    parts = tuple(_unwrapped(part) if isinstance(part, ToolCall) else part for part in response.message.parts)
+    return replace(response, message=replace(response.message, parts=parts))
+
+
+def _unwrapped(call: ToolCall) -> ToolCall:
+    if call.name != CALL_TOOL.name or call.malformed:
+        return call
+    name, arguments = call.arguments.get("tool_name"), call.arguments.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return replace(call, arguments={}, malformed=json_text(call.arguments))
+    return replace(call, name=name, arguments=arguments)
 
 
 def _stop(message: Message, reason: object, *, refused: bool) -> ResponseStop:

@@ -23,6 +23,8 @@ from mcpagent.messages import (
     Usage,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.capabilities import SAFE, Capabilities, openai_capabilities
+from mcpagent.models.discovery import ToolPlan, annotated, plan_tools, redefinition_notes
 from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel, encoded, timeouts
 from mcpagent.models.wire import (
@@ -51,7 +53,11 @@ _LONGEST_ID = 64
 
 
 class OpenAIResponsesModel(HttpModel):
-    """A model behind OpenAI's Responses API. `api_key` None reads OPENAI_API_KEY at the first request."""
+    """A model behind OpenAI's Responses API.
+
+    `api_key` None reads OPENAI_API_KEY at the first request. `capabilities` overrules what is known of the model; at
+    an address of your own nothing is known.
+    """
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class OpenAIResponsesModel(HttpModel):
         http_client: httpx2.AsyncClient | None = None,
         max_retries: int = 2,
         settings: ModelSettings | None = None,
+        capabilities: Capabilities | None = None,
         silent_seconds: float = 300.0,
         key_variable: str = "OPENAI_API_KEY",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -74,9 +81,11 @@ class OpenAIResponsesModel(HttpModel):
             settings=settings,
             sleep=sleep,
         )
+        known = openai_capabilities(model_name) if self.endpoint.base_url.rstrip("/") == BASE_URL else SAFE
+        self.capabilities = capabilities or known
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        return request_body(request, self.model_name)
+        return request_body(request, self.model_name, self.capabilities)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         return read_response(answer, turn=len(request.messages))
@@ -116,17 +125,22 @@ async def openai_stream(client: openai.AsyncOpenAI, path: str, body: dict[str, A
     )
 
 
-def request_body(request: ModelRequest, model_name: str) -> dict[str, Any]:
+def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
     """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
     settings = request.settings
+    plan = plan_tools(request)
+    inline = can.discovery == "additional_tools"
     body: dict[str, Any] = {"model": model_name}
-    if request.tools:
-        body["tools"] = [write_tool(tool) for tool in request.tools]
+    tools = plan.eager if inline else plan.all_tools
+    if tools:
+        body["tools"] = [write_tool(tool) for tool in tools]
     if request.system.strip():
         body["instructions"] = request.system
-    body["input"] = write_input(request.messages)
+    body["input"] = write_input(request.messages, plan, inline=inline)
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
+    elif plan.withdrawn and can.allowed_tools:
+        body["tool_choice"] = _allowed(plan.callable_names())
     body["include"] = ["reasoning.encrypted_content"]
     body["store"] = False
     if settings.max_output_tokens is not None:
@@ -134,6 +148,11 @@ def request_body(request: ModelRequest, model_name: str) -> dict[str, Any]:
     if settings.temperature is not None:
         body["temperature"] = settings.temperature
     return {**body, "stream": True, **settings.extra}
+
+
+def _allowed(names: Sequence[str]) -> dict[str, Any]:
+    """Withdraws all other tools without changing a byte of what was sent before."""
+    return {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": name} for name in names]}
 
 
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
@@ -148,11 +167,15 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
     }
 
 
-def write_input(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The history as input items."""
+def write_input(messages: Sequence[Message], plan: ToolPlan, *, inline: bool) -> list[dict[str, Any]]:
+    """The history as input items; with `inline`, found tools stand where they were found, as `additional_tools`."""
     items: list[dict[str, Any]] = []
-    for message in messages:
-        items += _assistant_items(message) if message.role == "assistant" else _user_items(message)
+    for position, message in enumerate(messages):
+        noted = annotated(message, plan.changes.get(position, ()), redefinition_notes)
+        items += _assistant_items(message) if message.role == "assistant" else _user_items(noted)
+        new = plan.new_at(position) if inline else ()
+        if new:
+            items.append({"type": "additional_tools", "role": "developer", "tools": [write_tool(tool) for tool in new]})
     return items
 
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.base import Model, ModelSettings
+from mcpagent.models.capabilities import Capabilities, Discovery
 from mcpagent.models.http_model import usable_key
 from mcpagent.safe_text import safe_line
 
@@ -86,6 +87,7 @@ _OBVIOUS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "opena
 _OPTIONS = (
     "api_key_env",
     "base_url",
+    "discovery",
     "max_output_tokens",
     "max_retries",
     "temperature",
@@ -195,6 +197,7 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         "silent_seconds": _number(spec.options, "timeout_seconds", 300, 1, 86_400),
         "key_variable": variable,
     }
+    shared["capabilities"] = _capabilities(spec.options, provider)
     if provider.protocol == "messages":
         from mcpagent.models.anthropic import AnthropicModel
 
@@ -206,6 +209,25 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
     from mcpagent.models.openai_chat import OpenAIChatModel
 
     return OpenAIChatModel(spec.model, provider=spec.prefix, hint=provider.hint, **shared)
+
+
+_DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
+    "messages": ("references", "append"),
+    "responses": ("additional_tools", "append"),
+    "chat": ("append", "call_tool"),
+}
+
+
+def _capabilities(options: Mapping[str, str], provider: Provider) -> Capabilities | None:
+    """What `?discovery=` says, else None: what is known of the model counts."""
+    if "discovery" not in options:
+        return None
+    allowed = _DISCOVERIES[provider.protocol]
+    for discovery in allowed:
+        if discovery == options["discovery"]:
+            return Capabilities(discovery, source="the model's ?discovery= option")
+    shown = safe_line(options["discovery"], 80)
+    raise ConfigError(f'model: option discovery is "{shown}"; write {" or ".join(allowed)}')
 
 
 def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -> str | None:

@@ -1,0 +1,101 @@
+"""What each model family can do about tools that appear in the middle of a conversation, with the source of each row.
+
+A model that no row names gets the safe way: newly found tools at the end of `tools`. Every adapter takes
+`capabilities=` to overrule its row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Discovery: TypeAlias = Literal["append", "references", "additional_tools", "call_tool"]
+"""How a found tool is written.
+
+"append": at the end of `tools`; the cached prefix ends before the tools. "references": as a deferred definition, and a
+`tool_reference` where it was found. "additional_tools": as an item where it was found. "call_tool": not as a tool at
+all; its definition is text where it was found, and it is called through one proxy tool, for caches that matter more
+than native calls.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """`tool_changes`: whether tools can be withdrawn ("by_reference") and redefined ("by_value") inside the history.
+
+    `allowed_tools`: whether a request can name the tools that may be called, so that one is withdrawn without a trace
+    in the prefix. `source` says where this is known from.
+    """
+
+    discovery: Discovery = "append"
+    tool_changes: Literal["none", "by_reference", "by_value"] = "none"
+    allowed_tools: bool = False
+    source: str = "nothing is known of this model: the safe way"
+
+
+SAFE = Capabilities()
+
+_REFERENCES = (
+    "Anthropic docs, tool search, 'model support' (Nov 2026); recorded: sonnet-4-5, -4-6, -5, opus-4-8, haiku-4-5"
+)
+_CHANGES = "Anthropic docs, mid-conversation tool changes (Nov 2026); recorded: opus-4-8"
+_ADDITIONAL = (
+    "SDK type AdditionalTools; recorded: gpt-5, gpt-5.6; reported by pydantic-ai for 13 models, 4o-mini to 5.6"
+)
+
+_Version: TypeAlias = tuple[int, int]
+_Row: TypeAlias = tuple[str, _Version, _Version, Capabilities]
+
+_ANTHROPIC: tuple[_Row, ...] = (
+    # family, from version, to version (both included), what it can; the first row that fits counts
+    ("fable", (5, 0), (5, 9), Capabilities("references", "by_value", source=_CHANGES)),
+    ("mythos", (5, 0), (5, 9), Capabilities("references", "by_value", source=_CHANGES)),
+    ("opus", (4, 8), (5, 5), Capabilities("references", "by_value", source=_CHANGES)),
+    ("sonnet", (5, 5), (5, 5), Capabilities("references", "by_value", source=_CHANGES)),
+    ("haiku", (5, 5), (5, 5), Capabilities("references", "by_value", source=_CHANGES)),
+    ("opus", (4, 5), (4, 7), Capabilities("references", source=_REFERENCES)),
+    ("sonnet", (4, 5), (5, 4), Capabilities("references", source=_REFERENCES)),
+    ("haiku", (4, 5), (5, 4), Capabilities("references", source=_REFERENCES)),
+)
+
+_OPENAI: tuple[_Row, ...] = (
+    ("gpt", (4, 1), (5, 6), Capabilities("additional_tools", allowed_tools=True, source=_ADDITIONAL)),
+    (
+        "gpt",
+        (6, 0),
+        (6, 9),
+        Capabilities("additional_tools", allowed_tools=True, source=f"{_ADDITIONAL}; 6.x by the SDK's type alone"),
+    ),
+    ("gpt-4o", (4, 0), (4, 0), Capabilities("additional_tools", allowed_tools=True, source=_ADDITIONAL)),
+)
+
+_CLAUDE = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:-\d{8})?")
+_GPT = re.compile(r"(?P<family>gpt)-(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:-[a-z0-9-]+)?")
+_GPT_4O = re.compile(r"gpt-4o(?:-mini)?(?:-\d{4}-\d{2}-\d{2})?")
+
+
+def anthropic_capabilities(model_name: str) -> Capabilities:
+    """By family and version: `claude-opus-4-8`, with or without a date."""
+    return _looked_up(_ANTHROPIC, _family_and_version(_CLAUDE, model_name))
+
+
+def openai_capabilities(model_name: str) -> Capabilities:
+    """For OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`."""
+    if _GPT_4O.fullmatch(model_name):
+        return _looked_up(_OPENAI, ("gpt-4o", (4, 0)))
+    return _looked_up(_OPENAI, _family_and_version(_GPT, model_name))
+
+
+def _family_and_version(pattern: re.Pattern[str], model_name: str) -> tuple[str, _Version] | None:
+    found = pattern.fullmatch(model_name)
+    return (found["family"], (int(found["major"]), int(found["minor"] or 0))) if found else None
+
+
+def _looked_up(rows: tuple[_Row, ...], asked: tuple[str, _Version] | None) -> Capabilities:
+    if asked is None:
+        return SAFE
+    family, version = asked
+    fits: Callable[[_Row], bool] = lambda row: row[0] == family and row[1] <= version <= row[2]  # noqa: E731
+    return next((row[3] for row in rows if fits(row)), SAFE)

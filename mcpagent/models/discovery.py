@@ -1,0 +1,174 @@
+"""Which tools a history added, changed and withdrew, and where: what every adapter writes in its provider's way.
+
+The rule behind all of it: what was once sent is sent again in the same bytes. So a found tool keeps the definition it
+was found with; a later change of it is told where it happened; a withdrawn tool stays where it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mcpagent.messages import Message, Part, Text, ToolDefinition, ToolResult, ToolsChanged
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.wire import json_text
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one place of the history did: tools that became callable, that got another definition, that went.
+
+    `result` is the call it belongs to, by id; "" where there is none. `new` are those of `added` never seen before.
+    """
+
+    result: str = ""
+    new: tuple[ToolDefinition, ...] = ()
+    added: tuple[ToolDefinition, ...] = ()
+    redefined: tuple[ToolDefinition, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPlan:
+    """The tools of one request by how they came.
+
+    `eager` were offered from the start. `found` came later, in order, each with the definition it was found with;
+    those in `withdrawn` may not be called any more. `changes` holds, by position of the message, what to tell there.
+    """
+
+    eager: tuple[ToolDefinition, ...]
+    found: Mapping[str, ToolDefinition]
+    withdrawn: frozenset[str]
+    changes: Mapping[int, tuple[Change, ...]]
+
+    @property
+    def all_tools(self) -> tuple[ToolDefinition, ...]:
+        """Append-only: eager tools, then found ones in order, withdrawn ones too."""
+        return (*self.eager, *self.found.values())
+
+    def new_at(self, position: int) -> tuple[ToolDefinition, ...]:
+        """The tools that became callable for the first time in the message at this position."""
+        return tuple(tool for change in self.changes.get(position, ()) for tool in change.new)
+
+    def callable_names(self) -> list[str]:
+        return [tool.name for tool in self.all_tools if tool.name not in self.withdrawn]
+
+
+@dataclass(slots=True)
+class _Fold:
+    """What the history has said so far: the definition each added tool was last given, and which are withdrawn."""
+
+    last: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
+    first: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
+    withdrawn: set[str] = field(default_factory=set[str])
+
+
+def plan_tools(request: ModelRequest) -> ToolPlan:
+    """How the request's tools came, from its history.
+
+    A tool that the history added, that is not offered now and was not withdrawn in it no longer exists, or belongs to
+    somebody else's configuration: it is left out. One that changed without the history knowing has its new definition
+    from the start: being right comes before the cache.
+    """
+    offered = {tool.name: tool for tool in request.tools}
+    fold = _Fold()
+    for part in (part for message in request.messages for part in message.parts):
+        if isinstance(part, ToolsChanged):
+            _advance(fold, part)
+    found: dict[str, ToolDefinition] = {}
+    for name, first in fold.first.items():
+        if name in offered:
+            found[name] = first if _same(offered[name], fold.last[name]) else offered[name]
+        elif name in fold.withdrawn:
+            found[name] = first
+    stale = frozenset(name for name, last in fold.last.items() if name in offered and not _same(offered[name], last))
+    return ToolPlan(
+        eager=tuple(tool for tool in request.tools if tool.name not in found),
+        found=found,
+        withdrawn=frozenset(name for name in found if name not in offered),
+        changes=_changes(request.messages, found, stale),
+    )
+
+
+def _advance(fold: _Fold, change: ToolsChanged) -> None:
+    fold.withdrawn.update(name for name in change.removed if name in fold.last)
+    for tool in change.added:
+        fold.first.setdefault(tool.name, tool)
+        fold.last[tool.name] = tool
+        fold.withdrawn.discard(tool.name)
+
+
+def _changes(
+    messages: Sequence[Message], found: Mapping[str, ToolDefinition], stale: frozenset[str]
+) -> dict[int, tuple[Change, ...]]:
+    told: dict[str, ToolDefinition] = {}
+    callable_now: set[str] = set()
+    changes: dict[int, tuple[Change, ...]] = {}
+    for position, message in enumerate(messages):
+        here: list[Change] = []
+        result = ""
+        for part in message.parts:
+            result = part.call_id if isinstance(part, ToolResult) else result
+            if isinstance(part, ToolsChanged):
+                here.append(_change(part, result, found, stale, told, callable_now))
+        if any(change.added or change.redefined or change.removed for change in here):
+            changes[position] = tuple(here)
+    return changes
+
+
+def _change(
+    part: ToolsChanged,
+    result: str,
+    found: Mapping[str, ToolDefinition],
+    stale: frozenset[str],
+    told: dict[str, ToolDefinition],
+    callable_now: set[str],
+) -> Change:
+    """One place's change, against what was told before it; `told` and `callable_now` are brought up to date."""
+    removed = tuple(name for name in part.removed if name in callable_now)
+    callable_now.difference_update(removed)
+    new: list[ToolDefinition] = []
+    added: list[ToolDefinition] = []
+    redefined: list[ToolDefinition] = []
+    for tool in part.added:
+        if tool.name not in found:
+            continue
+        known = told.get(tool.name)
+        if known is None:
+            told[tool.name] = found[tool.name]
+            new.append(found[tool.name])
+        elif tool.name not in stale and not _same(known, tool):
+            redefined.append(tool)
+            told[tool.name] = tool
+        if tool.name not in callable_now:
+            added.append(found[tool.name])
+            callable_now.add(tool.name)
+    return Change(result, tuple(new), tuple(added), tuple(redefined), removed)
+
+
+def _same(one: ToolDefinition, other: ToolDefinition) -> bool:
+    return (one.description, one.parameters) == (other.description, other.parameters)
+
+
+def redefinition_notes(change: Change) -> list[str]:
+    """The words for changed definitions, for models that know no other way."""
+    return [f"The tool {tool.name} changed; from now on it is: {as_text(tool)}" for tool in change.redefined]
+
+
+def as_text(tool: ToolDefinition) -> str:
+    """A definition as JSON, so that a server's text cannot pass for ours."""
+    return json_text({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+
+
+def annotated(message: Message, changes: Sequence[Change], notes_of: Callable[[Change], Sequence[str]]) -> Message:
+    """The message with each change's notes at the end of the result it belongs to, else at the end of the message."""
+    notes: dict[str, list[Text]] = {}
+    for change in changes:
+        notes.setdefault(change.result, []).extend(Text(note) for note in notes_of(change))
+    if not any(notes.values()):
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        own = notes.pop(part.call_id, []) if isinstance(part, ToolResult) else []
+        parts.append(replace(part, content=(*part.content, *own)) if own and isinstance(part, ToolResult) else part)
+    return replace(message, parts=(*parts, *(note for rest in notes.values() for note in rest)))
