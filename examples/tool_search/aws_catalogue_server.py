@@ -28,20 +28,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import unescape
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import botocore
-from botocore import xform_name
-from botocore.awsrequest import AWSPreparedRequest
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError
-from botocore.model import ListShape, MapShape, OperationModel, Shape, StringShape, StructureShape
-from botocore.session import Session
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.types import CallToolResult, ListToolsResult, TextContent, ToolAnnotations
 from mcp.types import Tool as McpTool
+
+if TYPE_CHECKING:  # loaded when a call needs it: a kept list starts without botocore
+    from botocore.awsrequest import AWSPreparedRequest
+    from botocore.model import OperationModel, Shape, StructureShape
+    from botocore.session import Session
 
 SERVICES = (
     "acm", "apigateway", "apigatewayv2", "application-autoscaling", "appsync", "athena", "autoscaling", "backup",
@@ -57,14 +56,11 @@ REGION = "eu-central-1"
 PAGE = 500
 """Tools per page of `tools/list`."""
 
-FORMAT = 1
-"""Raised when the tools are built differently, so that a kept list is built anew."""
-
 UNSHOWN = frozenset({"authorization", "user-agent", "x-amz-date", "amz-sdk-invocation-id", "amz-sdk-request"})
 """Headers about the sender and the moment, not about the call."""
 
-MAX_DESCRIPTION_CHARACTERS = 1_000
-MAX_PARAMETER_CHARACTERS = 240
+MAX_DESCRIPTION_CHARACTERS = 600
+MAX_PARAMETER_CHARACTERS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +88,7 @@ def plain(html: str, limit: int) -> str:
 def input_schema(operation: OperationModel) -> dict[str, Any]:
     """The operation's input as JSON Schema; structures used more than once, or within themselves, are in `$defs`."""
     shape = operation.input_shape
-    if not isinstance(shape, StructureShape) or not shape.members:
+    if shape is None or not shape.members:
         return {"type": "object", "properties": {}}
     return _InputSchema(shape).document
 
@@ -107,7 +103,7 @@ class _InputSchema:
             self.document["$defs"] = dict(sorted(self.definitions.items()))
 
     def _count(self, shape: Shape) -> None:
-        if isinstance(shape, StructureShape):
+        if shape.type_name == "structure":
             self.uses[shape.name] = self.uses.get(shape.name, 0) + 1
             if self.uses[shape.name] > 1:
                 return
@@ -115,16 +111,16 @@ class _InputSchema:
             self._count(inner)
 
     def _schema(self, shape: Shape) -> dict[str, Any]:
-        if isinstance(shape, StructureShape):
+        if shape.type_name == "structure":
             if self.uses[shape.name] == 1:
                 return self._structure(shape)
             if shape.name not in self.definitions:
                 self.definitions[shape.name] = {}  # stands in while the structure is within itself
                 self.definitions[shape.name] = self._structure(shape)
             return {"$ref": f"#/$defs/{shape.name}"}
-        if isinstance(shape, ListShape):
+        if shape.type_name == "list":
             return {"type": "array", "items": self._schema(shape.member)}
-        if isinstance(shape, MapShape):
+        if shape.type_name == "map":
             return {"type": "object", "additionalProperties": self._schema(shape.value)}
         return _scalar(shape)
 
@@ -142,15 +138,19 @@ class _InputSchema:
 
 
 def _inner(shape: Shape) -> list[Shape]:
-    if isinstance(shape, StructureShape):
-        return list(shape.members.values())
-    if isinstance(shape, ListShape):
-        return [shape.member]
-    return [shape.value] if isinstance(shape, MapShape) else []
+    match shape.type_name:
+        case "structure":
+            return list(shape.members.values())
+        case "list":
+            return [shape.member]
+        case "map":
+            return [shape.value]
+        case _:
+            return []
 
 
 def _scalar(shape: Shape) -> dict[str, Any]:
-    if isinstance(shape, StringShape) and shape.enum:
+    if shape.type_name == "string" and shape.enum:
         return {"type": "string", "enum": list(shape.enum)}
     kinds: dict[str, dict[str, Any]] = {
         "boolean": {"type": "boolean"},
@@ -167,8 +167,16 @@ def _scalar(shape: Shape) -> dict[str, Any]:
 # -- the catalogue ----------------------------------------------------------------------------------------------------
 
 
+def _session() -> Session:
+    from botocore.session import Session
+
+    return Session()
+
+
 def build(services: Sequence[str], session: Session) -> list[dict[str, Any]]:
     """Every operation of the services as an MCP tool in wire form, with its operation under `_meta`."""
+    from botocore import xform_name
+
     tools = []
     for service in services:
         model = session.get_service_model(service)
@@ -187,12 +195,12 @@ def build(services: Sequence[str], session: Session) -> list[dict[str, Any]]:
 
 def catalogue(services: Sequence[str]) -> list[dict[str, Any]]:
     """The tools, from the kept list where it fits these services and this botocore."""
-    made_of = json.dumps([FORMAT, botocore.__version__, list(services)])
+    made_of = json.dumps([Path(__file__).read_text("utf-8"), version("botocore"), list(services)])
     kept = Path(sys.prefix) / f"aws-catalogue-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
     with contextlib.suppress(OSError, ValueError):
         tools: list[dict[str, Any]] = json.loads(kept.read_text("utf-8"))
         return tools
-    tools = build(services, Session())
+    tools = build(services, _session())
     with contextlib.suppress(OSError):
         _write_whole(kept, json.dumps(tools))
     return tools
@@ -222,7 +230,9 @@ def _keep_from_sending(request: AWSPreparedRequest, **_more: Any) -> None:
 
 @cache
 def _client(service: str) -> Any:
-    client = Session().create_client(
+    from botocore.config import Config
+
+    client = _session().create_client(
         service,
         region_name=REGION,
         aws_access_key_id="DRYRUN",
@@ -234,11 +244,16 @@ def _client(service: str) -> Any:
 
 
 def dry_run(operation: Operation, arguments: Mapping[str, Any]) -> str:
-    """The request that this call would send, as text. Raises `BotoCoreError` for arguments AWS would not take."""
+    """The request that this call would send, as text. Raises `ValueError` for arguments that botocore refuses."""
+    from botocore import xform_name
+    from botocore.exceptions import BotoCoreError
+
     try:
         getattr(_client(operation.service), xform_name(operation.name))(**arguments)
     except _NotSentError as held:
         request = held.request
+    except BotoCoreError as problem:
+        raise ValueError(str(problem)) from problem
     headers = [f"{name}: {_text(value)}" for name, value in request.headers.items() if name.lower() not in UNSHOWN]
     body = _text(request.body)
     return "\n".join(
@@ -279,12 +294,12 @@ def build_server(tools: Sequence[Mapping[str, Any]]) -> Server[Any]:
         try:
             # In a thread: loading a service's model takes up to a second.
             return _answer(await asyncio.to_thread(dry_run, operation, params.arguments or {}))
-        except (BotoCoreError, TypeError, ValueError) as problem:
+        except (TypeError, ValueError) as problem:
             return _answer(str(problem), failed=True)
 
     return Server(
         "aws-catalogue",
-        version=botocore.__version__,
+        version=version("botocore"),
         title="Amazon Web Services, dry run",
         on_list_tools=list_tools,
         on_call_tool=call_tool,
@@ -306,8 +321,8 @@ def main() -> None:
     parser.add_argument("services", nargs="*", help="service names, or `all`")
     asked = parser.parse_args().services
     if asked == ["all"]:
-        asked = Session().get_available_services()
-    elif unknown := sorted(set(asked) - set(Session().get_available_services())):
+        asked = _session().get_available_services()
+    elif unknown := sorted(set(asked) - set(_session().get_available_services()) if asked else ()):
         parser.error(f"no such service: {', '.join(unknown)}")
     asyncio.run(serve(catalogue(asked or SERVICES)))
 

@@ -135,6 +135,7 @@ async def converse(model: str | None, servers: Sequence[str], requests: Sequence
         mcp_config=CONFIG,
         selected_servers=servers,
         with_tool_search_mode=True,
+        startup_seconds=None,
         on_event=report.show,
     )
     print("\nMCP servers, connected all at once:")
