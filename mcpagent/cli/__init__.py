@@ -1,0 +1,34 @@
+"""The `mcpagent` command. Importing this loads next to nothing: `main` decides how much is needed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from mcpagent.cli.help import TOP_LEVEL_HELP
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits the process with one of `ExitCode`."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments in (["--version"], ["-V"]):
+        from mcpagent import __version__
+
+        _print_and_exit(f"mcpagent {__version__}\n")
+    if arguments in (["--help"], ["-h"], ["help"]):
+        _print_and_exit(TOP_LEVEL_HELP)
+    from mcpagent.cli.app import run
+
+    sys.exit(run(arguments))
+
+
+def _print_and_exit(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        import os
+
+        # What is still buffered cannot be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)

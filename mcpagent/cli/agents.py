@@ -1,0 +1,122 @@
+"""From options to an `Agent`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from mcpagent.cli.figures import counted
+from mcpagent.cli.options import OutputFormat, ToolSearchMode
+from mcpagent.errors import ServerError
+from mcpagent.events import Event, Notice, ServerFailed
+
+if TYPE_CHECKING:
+    from mcpagent import Agent, Model, ToolSearch
+    from mcpagent.cli.configuration import Configuration
+    from mcpagent.cli.options import Options
+    from mcpagent.cli.terminal import Terminal
+    from mcpagent.events import Emit
+
+KEY_HINT = (
+    "offline model: no API key is set. For a real one: export ANTHROPIC_API_KEY=... or OPENAI_API_KEY=..., "
+    "or -m ollama:<model>"
+)
+SERVERS_HINT = (
+    "bundled demo server: no configuration found. Your own: put mcpServers into .mcp.json, "
+    "or pass --server NAME='command'"
+)
+
+
+def make_agent(
+    options: Options, configuration: Configuration, on_event: Emit, *, model: str | Model | None = None
+) -> Agent:
+    """An agent, not started. `model` overrides the options'. Raises `ConfigError` for a model that means nothing."""
+    from mcpagent.agent import Agent
+
+    names = tuple(name for name in options.always_load if not _is_pattern(name))
+    return Agent(
+        model if model is not None else options.model,
+        mcp_config=configuration.servers,
+        tool_search=_tool_search(options, configuration),
+        pre_discovered_tools=names,
+        max_turns=options.max_turns,
+        on_event=on_event,
+    )
+
+
+def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
+    """How to get a real model and one's own servers, where stand-ins are used that nobody asked for."""
+    lines = [KEY_HINT] if agent.model.name.startswith("offline") and options.model is None else []
+    return [*lines, SERVERS_HINT] if configuration.is_demo else lines
+
+
+@contextmanager
+def connecting(terminal: Terminal | None, configuration: Configuration) -> Iterator[None]:
+    """Says on stderr that servers are being connected, while they are; None says nothing."""
+    if terminal is None:
+        yield
+        return
+    from mcpagent.cli.activity import Activity
+
+    activity = Activity(terminal.err, terminal.glyphs)
+    activity.show(f"connecting {counted(len(configuration.enabled), 'server')}")
+    try:
+        yield
+    finally:
+        activity.hide()
+
+
+@asynccontextmanager
+async def connected_without_model(
+    options: Options, configuration: Configuration, terminal: Terminal, on_event: Emit | None = None
+) -> AsyncIterator[Agent]:
+    """The agent for commands that only look: servers connected, failures told on stderr, no model asked."""
+    from mcpagent.cli.rendering import notice_line, print_failed_server
+
+    servers = {server.name: server for server in configuration.enabled}
+
+    def tell(event: Event) -> None:
+        if isinstance(event, ServerFailed):
+            print_failed_server(terminal.err, event, servers, terminal.glyphs)
+        elif isinstance(event, Notice) and event.level == "warning":
+            terminal.err.print(notice_line(event.text, event.level, terminal.glyphs), soft_wrap=True)
+
+    agent = make_agent(options, configuration, on_event or tell, model="offline")
+    if configuration.is_demo and options.output is OutputFormat.text:
+        terminal.err.print(SERVERS_HINT, style="dim", soft_wrap=True)
+    with connecting(terminal, configuration):
+        await agent.__aenter__()
+    try:
+        yield agent
+    finally:
+        await agent.aclose()
+
+
+def require_a_server(agent: Agent) -> None:
+    """Raises `ServerError` where servers are configured and none works: the answer would be made up."""
+    states = agent.servers
+    if states and not any(status.state == "ready" for status in states.values()):
+        which = "the only server" if len(states) == 1 else f"all {len(states)} servers"
+        raise ServerError(f"{which} failed; mcpagent mcp test tells more", server=next(iter(states)), phase="connect")
+
+
+def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
+    from mcpagent.catalog import ToolSearch
+
+    patterns = [name for name in options.always_load if _is_pattern(name)]
+    eager: dict[str, list[str]] = {}
+    for server in configuration.enabled:
+        for pattern in patterns:
+            owner, dot, rest = pattern.partition(".")
+            if dot and owner == server.name:
+                eager.setdefault(server.name, []).append(rest)
+            elif not (dot and owner in {other.name for other in configuration.enabled}):
+                eager.setdefault(server.name, []).append(pattern)
+    enabled = {ToolSearchMode.on: True, ToolSearchMode.off: False}.get(options.tool_search, "auto")
+    return ToolSearch(enabled=enabled, eager_tools=eager)  # type: ignore[arg-type]
+
+
+def _is_pattern(name: str) -> bool:
+    """Whether this is a glob or SERVER.GLOB rather than a tool's name in one of its forms."""
+    return any(char in name for char in "*?[")

@@ -1,0 +1,335 @@
+"""The commands and their options. Each function only gathers values; what it does is loaded when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from mcpagent.cli import options as opt
+from mcpagent.cli.exit_codes import ExitCode, code_of_error
+from mcpagent.cli.failures import report_error, report_exception
+from mcpagent.cli.routing import Grammar, UnknownCommandError, route
+from mcpagent.errors import McpAgentError
+
+_PLAIN: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
+
+app = typer.Typer(name="mcpagent", **_PLAIN)
+tools_app = typer.Typer(help="The tools of your servers, and what a search finds.", **_PLAIN)
+mcp_app = typer.Typer(help="Your MCP servers.", **_PLAIN)
+app.add_typer(tools_app, name="tools")
+app.add_typer(mcp_app, name="mcp")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and gives its exit code; whatever goes wrong has been said in one line on stderr."""
+    debug = "--debug" in arguments or os.environ.get("MCPAGENT_DEBUG", "") not in ("", "0", "false")
+    _set_up_logging(debug=debug)
+    try:
+        code = _dispatch(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return _end_of_pipe()
+    except Exception as error:  # noqa: BLE001 - the top: nothing may reach the user as a traceback
+        return _report(error, debug=debug)
+
+
+def command_line() -> Any:
+    """The whole command as typer's own object, for whoever writes documentation from it."""
+    return typer.main.get_command(app)
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    command = command_line()
+    routed = route(arguments, _grammar(command))
+    if routed in (["--help"], ["-h"]):
+        from mcpagent.cli.help import TOP_LEVEL_HELP
+
+        sys.stdout.write(TOP_LEVEL_HELP)
+        return ExitCode.OK
+    result = command.main(routed, prog_name="mcpagent", standalone_mode=False)
+    return int(result or 0)
+
+
+def _grammar(command: Any) -> Grammar:
+    commands: dict[str, Any] = command.commands
+    groups = {name: item for name, item in commands.items() if hasattr(item, "commands")}
+    leaves = [item for name, item in commands.items() if name not in groups]
+    leaves += [item for group in groups.values() for item in group.commands.values()]
+    options = [param for leaf in leaves for param in leaf.params if param.param_type_name == "option"]
+    return Grammar(
+        commands=tuple(commands),
+        groups=tuple(groups),
+        options={"--help", *(name for option in options for name in option.opts)},
+        value_options={name for option in options if not option.is_flag for name in option.opts},
+    )
+
+
+def _report(error: Exception, *, debug: bool) -> int:
+    if isinstance(error, UnknownCommandError):
+        report_error(str(error))
+        return ExitCode.USAGE
+    if isinstance(error, TyperException):
+        report_error(_usage_line(error))
+        return ExitCode.USAGE
+    if debug:
+        report_exception(error, debug=True)
+    if isinstance(error, McpAgentError | TimeoutError):
+        report_error(str(error))
+    elif not debug:
+        report_exception(error, debug=False)
+    return code_of_error(error)
+
+
+def _usage_line(error: TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    where = f"; see {context.command_path} --help" if context is not None else ""
+    message = error.format_message().strip().rstrip(".")
+    near = getattr(error, "possibilities", None)
+    if near:
+        message = f"{error.message}; did you mean {' or '.join(near)}?"
+        return message[:1].lower() + message[1:]
+    return f"{message[:1].lower()}{message[1:]}{where}"
+
+
+def _end_of_pipe() -> int:
+    """The reader went away. What is still buffered must not raise again when the interpreter ends."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.BROKEN_PIPE
+
+
+def _set_up_logging(*, debug: bool) -> None:
+    import logging
+
+    if debug or os.environ.get("MCPAGENT_LOG", "").lower() == "debug":
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s: %(message)s")
+    else:
+        logging.getLogger().addHandler(logging.NullHandler())
+
+
+Prompt = Annotated[
+    str | None, typer.Argument(metavar="PROMPT", show_default=False, help="The question; without it stdin is.")
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILES", show_default=False, help="Files that are added to the question."),
+]
+Print = Annotated[bool, typer.Option("--print", "-p", hidden=True)]
+Output = Annotated[
+    opt.OutputFormat,
+    typer.Option("--output", "-o", envvar="MCPAGENT_OUTPUT", help="The form of the answer on stdout."),
+]
+
+
+@app.command()
+def ask(
+    prompt: Prompt = None,
+    files: Files = None,
+    model: opt.Model = None,
+    output: Output = opt.OutputFormat.text,
+    json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    tool_search: opt.ToolSearchOption = opt.ToolSearchMode.auto,
+    always_load: opt.AlwaysLoad = None,
+    max_turns: opt.MaxTurns = 100,
+    timeout: opt.Timeout = None,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+    print_: Print = False,  # noqa: ARG001 - routing has read it
+) -> int:
+    """One answer and exit; the same as -p. What is piped in is added to the question, or is the question."""
+    from mcpagent.cli.headless import ask_once
+    from mcpagent.cli.prompts import joined_prompt, piped_text
+    from mcpagent.cli.terminal import open_terminal
+
+    options = opt.Options(
+        model=model,
+        config=tuple(config or ()),
+        server=opt.servers_asked_for(server, os.environ),
+        tool_search=tool_search,
+        always_load=tuple(always_load or ()),
+        max_turns=max_turns,
+        timeout=timeout,
+        output=opt.OutputFormat.json if json else output,
+        quiet=quiet,
+        verbose=verbose,
+        debug=debug,
+        color=color,
+    )
+    terminal = open_terminal(color, os.environ)
+    piped = piped_text(lambda line: terminal.err.print(line, style="dim"), timeout)
+    return ask_once(options, joined_prompt(prompt or "", files or (), piped), terminal)
+
+
+@app.command()
+def chat(
+    model: opt.Model = None,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    tool_search: opt.ToolSearchOption = opt.ToolSearchMode.auto,
+    always_load: opt.AlwaysLoad = None,
+    max_turns: opt.MaxTurns = 100,
+    timeout: opt.Timeout = None,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Talk to the agent in the terminal. Where stdin is no terminal, what is piped in is asked once."""
+    from mcpagent.cli.terminal import is_a_terminal, open_terminal
+
+    if not is_a_terminal(sys.stdin):
+        return ask(
+            None,
+            None,
+            model,
+            config=config,
+            server=server,
+            tool_search=tool_search,
+            always_load=always_load,
+            max_turns=max_turns,
+            timeout=timeout,
+            quiet=quiet,
+            verbose=verbose,
+            debug=debug,
+            color=color,
+        )
+    from mcpagent.cli.chat import run_chat
+
+    options = opt.Options(
+        model=model,
+        config=tuple(config or ()),
+        server=opt.servers_asked_for(server, os.environ),
+        tool_search=tool_search,
+        always_load=tuple(always_load or ()),
+        max_turns=max_turns,
+        timeout=timeout,
+        quiet=quiet,
+        verbose=verbose,
+        debug=debug,
+        color=color,
+    )
+    return run_chat(options, open_terminal(color, os.environ))
+
+
+@tools_app.command("list")
+def tools_list(
+    pattern: Annotated[
+        str | None, typer.Argument(metavar="FILTER", show_default=False, help="Only tools with these words.")
+    ] = None,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Every tool of the servers, with what its definition costs in tokens."""
+    from mcpagent.cli.tool_commands import list_tools
+
+    return list_tools(_tool_options(config, server, json, debug, color), pattern or "")
+
+
+@tools_app.command("show")
+def tools_show(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", show_default=False, help="A tool, with or without its server.")
+    ],
+    config: opt.Config = None,
+    server: opt.Server = None,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """One tool: its description, parameters and cost."""
+    from mcpagent.cli.tool_commands import show_tool
+
+    return show_tool(_tool_options(config, server, json, debug, color), name)
+
+
+@tools_app.command("search")
+def tools_search(
+    query: Annotated[list[str], typer.Argument(metavar="QUERY", show_default=False, help="Words or a regex pattern.")],
+    limit: Annotated[int, typer.Option("-k", "--limit", min=1, max=50, help="Tools shown.")] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Tell which words matched where.")] = False,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""
+    from mcpagent.cli.tool_commands import search_tools
+
+    return search_tools(_tool_options(config, server, json, debug, color), " ".join(query), limit, explain=explain)
+
+
+@mcp_app.command("list")
+def mcp_list(
+    config: opt.Config = None,
+    server: opt.Server = None,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """The configured servers and where each comes from; starts none."""
+    from mcpagent.cli.server_commands import list_servers
+
+    return list_servers(_tool_options(config, server, json, debug, color))
+
+
+@mcp_app.command("test")
+def mcp_test(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", show_default=False, help="One server; without it all are tested.")
+    ] = None,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Starts the servers and says step by step what works and how long it takes. Exit code 5: one failed."""
+    from mcpagent.cli.server_commands import run_server_test
+
+    return run_server_test(_tool_options(config, server, json, debug, color), name)
+
+
+@app.command()
+def demo(
+    model: opt.Model = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """See how tool search works: a real conversation over the bundled server, what the model saw, what it cost."""
+    from mcpagent.cli.demo import run_demo
+    from mcpagent.cli.terminal import open_terminal
+
+    return run_demo(opt.Options(model=model, debug=debug, color=color), open_terminal(color, os.environ))
+
+
+def _tool_options(
+    config: list[Path] | None, server: list[str] | None, json: bool, debug: bool, color: opt.ColorMode
+) -> opt.Options:
+    return opt.Options(
+        config=tuple(config or ()),
+        server=opt.servers_asked_for(server, os.environ),
+        output=opt.OutputFormat.json if json else opt.OutputFormat.text,
+        debug=debug,
+        color=color,
+    )

@@ -1,0 +1,204 @@
+"""The conversation in the terminal: input line, turn, input line ... while servers connect in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from mcpagent.cli.activity import Activity
+from mcpagent.cli.agents import hints, make_agent
+from mcpagent.cli.commands import COMMANDS, Desk, Leave, is_command, run_command
+from mcpagent.cli.configuration import load_configuration, short_path
+from mcpagent.cli.exit_codes import ExitCode
+from mcpagent.cli.failures import MAX_LINE, report_exception
+from mcpagent.cli.headless import STOPPED
+from mcpagent.cli.input import InputLine
+from mcpagent.cli.keyboard import on_interrupt, without_echo
+from mcpagent.cli.options import Options
+from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
+from mcpagent.cli.status import Figures, short_model, status_line
+from mcpagent.errors import McpAgentError
+from mcpagent.events import Event, Notice, RunFinished, ServerFailed
+from mcpagent.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcpagent import Model
+    from mcpagent.cli.terminal import Terminal
+
+
+def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
+    """Chats until the user leaves. `model` is used instead of the named one."""
+    return asyncio.run(Chat(options, terminal, model).run())
+
+
+class Chat:
+    """One chat. `_view` is set while a turn runs: then it gets the events."""
+
+    def __init__(self, options: Options, terminal: Terminal, model: Model | None) -> None:
+        self.options = options
+        self.terminal = terminal
+        self.configuration = load_configuration(options)
+        self.agent = make_agent(options, self.configuration, self._on_event, model=model)
+        self.figures = Figures()
+        self.desk = Desk(self.agent, self.configuration, terminal, self.figures, self._ready)
+        self.input = InputLine(
+            terminal,
+            options.environ,
+            status=self._status,
+            commands={name: command.about for name, command in COMMANDS.items()},
+            tool_names=self._tool_names,
+        )
+        self._activity = Activity(terminal.out, terminal.glyphs)
+        self._view: TurnView | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._leaving = False
+
+    async def run(self) -> ExitCode:
+        self._greet()
+        self._connecting = asyncio.create_task(self._connect())
+        try:
+            return await self._converse()
+        finally:
+            await self._close()
+
+    async def _converse(self) -> ExitCode:
+        interrupts = 0
+        while not self._leaving:
+            try:
+                line = await self.input.read()
+            except EOFError:
+                return ExitCode.OK
+            except KeyboardInterrupt:
+                interrupts += 1
+                if interrupts == 2:
+                    return ExitCode.INTERRUPTED
+                self._say(Text("Ctrl-C again quits, Ctrl-D too", "dim"))
+                continue
+            interrupts = 0
+            if not line.strip():
+                continue
+            try:
+                await self._guarded(self._command(line) if is_command(line) else self._ask(line))
+            except Leave:
+                return ExitCode.OK
+        return ExitCode.INTERRUPTED
+
+    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+        """Runs one command or turn: Ctrl-C stops it, what goes wrong is one line, and the chat goes on."""
+        task = asyncio.create_task(work)
+
+        def interrupt() -> None:
+            self._leaving = self._leaving or bool(task.cancelling())
+            task.cancel()
+
+        try:
+            with on_interrupt(interrupt), without_echo():
+                await asyncio.wait({task})
+            await task
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            self._say(Text("stopped; the conversation can go on", "dim"))
+        except Leave:
+            raise
+        except (McpAgentError, TimeoutError) as error:
+            self._say(Text(f"{self.terminal.glyphs.failed} {safe_line(str(error), MAX_LINE)}", "error"))
+        except Exception as error:  # noqa: BLE001 - a mistake in one turn must not cost the conversation
+            report_exception(error, debug=self.options.debug)
+
+    async def _command(self, line: str) -> None:
+        await run_command(self.desk, line)
+
+    async def _ask(self, line: str) -> None:
+        await self._ready()
+        self._view = view = TurnView(self.terminal.out, self.terminal.out, self.terminal.glyphs)
+        limit = asyncio.timeout(self.options.timeout)
+        self._say("")
+        try:
+            async with limit:
+                await self.agent.ask(line)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"no answer within {self.options.timeout:g} s (--timeout)") from None
+        finally:
+            self._view = None
+            view.close()
+            self.figures.read(self.agent)
+
+    # -- the servers ----------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        await self.agent.__aenter__()
+        self.figures.read(self.agent)
+        self.input.refresh()
+
+    async def _ready(self) -> None:
+        """Waits until all servers are connected or have failed; each has its own limit. Raises what kept the agent."""
+        assert self._connecting is not None
+        try:
+            while not self._connecting.done():
+                waiting = [name for name, status in self.agent.servers.items() if status.state == "connecting"]
+                self._activity.show("connecting " + (", ".join(waiting) or "servers"))
+                await asyncio.wait({self._connecting}, timeout=0.25)
+        finally:
+            self._activity.hide()
+        self._connecting.result()
+
+    async def _close(self) -> None:
+        assert self._connecting is not None
+        self._connecting.cancel()
+        # Whatever connecting came to has been told, or nobody asked for it.
+        await asyncio.wait({self._connecting})
+        if not self._connecting.cancelled():
+            self._connecting.exception()
+        await self.agent.aclose()
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        self.figures.follow(event)
+        if isinstance(event, ServerFailed):
+            self._activity.hide()
+            servers = {server.name: server for server in self.configuration.enabled}
+            print_failed_server(self.terminal.out, event, servers, self.terminal.glyphs)
+        elif self._view is not None:
+            self._view(event)
+            if isinstance(event, RunFinished) and event.stop in STOPPED:
+                self._say(notice_line(STOPPED[event.stop], "warning", self.terminal.glyphs))
+        elif isinstance(event, Notice):
+            self._activity.hide()
+            self._say(notice_line(event.text, event.level, self.terminal.glyphs))
+        self.input.refresh()
+
+    # -- the screen -----------------------------------------------------------------------------------------------
+
+    def _status(self) -> str:
+        return status_line(
+            self.agent.model.name, self.figures, self.agent.servers, self.terminal.glyphs, self.terminal.out.width
+        )
+
+    def _tool_names(self) -> list[str]:
+        return list(self.agent.known_tools) if self.figures.known else []
+
+    def _say(self, line: Text | str) -> None:
+        self.terminal.out.print(line, soft_wrap=True)
+
+    def _greet(self) -> None:
+        from mcpagent import __version__
+
+        folder = short_path(str(self.options.folder), self.options.folder.parent.parent)
+        dot = self.terminal.glyphs.dot
+        self._say(
+            Text.assemble(
+                ("mcpagent", "user"),
+                f" {__version__}   {short_model(self.agent.model.name)}   ",
+                (f"{self.configuration.describe(self.options.folder)} {dot} {folder} {dot} /help", "dim"),
+            )
+        )
+        for hint in hints(self.agent, self.options, self.configuration):
+            self.terminal.err.print(hint, style="dim", soft_wrap=True)
+        self._say("")

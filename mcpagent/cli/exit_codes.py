@@ -1,0 +1,63 @@
+"""What the process's exit code says."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from mcpagent.errors import (
+    ConfigError,
+    CredentialsError,
+    InputError,
+    LimitError,
+    ServerError,
+)
+from mcpagent.events import StopReason
+
+
+class ExitCode(IntEnum):
+    """Codes up to 7 are ours; 124 is timeout(1)'s, 130 and 141 are the shell's for an interrupt and a closed pipe."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    CONFIG = 3
+    CREDENTIALS = 4
+    SERVERS = 5
+    LIMIT = 7
+    TIMEOUT = 124
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+def code_of_error(error: BaseException) -> ExitCode:
+    """The code with which the process ends when this error reaches the top."""
+    match error:
+        case CredentialsError():
+            return ExitCode.CREDENTIALS
+        case ConfigError():
+            return ExitCode.CONFIG
+        case InputError():
+            return ExitCode.USAGE
+        case ServerError():
+            return ExitCode.SERVERS
+        case LimitError():
+            return ExitCode.LIMIT
+        case TimeoutError():
+            return ExitCode.TIMEOUT
+        case KeyboardInterrupt():
+            return ExitCode.INTERRUPTED
+        case BrokenPipeError():
+            return ExitCode.BROKEN_PIPE
+        case _:
+            return ExitCode.ERROR
+
+
+def code_of_stop(stop: StopReason) -> ExitCode:
+    """The code for a run that ended with an answer; one that a limit cut short is not a success."""
+    match stop:
+        case "answered":
+            return ExitCode.OK
+        case "refused":
+            return ExitCode.ERROR
+        case "max_turns" | "repeated_calls" | "truncated":
+            return ExitCode.LIMIT

@@ -1,0 +1,36 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def tokens(count: int) -> str:
+    """`950`, `4.1k`, `100k`, `1.2M`."""
+    if count < 1_000:
+        return str(count)
+    if count < 99_950:
+        return f"{count / 1_000:.1f}k"
+    if count < 999_500:
+        return f"{count / 1_000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def duration(seconds: float) -> str:
+    """`61 ms`, `2.9 s`, `2 min 5 s`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1_000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def saving(sent: int, everything: int) -> str:
+    """How much smaller what is sent is, `-97%`; empty where nothing is saved."""
+    if everything <= 0 or sent >= everything:
+        return ""
+    return f"-{min(99, 100 * (everything - sent) // everything)}%"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

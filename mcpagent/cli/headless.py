@@ -1,0 +1,156 @@
+"""One question, one answer: stdout holds the answer or the documents and nothing else, stderr the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, cast
+
+from mcpagent.cli.agents import connecting, hints, make_agent, require_a_server
+from mcpagent.cli.configuration import Configuration, load_configuration
+from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
+from mcpagent.cli.options import Options, OutputFormat
+from mcpagent.cli.output import JsonReport
+from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
+from mcpagent.config import ServersConfig
+from mcpagent.events import Event, Notice, RunFinished, ServerFailed, StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from mcpagent import Agent, Model
+    from mcpagent.cli.terminal import Terminal
+
+STOPPED: dict[StopReason, str] = {
+    "max_turns": "stopped at --max-turns; the answer is what the model knew by then",
+    "repeated_calls": "stopped: the model made the same call again and again",
+    "truncated": "the answer is cut off: the model reached its limit of output tokens",
+    "refused": "the model refused to answer",
+}
+
+
+def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
+    """Asks and writes the answer in the format asked for. `model` is used instead of the named one."""
+    run = _OneShot(options, prompt, terminal, model)
+    try:
+        return asyncio.run(run.answer())
+    except (Exception, KeyboardInterrupt) as error:
+        if run.report is not None and not isinstance(error, BrokenPipeError):
+            run.report.fail(error, code_of_error(error), run.agent)
+        raise
+
+
+class _OneShot:
+    def __init__(self, options: Options, prompt: str, terminal: Terminal, model: Model | None) -> None:
+        self.options = options
+        self.prompt = prompt
+        self.terminal = terminal
+        self.model = model
+        self.agent: Agent | None = None
+        self.report: JsonReport | None = None
+        if options.output is not OutputFormat.text:
+            self.report = JsonReport(write_out, streaming=options.output is OutputFormat.stream_json)
+        self.tells_steps = not options.quiet and (options.verbose or terminal.err.is_terminal)
+        self.shows_words = self.report is None and terminal.out.is_terminal
+        self.connecting = True
+        self.configuration = Configuration(ServersConfig())
+
+    async def answer(self) -> ExitCode:
+        limit = asyncio.timeout(self.options.timeout)
+        try:
+            async with limit:
+                finished = await self._run()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"no answer within {self.options.timeout:g} s (--timeout)") from None
+        return self._judge(finished)
+
+    async def _run(self) -> RunFinished:
+        self.configuration = load_configuration(self.options)
+        agent = make_agent(self.options, self.configuration, self._before_the_run, model=self.model)
+        self._say_what_is_used(agent)
+        with connecting(self.terminal if self.tells_steps else None, self.configuration):
+            await agent.__aenter__()
+        self.agent = agent
+        self.connecting = False
+        try:
+            require_a_server(agent)
+            finished = await self._follow(agent)
+            self._write_answer(agent, finished)
+            return finished
+        finally:
+            await agent.aclose()
+
+    async def _follow(self, agent: Agent) -> RunFinished:
+        steps = self.terminal.err if self.tells_steps else None
+        view = TurnView(steps, self.terminal.out if self.shows_words else None, self.terminal.glyphs)
+        finished: RunFinished | None = None
+        if self.report is not None:
+            self.report.start(agent, self.prompt)
+        # `stream` is an async generator: closing it cancels the run.
+        stream = cast("AsyncGenerator[Event, None]", agent.stream(self.prompt))
+        try:
+            async for event in stream:
+                if self.report is not None:
+                    self.report(event)
+                view(event)
+                if steps is None:
+                    self._warn(event)
+                if isinstance(event, RunFinished):
+                    finished = event
+        finally:
+            view.close()
+            await stream.aclose()
+        assert finished is not None
+        return finished
+
+    def _write_answer(self, agent: Agent, finished: RunFinished) -> None:
+        if self.report is not None:
+            self.report.finish(agent, finished)
+        elif not self.shows_words:
+            write_out(finished.answer if finished.answer.endswith("\n") else finished.answer + "\n")
+
+    def _before_the_run(self, event: Event) -> None:
+        """What happens while servers connect; the stream tells the rest."""
+        if not self.connecting:
+            return
+        if self.report is not None:
+            self.report(event)
+        if isinstance(event, ServerFailed):
+            servers = {server.name: server for server in self.configuration.enabled}
+            print_failed_server(self.terminal.err, event, servers, self.terminal.glyphs)
+        else:
+            self._warn(event)
+
+    def _warn(self, event: Event) -> None:
+        if isinstance(event, Notice) and event.level == "warning":
+            self.terminal.err.print(notice_line(event.text, event.level, self.terminal.glyphs), soft_wrap=True)
+
+    def _say_what_is_used(self, agent: Agent) -> None:
+        if self.options.quiet:
+            return
+        err = self.terminal.err
+        for line in hints(agent, self.options, self.configuration):
+            err.print(line, style="dim", soft_wrap=True)
+        if self.tells_steps:
+            err.print(
+                f"{agent.model.name} {self.terminal.glyphs.dot} {self.configuration.describe(self.options.folder)}",
+                style="dim",
+                soft_wrap=True,
+            )
+
+    def _judge(self, finished: RunFinished) -> ExitCode:
+        if finished.stop in STOPPED:
+            line = notice_line(STOPPED[finished.stop], "warning", self.terminal.glyphs)
+            self.terminal.err.print(line, soft_wrap=True)
+        if not finished.answer.strip():
+            return ExitCode.ERROR
+        return code_of_stop(finished.stop)
+
+
+def write_out(text: str) -> None:
+    """To stdout, at once."""
+    if sys.stdout is not None:
+        sys.stdout.write(text)
+        sys.stdout.flush()

@@ -1,0 +1,143 @@
+"""The input line: history, several lines, completion of slash commands, and the status line under it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
+
+from mcpagent.cli.folders import history_file
+
+if TYPE_CHECKING:
+    from mcpagent.cli.terminal import Terminal
+
+Names = Callable[[], Iterable[str]]
+
+
+class InputLine:
+    """Reads what the user types.
+
+    `status` gives the text of the status line, `commands` the slash commands with their help, `tool_names` the names
+    that `/tool` completes.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        environ: Mapping[str, str],
+        *,
+        status: Callable[[], str],
+        commands: Mapping[str, str],
+        tool_names: Names,
+    ) -> None:
+        path = history_file(environ)
+        history: History = FileHistory(str(path)) if path is not None else InMemoryHistory()
+        has_color = terminal.out.color_system is not None
+        self._session: PromptSession[str] = PromptSession(
+            message=[("class:prompt", "> ")],
+            history=history,
+            multiline=True,
+            prompt_continuation="  ",
+            key_bindings=_keys(),
+            completer=SlashCompleter(commands, tool_names),
+            complete_while_typing=True,
+            reserve_space_for_menu=6,
+            bottom_toolbar=status,
+            style=Style.from_dict(_STYLE if has_color else _PLAIN_STYLE),
+            include_default_pygments_style=False,
+            color_depth=ColorDepth.DEPTH_4_BIT if has_color else ColorDepth.DEPTH_1_BIT,
+            output=_output_beside_a_pipe(),
+        )
+
+    async def read(self) -> str:
+        """The next input. Raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty line.
+
+        What others print meanwhile appears above the line.
+        """
+        with patch_stdout(raw=True):
+            return await self._session.prompt_async()
+
+    def refresh(self) -> None:
+        """Shows the status line anew."""
+        if self._session.app.is_running:
+            self._session.app.invalidate()
+
+
+_STYLE = {
+    "prompt": "bold",
+    "bottom-toolbar": "noreverse ansibrightblack",
+    "bottom-toolbar.text": "noreverse",
+    "completion-menu": "noreverse bg:default",
+    "completion-menu.completion": "bg:default fg:default",
+    "completion-menu.completion.current": "reverse",
+    "completion-menu.meta.completion": "bg:default ansibrightblack",
+    "completion-menu.meta.completion.current": "bg:default ansibrightblack",
+}
+_PLAIN_STYLE = {
+    "bottom-toolbar": "noreverse",
+    "bottom-toolbar.text": "noreverse",
+    "completion-menu": "noreverse",
+    "completion-menu.completion.current": "noreverse",
+}
+
+
+class SlashCompleter(Completer):
+    """Completes `/command` at the start of the line, and a tool's name after `/tool`."""
+
+    def __init__(self, commands: Mapping[str, str], tool_names: Names) -> None:
+        self._commands = commands
+        self._tool_names = tool_names
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002 - the interface's own
+        text = document.text_before_cursor
+        if not text.startswith("/") or "\n" in text:
+            return
+        word, space, rest = text.partition(" ")
+        if not space:
+            for name, about in self._commands.items():
+                if name.startswith(word):
+                    yield Completion(name, start_position=-len(word), display_meta=about)
+        elif word == "/tool":
+            for name in self._tool_names():
+                if rest.lower() in name.lower():
+                    yield Completion(name, start_position=-len(rest))
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None
+            return
+        buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("c-c")
+    def clear_or_interrupt(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt())
+
+    return keys
+
+
+def _output_beside_a_pipe() -> Output | None:
+    """Where stdout goes into a pipe, the line is edited on stderr; None leaves the choice to the library."""
+    return None if sys.stdout.isatty() else create_output(sys.stderr)

@@ -1,0 +1,134 @@
+"""What happened, as single lines: pure functions from events to rich texts. Third-party words are made safe here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from mcpagent.cli.figures import counted, duration, tokens
+from mcpagent.cli.terminal import Glyphs
+from mcpagent.events import RunFinished, ServerFailed, ToolCallFinished, ToolsLoaded, ToolsRemoved, ToolsSearched
+from mcpagent.safe_text import safe_line, safe_text
+
+if TYPE_CHECKING:
+    from mcpagent.config import ServerConfig
+
+MAX_WIDTH = 100
+ERROR_LINES = 5
+MAX_VALUE = 60
+
+
+def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int) -> list[Text]:
+    """One line per call; of a failed one also the first lines of what it said."""
+    result = event.result
+    name = safe_line(event.call.name, 80)
+    shown = f"{event.server}.{name}" if event.server and not name.startswith(f"{event.server}_") else name
+    arguments = short_arguments(event.call.arguments) or safe_line(event.call.malformed, MAX_VALUE)
+    size = f"{duration(result.seconds)} {glyphs.dot} {tokens(len(result.text))} chars"
+    if result.error is None:
+        left = Text.assemble((glyphs.call, "ok"), " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
+        return [_spread(left, size, glyphs, width)]
+    kind = result.error.replace("_", " ")
+    left = Text.assemble((glyphs.failed, "error"), " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
+    said = [line for line in safe_text(result.text).splitlines() if line.strip()]
+    body = [Text(f"  {safe_line(line, max(width - 3, 20))}", "error") for line in said[:ERROR_LINES]]
+    if len(said) > ERROR_LINES:
+        body.append(Text(f"  {glyphs.ellipsis} {len(said) - ERROR_LINES} more lines", "dim"))
+    return [_spread(left, f"{kind} {glyphs.dot} {duration(result.seconds)}", glyphs, width), *body]
+
+
+def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
+    """The search on a line of its own, and under it what it showed the model."""
+    found = f"{event.found} of {event.known}" if event.found else f"none of {event.known}"
+    left = Text.assemble((glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user"))
+    lines = [_spread(left, f"{found} {glyphs.dot} {duration(event.seconds)}", glyphs, width)]
+    if event.matches:
+        names = joined(event.matches, min(width, MAX_WIDTH) - 6, glyphs)
+        lines.append(Text(f"  {glyphs.under} {names}", "dim"))
+    return lines
+
+
+def loaded_line(event: ToolsLoaded, glyphs: Glyphs, width: int) -> Text:
+    names = joined(event.names, min(width, MAX_WIDTH) - 24, glyphs)
+    left = Text.assemble((glyphs.loaded, "ok"), " added ", (names, "tool"))
+    return _spread(left, f"+{tokens(event.tokens)} tok", glyphs, width)
+
+
+def removed_line(event: ToolsRemoved, glyphs: Glyphs, width: int) -> Text:
+    return Text(f"- removed {joined(event.names, min(width, MAX_WIDTH) - 12, glyphs)}", "dim")
+
+
+def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
+    """What the turn used: requests, tokens as the provider counted them, calls, time."""
+    usage = event.usage
+    parts = [counted(event.turns, "request")]
+    if usage.input_tokens or usage.output_tokens:
+        cached = f" (cache {100 * usage.cache_read_tokens // usage.input_tokens}%)" if usage.cache_read_tokens else ""
+        parts.append(f"in {tokens(usage.input_tokens)}{cached} out {tokens(usage.output_tokens)}")
+    if calls:
+        parts.append(counted(calls, "call"))
+    parts.append(duration(event.seconds))
+    return Text("  " + f" {glyphs.dot} ".join(parts), "dim")
+
+
+def server_failed_lines(event: ServerFailed, config: ServerConfig | None, glyphs: Glyphs, *, short: bool) -> list[Text]:
+    """A failed server: what, why, where it is configured, and the command that tells more."""
+    name = safe_line(event.server, 64)
+    reason = safe_line(event.reason, 400).removeprefix(f'server "{name}" ')
+    lines = [Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", reason)]
+    if short or config is None:
+        return lines
+    if config.command:
+        target = f"command  {safe_line(' '.join((config.command, *config.args)), 70)}"
+    else:
+        target = f"url  {safe_line(config.url.partition('?')[0], 70)}"
+    source = f"config  {safe_line(config.source, 80)}   " if config.source else ""
+    lines.append(Text(f"    {source}{target}", "dim"))
+    lines.append(Text(f"    look    mcpagent mcp test {name}", "dim"))
+    return lines
+
+
+def short_arguments(arguments: Mapping[str, Any]) -> str:
+    """`city=Tokyo days=3 units="metric or not"`: values cut, strings quoted only where they need it."""
+    return " ".join(f"{safe_line(str(key), 40)}={_short_value(value)}" for key, value in arguments.items())
+
+
+def joined(names: Iterable[str], width: int, glyphs: Glyphs) -> str:
+    """The names with commas; those that do not fit are counted."""
+    kept: list[str] = []
+    rest = [safe_line(name, 64) for name in names]
+    used = 0
+    while rest and (not kept or used + len(rest[0]) + 2 <= width - 10):
+        used += len(rest[0]) + 2
+        kept.append(rest.pop(0))
+    more = f" {glyphs.ellipsis} {len(rest)} more" if rest else ""
+    return ", ".join(kept) + more
+
+
+def _short_value(value: Any) -> str:
+    if isinstance(value, str):
+        line = safe_line(value, MAX_VALUE)
+        return line if line and " " not in line and "=" not in line else json.dumps(line, ensure_ascii=False)
+    return safe_line(json.dumps(value, ensure_ascii=False, default=str), MAX_VALUE)
+
+
+def _spread(left: Text, right: str, glyphs: Glyphs, width: int) -> Text:
+    """Left and right on one line; what does not fit is cut from the left's end."""
+    width = min(width, MAX_WIDTH)
+    room = max(width - cell_len(right) - 2, 10)
+    if cell_len(left.plain) > room:
+        left = left.copy()
+        left.truncate(room, overflow="crop")
+        left.right_crop(len(glyphs.ellipsis))
+        left.append(glyphs.ellipsis, "dim")
+    padding = " " * (room - cell_len(left.plain) + 2)
+    return Text.assemble(left, padding, (right, "dim"))
+
+
+def column(text: str, width: int) -> str:
+    """The text in exactly so many terminal columns."""
+    return set_cell_size(text, width)

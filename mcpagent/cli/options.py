@@ -1,0 +1,142 @@
+"""The options that commands share: declared once for the command line, carried as one value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ToolSearchMode(StrEnum):
+    """When tools are searched for instead of all being offered."""
+
+    auto = "auto"
+    on = "on"
+    off = "off"
+
+
+class OutputFormat(StrEnum):
+    text = "text"
+    json = "json"
+    stream_json = "stream-json"
+
+
+class ColorMode(StrEnum):
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+# typer reads these at run time.
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME",
+        envvar="MCPAGENT_MODEL",
+        help="provider:model, such as anthropic:claude-sonnet-5-5, openai:gpt-5.5, ollama:qwen3; or offline. "
+        "Default: the first provider whose key is set, else offline.",
+    ),
+]
+Config = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="MCPAGENT_CONFIG",
+        help="Servers to use (mcpServers JSON) instead of those found in .mcp.json or mcp_servers.json from here up to "
+        "the git root and in the user's mcp.json. Repeatable.",
+    ),
+]
+Server = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--server",
+        metavar="NAME='COMMAND'|NAME=URL",
+        help="One more server: a command that is started, or an address. Repeatable. [env var: MCPAGENT_SERVER]",
+    ),
+]
+ToolSearchOption = Annotated[
+    ToolSearchMode,
+    typer.Option(
+        "--tool-search",
+        envvar="MCPAGENT_TOOL_SEARCH",
+        help="Let the model search for tools instead of offering all; auto: with over 30 tools or 8,000 tokens.",
+    ),
+]
+AlwaysLoad = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--always-load",
+        metavar="NAME|GLOB",
+        envvar="MCPAGENT_ALWAYS_LOAD",
+        help="Offer these tools from the first request on: a tool's name, a glob, or SERVER.GLOB. Repeatable.",
+    ),
+]
+MaxTurns = Annotated[
+    int,
+    typer.Option(
+        "--max-turns",
+        metavar="N",
+        min=1,
+        envvar="MCPAGENT_MAX_TURNS",
+        help="Answers of the model per question; then one last answer without tools, and exit code 7.",
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        envvar="MCPAGENT_TIMEOUT",
+        help="Stop after so many seconds, with exit code 124; in chat, for each question.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", envvar="MCPAGENT_QUIET", help="On stderr only what went wrong.")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", envvar="MCPAGENT_VERBOSE", help="Tell every step on stderr, also in a pipe."),
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", envvar="MCPAGENT_DEBUG", help="Tracebacks and the log of the libraries on stderr.")
+]
+Color = Annotated[
+    ColorMode,
+    typer.Option(
+        "--color", envvar="MCPAGENT_COLOR", help="Default: on a terminal, unless NO_COLOR is set or TERM is dumb."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line and the environment ask for."""
+
+    model: str | None = None
+    config: tuple[Path, ...] = ()
+    server: tuple[str, ...] = ()
+    tool_search: ToolSearchMode = ToolSearchMode.auto
+    always_load: tuple[str, ...] = ()
+    max_turns: int = 100
+    timeout: float | None = None
+    output: OutputFormat = OutputFormat.text
+    quiet: bool = False
+    verbose: bool = False
+    debug: bool = False
+    color: ColorMode = ColorMode.auto
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    folder: Path = field(default_factory=Path.cwd)
+
+
+def servers_asked_for(server: list[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """`--server` values, else the lines of MCPAGENT_SERVER (a command has spaces, so they cannot divide servers)."""
+    lines = server or environ.get("MCPAGENT_SERVER", "").splitlines()
+    return tuple(line.strip() for line in lines if line.strip())

@@ -1,0 +1,247 @@
+"""`--output json` and `stream-json`: what happened as JSON documents, with the names that other agents' parsers know.
+
+Every document has `type`; the first one of a run also `schema`. Text is ASCII-escaped, so that any locale can carry it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from mcpagent.cli.exit_codes import ExitCode
+from mcpagent.errors import ConfigError, CredentialsError, InputError, LimitError, ModelError, ServerError
+from mcpagent.events import (
+    Event,
+    Notice,
+    RequestSent,
+    ResponseReceived,
+    RunFinished,
+    ServerFailed,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolsLoaded,
+    ToolsRemoved,
+    ToolsSearched,
+)
+from mcpagent.messages import Text, ToolResult, Usage
+
+if TYPE_CHECKING:
+    from mcpagent import Agent
+    from mcpagent.mcp.status import ServerStatus
+
+SCHEMA = "mcpagent.events/1"
+
+Document = dict[str, Any]
+Write = Callable[[str], None]
+
+
+class JsonReport:
+    """Follows one run. `streaming`: each event is written as a line as it happens; else only the result at the end."""
+
+    def __init__(self, write: Write, *, streaming: bool) -> None:
+        self._write = write
+        self._streaming = streaming
+        self._first = True
+        self._started = False
+        self._waiting: list[Document] = []
+        self._words: list[str] = []
+        self._sent_max = 0
+        self._last_request: RequestSent | None = None
+
+    def start(self, agent: Agent, prompt: str) -> None:
+        """Writes `init`, what happened before it was known, and the question."""
+        self._started = True
+        self._tell(
+            {
+                "type": "init",
+                "model": agent.model.name,
+                "tool_search": agent.catalog.searching,
+                "tools": {"known": len(agent.known_tools), "offered": [tool.name for tool in agent.offered_tools()]},
+                "servers": servers_document(agent.servers),
+            }
+        )
+        for document in self._waiting:
+            self._tell(document)
+        self._tell({"type": "message", "role": "user", "content": prompt})
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._words.append(text)
+            case RequestSent():
+                self._last_request = event
+                self._sent_max = max(self._sent_max, len(event.offered))
+        for document in self._documents(event):
+            if self._started:
+                self._tell(document)
+            else:
+                self._waiting.append(document)
+
+    def finish(self, agent: Agent, finished: RunFinished) -> None:
+        """Writes the result of a run that gave an answer."""
+        self._write_result(
+            {
+                "type": "result",
+                "subtype": "success" if finished.stop == "answered" else f"stopped_{finished.stop}",
+                "is_error": finished.stop != "answered",
+                "result": finished.answer,
+                "stop_reason": finished.stop,
+                "num_turns": finished.turns,
+                "duration_ms": _milliseconds(finished.seconds),
+                **self._result_figures(agent, finished.usage),
+            }
+        )
+
+    def fail(self, error: BaseException, code: ExitCode, agent: Agent | None = None) -> None:
+        """Writes the result of a run that gave none."""
+        document: Document = {
+            "type": "result",
+            "subtype": "error",
+            "is_error": True,
+            "result": None,
+            "error": {"kind": _kind(error), "message": str(error), "exit_code": int(code)},
+        }
+        if agent is not None and self._started:
+            document |= self._result_figures(agent, agent.usage)
+        self._write_result(document)
+
+    def _result_figures(self, agent: Agent, usage: Usage) -> Document:
+        last = self._last_request
+        return {
+            "model": agent.model.name,
+            "session_id": None,
+            "usage": usage_document(usage),
+            "cost_usd": None,
+            "cost_known": False,
+            "tools": {
+                "total": len(agent.known_tools),
+                "sent_max": self._sent_max,
+                "schema_tokens_full": last.known_tokens if last else None,
+                "schema_tokens_sent": last.offered_tokens if last else None,
+            },
+            "denials": [],
+            "servers": servers_document(agent.servers),
+        }
+
+    def _documents(self, event: Event) -> list[Document]:
+        match event:
+            case RequestSent():
+                return [context_document(event)]
+            case ResponseReceived(usage=usage):
+                words, self._words = "".join(self._words), []
+                return [{"type": "message", "role": "assistant", "content": words, "usage": usage_document(usage)}]
+            case _:
+                document = event_document(event)
+                return [document] if document is not None else []
+
+    def _tell(self, document: Document) -> None:
+        if self._streaming:
+            self._write_document(document)
+
+    def _write_result(self, document: Document) -> None:
+        if self._streaming and not self._started:
+            for waiting in self._waiting:
+                self._write_document(waiting)
+        self._write_document(document)
+
+    def _write_document(self, document: Document) -> None:
+        if self._first:
+            document = {"type": document["type"], "schema": SCHEMA, **document}
+            self._first = False
+        self._write(json.dumps(document, default=str) + "\n")
+
+
+def event_document(event: Event) -> Document | None:
+    """One event as a document, None for those that have none."""
+    match event:
+        case ToolCallStarted(call=call, server=server):
+            return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "server": server}
+        case ToolCallFinished(call=call, result=result, server=server):
+            return _result_document(call.name, result, server)
+        case ToolsSearched():
+            return {
+                "type": "tool_search",
+                "query": event.query,
+                "matches": list(event.matches),
+                "found": event.found,
+                "known": event.known,
+                "duration_ms": _milliseconds(event.seconds),
+            }
+        case ToolsLoaded(names=names, tokens=tokens):
+            return {"type": "tools_loaded", "names": list(names), "tokens": tokens}
+        case ToolsRemoved(names=names):
+            return {"type": "tools_removed", "names": list(names)}
+        case ServerFailed(server=server, reason=reason):
+            return {"type": "error", "kind": "server", "server": server, "message": reason, "fatal": False}
+        case Notice(text=text, level=level):
+            return {"type": "notice", "level": level, "message": text}
+        case _:
+            return None
+
+
+def context_document(event: RequestSent) -> Document:
+    """What one request offers, against offering everything; tokens are estimated as characters / 4."""
+    return {
+        "type": "context",
+        "turn": event.turn,
+        "tools_offered": list(event.offered),
+        "tools_known": event.known_tools,
+        "schema_tokens_sent": event.offered_tokens,
+        "schema_tokens_full": event.known_tokens,
+    }
+
+
+def usage_document(usage: Usage) -> Document:
+    return asdict(usage)
+
+
+def servers_document(servers: Mapping[str, ServerStatus]) -> Document:
+    return {
+        name: {
+            "state": status.state,
+            "tools": status.tool_count,
+            "seconds": round(status.seconds, 3),
+            **({"reason": status.reason} if status.reason else {}),
+        }
+        for name, status in servers.items()
+    }
+
+
+def _result_document(name: str, result: ToolResult, server: str | None) -> Document:
+    content = [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image", "media_type": part.media_type, "data": part.data}
+        for part in result.content
+    ]
+    return {
+        "type": "tool_result",
+        "tool_use_id": result.call_id,
+        "name": name,
+        "server": server,
+        "is_error": result.error is not None,
+        "error": result.error,
+        "content": content,
+        "duration_ms": _milliseconds(result.seconds),
+    }
+
+
+def _kind(error: BaseException) -> str:
+    kinds: list[tuple[type[BaseException], str]] = [
+        (CredentialsError, "credentials"),
+        (ConfigError, "config"),
+        (InputError, "input"),
+        (ModelError, "model"),
+        (ServerError, "server"),
+        (LimitError, "limit"),
+        (TimeoutError, "timeout"),
+        (KeyboardInterrupt, "interrupted"),
+    ]
+    return next((name for kind, name in kinds if isinstance(error, kind)), "internal")
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1_000)

@@ -1,0 +1,152 @@
+"""Tools as lines: for `tools list|show|search` and for the chat's `/tools`, `/tool` and `/find`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from mcpagent.catalog import definition_tokens
+from mcpagent.cli.figures import counted
+from mcpagent.cli.lines import column
+from mcpagent.messages import ToolDefinition
+from mcpagent.safe_text import safe_line, safe_text
+
+if TYPE_CHECKING:
+    from mcpagent.cli.terminal import Glyphs
+    from mcpagent.search import Match, SearchResult
+
+NAME_WIDTH = 40
+
+
+def filtered(tools: Mapping[str, ToolDefinition], words: str) -> list[ToolDefinition]:
+    """The tools that have every word in name, server or description, by server and name."""
+    wanted = words.lower().split()
+
+    def has_all(tool: ToolDefinition) -> bool:
+        text = f"{tool.name} {tool.server or ''} {tool.description}".lower()
+        return all(word in text for word in wanted)
+
+    return sorted((tool for tool in tools.values() if has_all(tool)), key=lambda tool: (tool.server or "", tool.name))
+
+
+def list_lines(
+    tools: Sequence[ToolDefinition], *, width: int, loaded: Iterable[str] = (), limit: int | None = None
+) -> list[Text]:
+    """One line per tool under its server: name, tokens, first words of the description; offered ones are marked."""
+    offered = set(loaded)
+    name_width = min(max((len(tool.name) for tool in tools), default=0), NAME_WIDTH)
+    lines: list[Text] = []
+    server: str | None = ""
+    for tool in tools[:limit]:
+        if tool.server != server:
+            server = tool.server
+            count = sum(1 for other in tools if other.server == server)
+            title = safe_line(server or "functions", 64)
+            lines.append(Text.assemble((title, "user"), (f"  {counted(count, 'tool')}", "dim")))
+        mark = "+" if tool.name in offered else " "
+        name = column(safe_line(tool.name, name_width), name_width)
+        cost = f"{definition_tokens(tool):>6,}"
+        room = max(width - name_width - 14, 20)
+        about = safe_line(tool.description, room)
+        lines.append(Text.assemble((mark, "ok"), " ", (name, "tool"), " ", (cost, "dim"), "  ", about))
+    return lines
+
+
+def detail_lines(tool: ToolDefinition, width: int) -> list[Text]:
+    """Everything about one tool."""
+    origin = f"server {safe_line(tool.server, 64)}" if tool.server else "local function"
+    if tool.server and tool.original_name not in ("", tool.name):
+        origin += f" (there: {safe_line(tool.original_name, 64)})"
+    facts = [origin, counted(definition_tokens(tool), "token")]
+    if tool.read_only is not None:
+        facts.append("the server says it only reads" if tool.read_only else "the server says it can change things")
+    lines = [
+        Text.assemble((safe_line(tool.name, 64), "tool"), ("   " + ", ".join(facts), "dim")),
+        *(Text(line) for line in safe_text(tool.description).strip().splitlines()),
+    ]
+    properties = tool.parameters.get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        return [*lines, Text("no parameters", "dim")]
+    required = tool.parameters.get("required")
+    needed = set(required) if isinstance(required, list) else set()
+    lines.append(Text(""))
+    for name, schema in properties.items():
+        lines.append(_parameter_line(str(name), schema, name in needed, width))
+    return lines
+
+
+def search_report(result: SearchResult, known: int, *, width: int, glyphs: Glyphs, explain: bool) -> list[Text]:
+    """What a search found, as a table; with `explain` which words matched in which fields."""
+    head = [f"{result.found} of {counted(known, 'tool')} match"]
+    if result.how not in ("ranked", "none"):
+        head.append({"fuzzy": "similar spelling only", "exact": "by name", "regex": "by pattern"}[result.how])
+    if result.unmatched_words:
+        head.append("in no tool: " + safe_line(" ".join(result.unmatched_words), 80))
+    lines = [Text(f"  {glyphs.dot}  ".join(head), "dim")]
+    lines += [
+        Text(f"{glyphs.warning} {safe_line(text, 200)}", "warning") for text in (result.error, *result.notes) if text
+    ]
+    if not result.matches:
+        near = ", ".join(safe_line(name, 64) for name in result.nearest)
+        return [*lines, Text(f"no match{'; nearest names: ' + near if near else ''}", "warning")]
+    name_width = min(max(len(match.tool.name) for match in result.matches), NAME_WIDTH)
+    title = f"  #  score  {column('tool', name_width)}  tokens  {'because' if explain else 'description'}"
+    lines.append(Text(title, "dim"))
+    for place, match in enumerate(result.matches, start=1):
+        name = column(safe_line(match.tool.name, name_width), name_width)
+        about = because(match) if explain else match.tool.description
+        lines.append(
+            Text.assemble(
+                f"{place:>3}  {match.score:>5.1f}  ",
+                (name, "tool"),
+                (f"  {definition_tokens(match.tool):>6,}  ", "dim"),
+                safe_line(about, max(width - name_width - 24, 20)),
+            )
+        )
+    return lines
+
+
+def because(match: Match) -> str:
+    """`train(name,param) ticket(param)`, the weightiest word first."""
+    fields: dict[str, list[str]] = {}
+    for reason in match.reasons:
+        fields.setdefault(reason.word, []).append(reason.field)
+    return " ".join(f"{word}({','.join(dict.fromkeys(where))})" for word, where in fields.items())
+
+
+def tool_document(tool: ToolDefinition) -> dict[str, Any]:
+    """One tool for --json."""
+    return {
+        "name": tool.name,
+        "server": tool.server,
+        "original_name": tool.original_name or tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "read_only": tool.read_only,
+        "tokens": definition_tokens(tool),
+    }
+
+
+def _parameter_line(name: str, schema: Any, required: bool, width: int) -> Text:
+    schema = schema if isinstance(schema, Mapping) else {}
+    kind = _kind(schema) + ("" if required else ", optional")
+    if "default" in schema:
+        kind += f", default {safe_line(json.dumps(schema['default'], default=str, ensure_ascii=False), 30)}"
+    about = safe_line(str(schema.get("description") or ""), max(width - 30, 40))
+    return Text.assemble("  ", (safe_line(name, 40), "user"), (f"  {kind}", "dim"), f"  {about}" if about else "")
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """The type in one word, or the values where they are counted."""
+    if isinstance(schema.get("enum"), list):
+        return safe_line("|".join(str(value) for value in schema["enum"]), 60)
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return safe_line("|".join(str(item) for item in kind), 40)
+    if isinstance(kind, str):
+        return safe_line(kind, 40)
+    branches: list[Any] = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), [])
+    return "|".join(_kind(branch) for branch in branches[:4] if isinstance(branch, Mapping)) or "any"
