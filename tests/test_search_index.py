@@ -162,7 +162,7 @@ def test_reasons_name_field_and_word() -> None:
     (first, *_) = index_of().search("forecast").matches
     assert [(reason.field, reason.word) for reason in first.reasons] == [
         ("name, description", "forecast"),
-        ("name", "the name is in the query"),
+        ("name", "words of the name"),
     ]
     assert sum(reason.score for reason in first.reasons) == pytest.approx(first.score, abs=0.002)
 

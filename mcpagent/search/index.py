@@ -7,8 +7,7 @@ import heapq
 import inspect
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -17,11 +16,12 @@ from mcpagent.errors import ConfigError, InputError
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line
 from mcpagent.search import pattern as patterns
-from mcpagent.search.asked import Asked, Asker
-from mcpagent.search.bm25 import Hits, Postings
-from mcpagent.search.embedding import Embedder, EmbeddingError, static_model_folder
+from mcpagent.search.asked import Asked
+from mcpagent.search.bm25 import Postings
+from mcpagent.search.embedding import Embedder, static_model_folder
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.query import MAX_QUERY, mentioned_names, selected_names, server_prefix
+from mcpagent.search.ranking import Ranked, Ranker
 from mcpagent.search.result import How, Match, Reason, SearchResult
 from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.vectors import Vectors
@@ -34,20 +34,6 @@ Strategy: TypeAlias = RankingName | Ranking
 _EXACT_SCORE = 1000.0
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
-_POOL = 50
-"""Candidates of each ranking that are fused."""
-
-_VECTOR_WEIGHT = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    """A candidate: its score, what its words' BM25 scores were multiplied with, and what its vector added."""
-
-    number: int
-    score: float
-    word_share: float = 1.0
-    meaning: float = 0.0
 
 
 class ToolIndex:
@@ -83,7 +69,7 @@ class ToolIndex:
         self._numbers: dict[str | None, dict[str, int]] = {}
         self._named: defaultdict[str, set[int]] = defaultdict(set)
         self._postings = Postings()
-        self._asker = Asker(self._postings)
+        self._ranker = Ranker(self._postings, self._vectors)
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -257,7 +243,7 @@ class ToolIndex:
         with self._lock:
             numbers = {tools[place][0] for place in matched} & self._tools.keys()
             scores = self._postings.best(
-                self._asker.ask(patterns.literal_words(pattern)).factors, limit, numbers
+                self._ranker.ask(patterns.literal_words(pattern)).factors, limit, numbers
             ).scores
             best = heapq.nsmallest(
                 limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._tools[number].name)
@@ -278,15 +264,13 @@ class ToolIndex:
         notes: list[str],
         error: str,
     ) -> SearchResult:
-        asked = self._asker.ask(text)
         only = None if server is None else self._numbers.get(server, {}).values()
-        hits = self._postings.best(asked.factors, max(limit + len(named), _POOL), only)
-        scored = self._ranked(text, hits, only, notes)
-        found = len(named) + hits.found - sum(number in hits.scores for number in named)
+        ranking = self._ranker.rank(text, limit + len(named), only)
+        asked = ranking.asked
+        others = [one for one in ranking.candidates if one.number not in named]
+        found = ranking.found + len(named) - (len(ranking.candidates) - len(others))
         best = heapq.nsmallest(
-            max(limit - len(named), 0),
-            (one for one in scored if one.number not in named),
-            key=lambda one: (-one.score, self._tools[one.number].name),
+            max(limit - len(named), 0), others, key=lambda one: (-one.score, self._tools[one.number].name)
         )
         matches = [self._exact_match(number, word) for number, word in named.items()]
         matches += [self._word_match(one, asked) for one in best]
@@ -303,40 +287,12 @@ class ToolIndex:
             max(found, len(matches)),
             how,
             error,
-            tuple(notes),
+            (*notes, *ranking.notes),
             () if matches else self.names_near(text),
             tuple(asked.missing),
         )
 
-    def _ranked(self, text: str, hits: Hits, only: Collection[int] | None, notes: list[str]) -> list[_Ranked]:
-        """The candidates scored by their words, and fused with the closeness of their vectors where there are any.
-
-        Both parts are divided by the best of their kind before they are added: their scales differ from query to
-        query.
-        """
-        if self._vectors is None:
-            return [_Ranked(number, score) for number, score in hits.scores.items()]
-        try:
-            likeness = self._vectors.closest(text, _POOL, only if only is not None else hits.scores)
-        except EmbeddingError as error:
-            notes.append(f"searched without embeddings: {safe_line(str(error))}")
-            return [_Ranked(number, score) for number, score in hits.scores.items()]
-        if only is not None:
-            likeness = {number: likeness[number] for number in only}
-        best_score = max(hits.scores.values(), default=0.0) or 1.0
-        best_likeness = max(likeness.values(), default=0.0)
-        share = _VECTOR_WEIGHT / best_likeness if best_likeness > 0 else 0.0
-        return [
-            _Ranked(
-                number,
-                hits.scores.get(number, 0.0) / best_score + max(close, 0.0) * share,
-                1 / best_score,
-                max(close, 0.0) * share,
-            )
-            for number, close in likeness.items()
-        ]
-
-    def _word_match(self, ranked: _Ranked, asked: Asked) -> Match:
+    def _word_match(self, ranked: Ranked, asked: Asked) -> Match:
         tool = self._tools[ranked.number]
         parts = {
             term: self._postings.weight(term, ranked.number) * self._postings.rarity(term) * factor * ranked.word_share
@@ -345,7 +301,7 @@ class ToolIndex:
         return Match(tool, ranked.score, lambda: self._word_reasons(tool, parts, asked, ranked))
 
     def _word_reasons(
-        self, tool: ToolDefinition, parts: Mapping[int, float], asked: Asked, ranked: _Ranked
+        self, tool: ToolDefinition, parts: Mapping[int, float], asked: Asked, ranked: Ranked
     ) -> tuple[Reason, ...]:
         fields: defaultdict[int, list[str]] = defaultdict(list)
         for field, text in self._texts(tool):
@@ -358,11 +314,14 @@ class ToolIndex:
             for term, part in parts.items()
             if fields[term]
         ]
-        if ranked.meaning:
-            reasons.append(Reason("meaning", "the whole query", round(ranked.meaning, 3)))
-        name = ranked.score - ranked.meaning - sum(part for part in parts.values())
-        if name > 0.0005:
-            reasons.append(Reason("name", "the name is in the query", round(name, 3)))
+        name_lift = ranked.words - sum(parts.values())
+        for field, word, part in (
+            ("name", "words of the name", name_lift),
+            ("meaning", "whole query", ranked.meaning),
+            ("description", "one need of several", ranked.need),
+        ):
+            if part > 0.0005:
+                reasons.append(Reason(field, word, round(part, 3)))
         return tuple(sorted(reasons, key=lambda reason: (-reason.score, reason.word)))
 
     def _near(self, name: str, likeness: float, limit: int) -> list[tuple[int, float]]:
