@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
@@ -340,6 +340,7 @@ def test_retry_after_is_a_bounded_number_or_nothing(headers: dict[str, str]) -> 
         max_leaves=8,
     )
 )
+@settings(max_examples=40, deadline=None)
 async def test_any_error_body_becomes_one_line(body: Any) -> None:
     content = json.dumps(body).encode("utf-8", "replace")
     answer = httpx2.Response(400, headers={"content-type": "application/json"}, content=content)

@@ -124,10 +124,9 @@ class AnthropicModel(HttpModel):
         import anthropic
 
         options = anthropic.RequestOptions()
-        if self.betas:
-            options = anthropic.RequestOptions(
-                headers={"anthropic-beta": ",".join(self.betas)}, params={"beta": "true"}
-            )
+        betas = dict.fromkeys((*self.betas, *betas_of(body)))
+        if betas:
+            options = anthropic.RequestOptions(headers={"anthropic-beta": ",".join(betas)}, params={"beta": "true"})
         return await client.post(
             "/v1/messages",
             cast_to=object,
@@ -267,10 +266,11 @@ class History:
             for tool in change.added:
                 if tool.name in self._withdrawn:
                     self._restore(tool.name)
-                elif tool.name not in self._referenced and change.result:
+            for tool in change.new:
+                if change.result:
                     references.setdefault(change.result, []).append(tool.name)
                     self._referenced.add(tool.name)
-                elif tool.name not in self._referenced and self.changes_tools:
+                elif self.changes_tools:
                     self._announced[tool.name] = _tool_change("tool_addition", tool.name)
                     self._referenced.add(tool.name)
             if self.redefines_tools:

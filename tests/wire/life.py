@@ -1,0 +1,110 @@
+"""Lives of a conversation: random sequences of search, add, remove, schema change and loss, as requests in order.
+
+The requests are made as the agent makes them: eager tools, then what the fold over the history says is discovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from mcpagent.conversation import fold_discovery
+from mcpagent.messages import (
+    Message,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+    user_message,
+)
+from mcpagent.models.base import ModelRequest
+from tests.wire.scene import SEARCH
+
+Step: TypeAlias = tuple[str, tuple[int, ...]]
+"""What happens in one turn, and to which tools, by number."""
+
+KINDS = ("search", "add", "search_loads", "call", "remove", "lose", "change", "talk", "add_and_call", "attach")
+
+
+def numbered(number: int, version: int = 0) -> ToolDefinition:
+    schema = {"type": "object", "properties": {f"v{version}": {"type": "string"}}}
+    return ToolDefinition(f"tool_{number}", f"Tool {number}, version {version}.", schema, server="s")
+
+
+class Life:
+    """One conversation; every step gives the next request."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        self.messages: list[Message] = [user_message("Start.")]
+        self.versions: dict[int, int] = {}
+        self.lost: set[int] = set()
+        self.turn = 0
+
+    def request(self) -> ModelRequest:
+        folded = fold_discovery(self.messages)
+        names = [name for name in folded.discovered if name not in folded.removed]
+        found = (self._definition(int(name.removeprefix("tool_"))) for name in names)
+        return ModelRequest("You help.", tuple(self.messages), (SEARCH, numbered(99), *found))
+
+    def _definition(self, number: int) -> ToolDefinition:
+        return numbered(number, self.versions.get(number, 0))
+
+    def _discovered(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        folded = fold_discovery(self.messages)
+        return tuple(n for n in numbers if f"tool_{n}" in folded.discovered)
+
+    def live(self, step: Step) -> None:
+        kind, numbers = step
+        numbers = tuple(dict.fromkeys(n for n in numbers if n not in self.lost))
+        definitions = tuple(self._definition(n) for n in numbers)
+        self.turn += 1
+        match kind:
+            case "search":
+                self._calls(("search_tools", ToolsShown(tuple(tool.name for tool in definitions))))
+            case "add" | "search_loads":
+                self._calls(("add_tool", ToolsChanged(added=definitions)))
+            case "call":
+                self._calls(*((tool.name, ToolsChanged(added=(tool,))) for tool in definitions))
+            case "add_and_call":
+                own = tuple((tool.name, None) for tool in definitions)
+                self._calls(("add_tool", ToolsChanged(added=definitions)), *own)
+            case "remove":
+                self._calls(
+                    ("remove_tool", ToolsChanged(removed=tuple(f"tool_{n}" for n in self._discovered(numbers))))
+                )
+            case "lose":
+                gone = self._discovered(numbers)
+                self.lost.update(gone)
+                self._calls(("search_tools", ToolsChanged(removed=tuple(f"tool_{n}" for n in gone))))
+            case "change":
+                changed = self._discovered(numbers)
+                for number in changed:
+                    self.versions[number] = self.versions.get(number, 0) + 1
+                current = fold_discovery(self.messages)
+                kept = [n for n in changed if f"tool_{n}" not in current.removed]
+                self._calls(("search_tools", ToolsChanged(added=tuple(self._definition(n) for n in kept))))
+            case "attach":
+                self._calls(("search_tools", None))
+                last = self.messages[-1]
+                self.messages[-1] = replace(last, parts=(ToolsChanged(added=definitions), *last.parts))
+            case _:
+                self.messages += [
+                    Message("assistant", (Text(f"Answer {self.turn}."),), provider=self.provider),
+                    user_message(f"Question {self.turn}?"),
+                ]
+
+    def _calls(self, *calls: tuple[str, ToolsChanged | ToolsShown | None]) -> None:
+        ids = [f"call_{self.turn}_{place}" for place in range(len(calls))]
+        made = tuple(ToolCall(call_id, name, {"n": self.turn}) for call_id, (name, _) in zip(ids, calls, strict=True))
+        parts: list[ToolResult | ToolsChanged | ToolsShown] = []
+        for call_id, (name, change) in zip(ids, calls, strict=True):
+            parts.append(ToolResult(call_id, name, (Text(f"Result {self.turn}."),)))
+            if change is not None:
+                parts.append(change)
+        text = Text(f"Turn {self.turn}.")
+        self.messages.append(Message("assistant", (text, *made), provider=self.provider))
+        self.messages.append(Message("tool", tuple(parts)) if parts else user_message("Go on."))
