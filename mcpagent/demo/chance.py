@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import string
 import uuid
@@ -27,13 +26,10 @@ def random_number(
 
 
 def roll_dice(
-    dice: Annotated[str, Field(description="Count and sides as in 2d6", pattern=r"^\d{0,3}[dD]\d{1,4}$")] = "1d6",
+    count: Annotated[int, Field(description="How many dice", ge=1, le=100)] = 1,
+    sides: Annotated[int, Field(description="Number of sides of each", ge=2, le=10_000)] = 6,
 ) -> str:
-    """Roll dice."""
-    match = re.fullmatch(r"(\d{0,3})[dD](\d{1,4})", dice.strip())
-    count, sides = (int(match[1] or 1), int(match[2])) if match else (0, 0)
-    if not (1 <= count <= 100 and sides >= 2):
-        raise DemoToolError(f"dice {dice!r} is not like 2d6, with 1 to 100 dice of at least 2 sides")
+    """Roll dice, for example 2d6: two dice of six sides."""
     rolls = [_random.randint(1, sides) for _ in range(count)]
     return f"{' + '.join(map(str, rolls))} = {sum(rolls)}" if count > 1 else str(rolls[0])
 

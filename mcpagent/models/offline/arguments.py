@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcpagent.models.offline.candidates import Candidate, Context, best
+from mcpagent.models.offline.candidates import VAGUE, Candidate, Context, best
 from mcpagent.models.offline.evidence import Evidence, Found
 from mcpagent.models.offline.fitting import fits, kind_of, resolve
 from mcpagent.models.offline.leftover import Span, after_announcement, subject
@@ -25,6 +25,7 @@ class Filled:
 
     `guessed` counts required values that rest on position alone, so a tool that fits better is preferred.
     `assumed` names properties whose value no piece of the prompt gave (a schema's own fallback, "." for here).
+    `untyped` names those whose value could have been any text.
     """
 
     arguments: dict[str, Any]
@@ -32,6 +33,7 @@ class Filled:
     spans: tuple[Span, ...] = ()
     guessed: int = 0
     assumed: frozenset[str] = frozenset()
+    untyped: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -156,8 +158,12 @@ def _fill_object(
         if wanted.required and wanted.name not in filling.arguments and not _has_default(wanted)
         if not any(path.partition(".")[0] == wanted.name for path in missing)
     )
+    free = ("text", "name", "label", "id")
+    untyped = frozenset(
+        wanted.name for wanted in properties if wanted.role in free and wanted.name in filling.arguments
+    )
     ordered = {wanted.name: filling.arguments[wanted.name] for wanted in properties if wanted.name in filling.arguments}
-    return Filled(ordered, tuple(missing), tuple(filling.spans), filling.guessed, frozenset(filling.assumed))
+    return Filled(ordered, tuple(missing), tuple(filling.spans), filling.guessed, frozenset(filling.assumed), untyped)
 
 
 def _has_default(wanted: Property) -> bool:
@@ -277,5 +283,6 @@ def _spoken_items(wanted: Property, context: Context) -> tuple[list[Any], tuple[
     if whole is None:
         return [], ()
     pieces = [piece.strip().rstrip("?!.") for piece in _SEPARATOR.split(str(whole.value))]
+    pieces = [piece for piece in pieces if piece.lower() not in VAGUE]
     articles = re.compile(r"^(?:an?|the)\s+", re.IGNORECASE)
     return [articles.sub("", piece) for piece in pieces if piece], ((whole.start, whole.end),)

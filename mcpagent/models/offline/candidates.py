@@ -258,7 +258,8 @@ def _spoken_folders(context: Context) -> Iterator[Candidate]:
     evidence = context.evidence
     for match in _FOLDER_NEAR.finditer(evidence.text):
         before = [word for word in evidence.words if word.end <= match.start()][-1:]
-        after = [word for word in evidence.words if word.start >= match.end()][:1]
+        after = [word for word in evidence.words if word.start >= match.end()][:2]
+        after = after[1:] if after and after[0].value.lower() in ("called", "named") else after[:1]
         for word in (*before, *after):
             if word.value.lower() not in STOP_WORDS | _NOT_FOLDERS and re.fullmatch(r"[\w.-]+", word.value):
                 if word in before and concept(word.value) in (
@@ -389,7 +390,29 @@ def _expressions(_wanted: Property, context: Context) -> Iterator[Candidate]:
         yield _of(found, 2.0)
 
 
-def _sql(_wanted: Property, context: Context) -> Iterator[Candidate]:
+_TABLE_ROWS = re.compile(
+    r"(?P<count>\bhow many\b|\bcount\b)?[^.]*\b(?:rows|records|entries|contents|data)\b[^.]*?"
+    r"\b(?:in|of|from)\s+(?:the\s+)?(?:table\s+(?P<after>[A-Za-z_]\w*)|(?P<before>[A-Za-z_]\w*)\s+table)\b",
+    re.IGNORECASE,
+)
+
+
+def _simple_query(text: str) -> Iterator[Candidate]:
+    """The two requests for rows that need no more than a table's name."""
+    found = _TABLE_ROWS.search(text)
+    if found:
+        what = "COUNT(*)" if found["count"] else "*"
+        limit = "" if found["count"] else " LIMIT 50"
+        yield Candidate(f"SELECT {what} FROM {found['after'] or found['before']}{limit}", (found.span(),), 1.0)  # noqa: S608 - the name is one identifier
+
+
+def _sql(wanted: Property, context: Context) -> Iterator[Candidate]:
+    yield from _written_sql(context)
+    if "select" in wanted.description.lower():
+        yield from _simple_query(context.evidence.text)
+
+
+def _written_sql(context: Context) -> Iterator[Candidate]:
     text = context.evidence.text
     sources = [*((quote.value, quote.start, quote.end) for quote in context.evidence.quoted), (text, 0, len(text))]
     for value, start, end in sources:
@@ -550,6 +573,10 @@ CANDIDATES: dict[Role, Callable[[Property, Context], Iterator[Candidate]]] = {
 }
 
 
+VAGUE = word_set("everything all it them that this those these something anything stuff things one ones me us")
+"""Words that name no particular thing; a tool is never run on one of them."""
+
+
 def best(wanted: Property, context: Context) -> Candidate | None:
     """The best free candidate that fits the schema and is sure enough for the property; the earlier one on a tie."""
     pieces = [*named_outright(wanted, context)]
@@ -559,6 +586,7 @@ def best(wanted: Property, context: Context) -> Candidate | None:
         piece
         for piece in pieces
         if (wanted.required or piece.sure)
+        and not (isinstance(piece.value, str) and piece.value.lower() in VAGUE)
         and piece.score > 0
         and fits(piece.value, wanted.schema)
         and all(context.is_free(start, end) for start, end in piece.spans)

@@ -48,6 +48,7 @@ _PATH = re.compile(
     r"|\.[A-Za-z][\w-]{2,}|(?:README|LICENSE|LICENCE|Makefile|Dockerfile|CHANGELOG|NOTICE)(?=\W|$))(?![\w])"
 )
 _NAME = re.compile(r"[A-ZÀ-Þ][\w'’&-]*(?:[ ](?:of|the|de|da|von|van|la|le)(?= [A-ZÀ-Þ])|[ ][A-ZÀ-Þ][\w'’&-]*)*")
+_CODE = re.compile(r"\b[A-Z]{2,10}-\d+\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|(?<!\w)#\d+\b")
 _WORD = re.compile(r"[^\s,;:!?\"“”()\[\]{}]*[^\s,;:!?\"“”()\[\]{}.]")
 _PREPOSITION = re.compile(
     r"\b(from|to|into|in|of|for|about|at|on|between|and|with|until|till|since|by|named|called|as|than|after|before|under|inside|against|or)"
@@ -162,6 +163,12 @@ class Evidence:
         return self._outside(found, self.urls, self.emails, self.quoted)
 
     @cached_property
+    def codes(self) -> list[Found]:
+        """Hashes, ticket numbers and the like."""
+        found = [Found("word", match.start(), match.end(), match[0]) for match in _CODE.finditer(self.text)]
+        return self._outside(found, self.urls, self.emails, self.paths, self.quoted)
+
+    @cached_property
     def words(self) -> list[Found]:
         return [Found("word", match.start(), match.end(), match[0]) for match in _WORD.finditer(self.text)]
 
@@ -179,7 +186,7 @@ class Evidence:
                 previous_end = following[-1].end if following else word.end
                 gap = self.text[previous_end : other.start]
                 low = other.value.lower()
-                if re.search(r"[,;:!?()\n]|\.\s", gap) or low in _PHRASE_END or (len(following) >= 6):
+                if re.search(r"[,;:!?()\n]|\.\s", gap) or low in _PHRASE_END or len(following) >= 6:
                     break
                 following.append(other)
             while following and following[0].value.lower() in ("the", "a", "an", "my", "our"):

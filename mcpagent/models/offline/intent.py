@@ -7,18 +7,10 @@ from dataclasses import dataclass
 
 from mcpagent.models.offline.candidates import arithmetic
 from mcpagent.models.offline.evidence import Evidence, Found
-from mcpagent.models.offline.words import CARRIERS, STOP_WORDS, WEAK_WORDS, concept, split_words, word_set
+from mcpagent.models.offline.words import CARRIERS, COMMANDS, STOP_WORDS, WEAK_WORDS, concept, split_words, word_set
 
 MAX_NEEDS = 5
 
-_COMMANDS = word_set(
-    """what what's whats which who where when why how is are does do can could tell show list give find get read open
-    convert calculate compute add sum create make write delete remove fetch search translate count compare
-    remember note roll flip pick choose generate encode decode reverse format sort hash describe display print
-    check run commit echo save send look draw spell split mix shuffle set mark complete finish rename move
-    download summarize explain turn change browse visit query insert update select put subtract multiply divide
-    invert slugify capitalize append"""
-)
 _GREETING = re.compile(
     r"^\W*(?:hi|hey|hello|howdy|good (?:morning|evening|afternoon)|yo)(?: there| everyone| all)?\b[^\w]*$",
     re.IGNORECASE,
@@ -58,19 +50,23 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bremember that\b|\bmake a note\b|\bnote that\b|\bwrite down\b|\bjot\b", "add note remember"),
         (r"\bremind me\b|\bto-?do\b|\bi (?:need|have|must|ought) to\b", "add todo task"),
         (r"\bupper ?case\b|\blower ?case\b|\btitle ?case\b", "change case"),
-        (r"\bwhat changed\b|\buncommitted\b|\bchanges\b", "diff status"),
+        (r"\bwhat(?: has|'s)? changed\b|\buncommitted\b|^\W*(?:what|show|list|see)\b.*\bchanges\b", "diff status"),
+        (r"\b(?:know|remember) about\b", "search knowledge"),
+        (r"\b(?:rows|records|entries)\b.*\btable\b", "query select"),
         (r"\bwhere am i\b|\bpwd\b|\bwhich (?:folder|directory)\b", "working directory"),
+        (r"\b(?:what|which) files\b|\bfiles (?:are )?(?:here|there|in)\b|\bls\b", "list files"),
+        (r"\bsha-?\d|\bmd5\b|\bchecksum\b", "hash"),
         (r"\bheads or tails\b", "flip coin"),
         (r"\bin words\b|\bspell\b", "number words"),
         (r"\btip\b", "split bill tip"),
         (r"\bmoney\b", "currency"),
-        (r"\bread(?:able)? web ?page\b|\bweb ?site\b|\bweb ?page\b", "fetch url"),
+        (r"\bweb ?(?:site|page)s?\b", "fetch url"),
         (r"\btimes? (?:zone )?difference\b|\bhours? (?:ahead|behind|apart|between)\b", "time difference"),
         (r"\b(?:pretty|pretty-print|format|validate)\b.*\bjson\b", "format json"),
     )
 )
 _MEASURE = re.compile(
-    r"\b[\d.,]+\s*[a-z°/²³]+(?: [a-z]+){0,3}? (?:to|in|into|as)\s+[a-z°]"
+    r"\b\d[\d.,]*\s*[a-z°/²³]+(?: [a-z]+){0,3}? (?:to|in|into|as)\s+[a-z°]"
     r"|\bhow many [a-z]+(?: [a-z]+)? (?:are |is )?(?:there )?in\b.*",
     re.IGNORECASE,
 )
@@ -80,13 +76,15 @@ _MEASURE = re.compile(
 class Need:
     """One thing asked for. `about` is the text whose words choose the tool, where it is not the need's own.
 
-    `keywords` are searched for; `hints` stand for what the sentence means without saying it.
+    `keywords` are searched for; `hints` stand for what the sentence means without saying it; `deeds` is the verb of a
+    command, empty for a question.
     """
 
     text: str
     about: str
     keywords: tuple[str, ...]
     hints: tuple[str, ...]
+    deeds: tuple[str, ...] = ()
     verbless: bool = False
 
 
@@ -114,7 +112,7 @@ def _starts_request(piece: str) -> bool:
     words = re.findall(r"[\w']+", piece.lower())
     while words and words[0] in ("please", "also", "then", "now", "and", "can", "could", "you", "i", "want", "to"):
         words.pop(0)
-    return bool(words) and words[0] in _COMMANDS
+    return bool(words) and words[0] in COMMANDS
 
 
 _CONTINUES = re.compile(r"^(?:in|at|for|of|from|on)\s+\S+", re.IGNORECASE)
@@ -166,8 +164,6 @@ def hints_of(text: str) -> tuple[str, ...]:
         hints += ["convert", "units"]
     if re.search(r"\d\s?%|\bpercent\b", text):
         hints.append("percent")
-    if re.search(r"https?://|\bwww\.", text):
-        hints += ["fetch", "url"]
     found = arithmetic(text)
     if found is not None and "percent" not in hints:
         hints += ["calculate"]
@@ -183,7 +179,8 @@ def _subject_spans(evidence: Evidence) -> list[Found]:
     capitals = [name for name in evidence.names if name.start > 0]
     zones = [zone for zone in evidence.zones if zone.preposition or not evidence.text[zone.start : zone.end].islower()]
     paths = [path for path in evidence.paths if "." in path.value or "/" in path.value]
-    return [*evidence.quoted, *evidence.urls, *evidence.emails, *paths, *evidence.numbers, *capitals, *zones]
+    moments = [*evidence.dates, *evidence.times]
+    return [*evidence.quoted, *evidence.urls, *evidence.emails, *paths, *evidence.numbers, *moments, *capitals, *zones]
 
 
 def keywords_of(evidence: Evidence) -> tuple[str, ...]:
@@ -199,13 +196,43 @@ def keywords_of(evidence: Evidence) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kept))
 
 
+def _value_hints(evidence: Evidence) -> tuple[str, ...]:
+    """ "Read README.md" is about a file, though it does not say so."""
+    if evidence.urls:
+        return ("fetch", "url")
+    if any(path.value.endswith("/") or path.value.strip("./") == "" for path in evidence.paths):
+        return ("folder",)
+    return ("file",) if evidence.paths else ()
+
+
 def need_of(evidence: Evidence) -> Need:
     """What one piece of a prompt asks for."""
     text = evidence.text
-    hints, keywords = hints_of(text), keywords_of(evidence)
+    hints, keywords = (*hints_of(text), *_value_hints(evidence)), keywords_of(evidence)
+    if evidence.times and evidence.zones and "current" in hints:
+        # A time of day that is given is to be converted, not asked for.
+        hints = ("convert", *(hint for hint in hints if hint != "current"))
     telling = [word for word in keywords if word not in WEAK_WORDS and word not in CARRIERS]
     verbless = not telling and (not hints or not _starts_request(text))
-    return Need(text, text, keywords, hints, verbless)
+    return Need(text, text, keywords, hints, _deeds(text), verbless)
+
+
+_BEFORE_VERB = word_set(
+    """please can could would you i we want to need like let's lets just now also then and go ahead kindly hey hi first
+    next finally so ok okay"""
+)
+_LOOKING = word_set(
+    """what what's whats which who where when why how is are was were do does did show list give tell get find read see
+    view display print look search describe has have"""
+)
+
+
+def _deeds(text: str) -> tuple[str, ...]:
+    """The verb that opens a command: "please delete a.txt" is about deleting, "which files were deleted" is not."""
+    words = re.findall(r"[a-z']+", text.lower()[:200])
+    while words and words[0] in _BEFORE_VERB:
+        words.pop(0)
+    return (words[0],) if words and words[0] not in _LOOKING else ()
 
 
 def search_query(need: Need) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from mcpagent.models.offline.evidence import Evidence, Found
-from mcpagent.models.offline.words import CARRIERS, STOP_WORDS, WEAK_WORDS, concept, split_words, word_set
+from mcpagent.models.offline.words import CARRIERS, COMMANDS, STOP_WORDS, WEAK_WORDS, concept, split_words, word_set
 
 Span = tuple[int, int]
 
@@ -37,6 +37,9 @@ def _without_command(words: list[Found], known: frozenset[str]) -> list[Found]:
     commanded = False
     for index, word in enumerate(words):
         low = word.value.lower()
+        if not commanded and low in COMMANDS and len(words) > index + 1:
+            commanded = index > 0 and _speaks_of(low, known)
+            continue
         if not _is_filler(low, known) or (commanded and not _speaks_of(low, known) and low not in _LIGHT | CARRIERS):
             return words[index:]
         commanded = commanded or _speaks_of(low, known)

@@ -148,9 +148,9 @@ def _first_call(
     if ready:
         return _best_call(task, ready, searched=True) or _call_anyway(task, ready[0])
     here = _ranked(task, untried)
-    if here and (SEARCH not in names or _is_sure(here[0], task)):
+    if here and not tried and (SEARCH not in names or _is_sure(here[0], task)):
         return _call(task, here[0].tool, here[0].filled)
-    if SEARCH not in names or tried:
+    if SEARCH not in names:
         return _call(task, here[0].tool, here[0].filled) if here else NothingFits(())
     return _look_further(task, searches, here, names, tried)
 
@@ -171,6 +171,10 @@ def _look_further(
     refused = {name for step in task.steps if step.call.name == ADD for name in _tool_names(step)}
     found = [tool for step in searches for tool in search_results(step.result.text) if tool.name not in tried | refused]
     fitting = _ranked(task, list({tool.name: tool for tool in found}.values()), searched=True)
+    if tried:
+        # Substitutes for a tool that failed: only what can be called outright.
+        fitting = [ranked for ranked in fitting if not ranked.filled.missing]
+        here = [ranked for ranked in here if not ranked.filled.missing]
     again = second_query(task.need)
     is_poor = not fitting or (fitting[0].filled.missing and fitting[0].score < 2.0)
     if is_poor and len(searches) == 1 and again and again not in asked:

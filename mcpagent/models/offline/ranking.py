@@ -10,7 +10,7 @@ from typing import Any
 from mcpagent.models.offline.arguments import Filled, fill
 from mcpagent.models.offline.evidence import Evidence
 from mcpagent.models.offline.intent import Need
-from mcpagent.models.offline.words import CARRIERS, WEAK_WORDS, concept, concepts, split_words, word_set
+from mcpagent.models.offline.words import CARRIERS, COMMANDS, WEAK_WORDS, concept, concepts, split_words, word_set
 
 _CLOSE_LOOKS = 12
 """Tools whose arguments are tried out, after the words have sorted all of them."""
@@ -82,7 +82,7 @@ def _weight(word: str) -> float:
 def _own_words(tool: ToolView) -> list[str]:
     name = tool.original_name or tool.name.rpartition("__")[2]
     server = {concept(word) for word in split_words(tool.server)}
-    words = split_words(name)
+    words = [word for word in split_words(name) if word not in WEAK_WORDS] or split_words(name)
     # "git_log" of the server "git": the prefix tells no two of its tools apart.
     return [word for word in words if concept(word) not in server] or words
 
@@ -98,9 +98,9 @@ def changes_something(tool: ToolView) -> bool:
 
 
 def _is_unasked_change(tool: ToolView, need: Need) -> bool:
-    """Whether the tool would change something that nobody asked to have changed."""
-    asked = {concept(word) for word in split_words(need.about)} | {concept(word) for word in need.hints}
+    """Whether the tool would change something that nobody told it to: "show the commits" is not "commit"."""
     deeds = _deeds(tool)
+    asked = {concept(word) for word in (*need.deeds, *need.hints)}
     return bool(deeds) and not any(
         {deed, *(concept(word) for word in _SAME_DEED.get(deed, ()))} & asked for deed in deeds
     )
@@ -111,51 +111,88 @@ def need_concepts(need: Need) -> frozenset[str]:
     return frozenset(concept(word) for word in (*need.keywords, *need.hints))
 
 
-def word_score(need: Need, tool: ToolView) -> float:
-    """How much of the need's words the tool speaks of, and how much of the tool's name was asked for."""
-    name = {concept(word) for word in split_words(tool.name)} | {
-        concept(word) for word in split_words(tool.original_name)
-    }
-    described = set(concepts(_opening(tool.description)))
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """The concepts that a tool's name, description and parameters speak of."""
+
+    name: frozenset[str]
+    described: frozenset[str]
+    parameters: frozenset[str]
+
+    def hit(self, term: str) -> float:
+        return 3.0 if term in self.name else 1.4 if term in self.described else 0.9 if term in self.parameters else 0.0
+
+
+def _spoken(tool: ToolView) -> _Spoken:
     properties = tool.schema.get("properties")
-    parameters = {
-        concept(word)
-        for key in (properties if isinstance(properties, Mapping) else ())
-        for word in split_words(str(key))
-    }
-    server = {concept(word) for word in split_words(tool.server)}
-    total, reached = 0.0, 0.0
+    names = [str(key) for key in properties] if isinstance(properties, Mapping) else []
+    return _Spoken(
+        frozenset(concept(word) for word in (*split_words(tool.name), *split_words(tool.original_name))),
+        frozenset(concepts(_opening(tool.description))),
+        frozenset(concept(word) for name in (*names, tool.server) for word in split_words(name)),
+    )
+
+
+def word_score(need: Need, tool: ToolView, values: frozenset[str] = frozenset()) -> float:
+    """How much of the need's words the tool speaks of, and how much of the tool's name was asked for.
+
+    `values` are words that became arguments, so the tool need not speak of them.
+    """
+    spoken = _spoken(tool)
     wanted: dict[str, float] = {}
     for word in need.keywords:
         wanted[concept(word)] = max(wanted.get(concept(word), 0.0), _weight(word))
-    for hint in need.hints:
-        wanted.setdefault(concept(hint), 0.6)
-    optional = {concept(hint) for hint in need.hints}
-    for term, weight in wanted.items():
-        hit = (
-            3.0 if term in name else 1.4 if term in described else 0.9 if term in parameters or term in server else 0.0
-        )
-        reached += weight * hit
-        if hit or term not in optional:
-            total += weight
+    optional = {concept(hint) for hint in need.hints} - wanted.keys()
+    wanted |= dict.fromkeys(optional, 0.6)
+    reached = sum(weight * spoken.hit(term) for term, weight in wanted.items())
+    if not reached:
+        return 0.0
+    total = sum(
+        weight for term, weight in wanted.items() if spoken.hit(term) or (term not in optional and term not in values)
+    )
     own = [concept(word) for word in _own_words(tool)]
     precise = sum(term in wanted for term in own) / len(own) if own else 0.0
-    return (reached / max(total, 0.8)) + 1.2 * precise if reached else 0.0
+    commanded = any(concept(deed) in own for deed in need.deeds)
+    return reached / max(total, 0.8) + 1.2 * precise + 0.8 * commanded - _unmet(need, spoken, values)
+
+
+def _unmet(need: Need, spoken: _Spoken, values: frozenset[str]) -> float:
+    """The price of things asked for that the tool does not speak of; higher where it speaks of none of them."""
+    things = {concept(word) for word in need.keywords if word not in COMMANDS | CARRIERS | WEAK_WORDS}
+    unmet = [thing for thing in things if not spoken.hit(thing) and thing not in values]
+    met = [thing for thing in things if spoken.hit(thing)] or [hint for hint in need.hints if spoken.hit(concept(hint))]
+    return min(0.35 * len(unmet), 1.05) + (0.8 if unmet and not met else 0.0)
 
 
 def _opening(description: str) -> str:
     return " ".join(re.split(r"(?<=[.!?])\s", description[:600])[:2])[:300]
 
 
-def _value_score(evidence: Evidence, tool: ToolView, filled: Filled) -> float:
+def _value_score(evidence: Evidence, filled: Filled) -> float:
     """Whether what the tool requires is there, and what is there is used."""
-    score = -0.9 * len(filled.missing) - 0.15 * filled.guessed
-    required = tool.schema.get("required")
-    score += 0.25 * min(len(filled.arguments), len(required) if isinstance(required, list) else 0, 3)
+    score = -(1.1 + 0.5 * len(filled.missing)) if filled.missing else 0.0
+    score -= 0.15 * filled.guessed
+    if filled.arguments and not filled.missing:
+        score += 0.4
     pieces = [*evidence.quoted, *evidence.urls, *evidence.dates, *evidence.times, *_telling_numbers(evidence)]
     pieces += [path for path in evidence.paths if "/" in path.value or "." in path.value]
+    pieces += evidence.codes
     unused = [piece for piece in pieces if not any(piece.overlaps(*span) for span in filled.spans)]
     return score - 0.35 * min(len(unused), 3)
+
+
+def _takes_what_is_asked_for(need: Need, evidence: Evidence, tool: ToolView, filled: Filled) -> bool:
+    """Whether what is asked for is what the tool must be given: "the capital of France" is not for `f(capital)`."""
+    asked = {concept(word) for word in need.keywords if word not in CARRIERS and word not in WEAK_WORDS}
+    required = tool.schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        words = split_words(str(name))
+        if len(words) != 1 or concept(words[0]) not in asked or name not in filled.untyped:
+            continue
+        given = [evidence.word_before(start) for start, _ in filled.spans]
+        if concept(words[0]) not in {concept(word) for word in given}:
+            return True
+    return False
 
 
 def _telling_numbers(evidence: Evidence) -> list[Any]:
@@ -170,13 +207,19 @@ def rank(need: Need, evidence: Evidence, tools: Sequence[ToolView], *, searched:
     scored = [
         (word_score(need, tool), place, tool) for place, tool in enumerate(tools) if not _is_unasked_change(tool, need)
     ]
-    scored = [
-        (score - (0.05 * place if searched else 0.0), place, tool) for score, place, tool in scored if score >= 0.6
-    ]
+    scored = [item for item in scored if item[0] != 0.0]
     scored.sort(key=lambda item: (-item[0], item[1]))
     ranked = []
-    for score, _, tool in scored[:_CLOSE_LOOKS]:
+    for _, place, tool in scored[:_CLOSE_LOOKS]:
         filled = fill(tool.name, tool.description, tool.schema, evidence)
-        ranked.append(Ranked(tool, score + _value_score(evidence, tool, filled), filled))
+        score = word_score(need, tool, _value_words(evidence, filled)) + _value_score(evidence, filled)
+        score -= 2.0 * _takes_what_is_asked_for(need, evidence, tool, filled)
+        score -= (0.05 * place if searched else 0.0) + (0.5 if "DEPRECATED" in tool.description[:300] else 0.0)
+        ranked.append(Ranked(tool, score, filled))
     ranked.sort(key=lambda item: -item.score)
     return [item for item in ranked if item.score >= FIT]
+
+
+def _value_words(evidence: Evidence, filled: Filled) -> frozenset[str]:
+    pieces = " ".join(evidence.text[start:end] for start, end in filled.spans)
+    return frozenset(concept(word) for word in split_words(pieces))

@@ -17,7 +17,10 @@ MAX_CHARACTERS = 6_000
 _MAX_ITEMS = 40
 _MAX_DEPTH = 4
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
-_ERROR_PREFIX = re.compile(r"^(?:error|exception)\b(?: (?:executing|calling) (?:tool )?[\w.-]+)?\s*:\s*", re.IGNORECASE)
+_ZONE_KEY = re.compile(r"time_?zone|\btz\b|\bzone\b", re.IGNORECASE)
+_ERROR_PREFIX = re.compile(
+    r"^(?:(?:error|exception)\b(?: (?:executing|calling) (?:tool )?[\w.-]+)?\s*:\s*)+", re.IGNORECASE
+)
 
 
 def rendered(result: ToolResult, asked: frozenset[str]) -> str:
@@ -117,8 +120,8 @@ def _flat(record: Mapping[str, Any], asked: frozenset[str]) -> str:
     """A record of plain values in one phrase, led by a moment or by the fields that were asked for."""
     shown = {key: _scalar(value) for key, value in record.items()}
     moment = next((key for key, value in record.items() if isinstance(value, str) and _moment(value)), None)
-    if moment is not None:
-        place = next((key for key in record if re.search(r"time_?zone|\btz\b|\bzone\b", str(key), re.IGNORECASE)), None)
+    if moment is not None and (len(record) <= 3 or any(_ZONE_KEY.search(str(key)) for key in record)):
+        place = next((key for key in record if _ZONE_KEY.search(str(key))), None)
         lead = shown[moment] + (f" in {shown[place]}" if place else "")
         rest = {
             key: value

@@ -49,7 +49,8 @@ def schema_of_signature(signature: str) -> dict[str, Any]:
             continue
         name = found[1].strip()
         properties[name] = _schema_of_type(found[3] or "")
-        if not found[2]:
+        # What is inside an object is seen only once the tool is added.
+        if not found[2] and "object" not in (found[3] or ""):
             required.append(name)
     return {"type": "object", "properties": properties, "required": required}
 

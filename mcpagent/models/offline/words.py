@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_WORD = re.compile(r"[A-Za-zÀ-ÿ]+|\d+")
+_WORD = re.compile(r"[A-Za-zÀ-ÿ]+\d*|\d+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -19,7 +19,7 @@ STOP_WORDS = word_set(
     shall should may might must i me my mine we us our you your he she they them their his her of in on at to for
     from by with about as into onto than then and or but if so not no yes please kindly just now there here what
     which who whom whose when where why how much many some any every each all both more most very too also again
-    let lets want need like would s t re ve d ll m hey hi hello thanks thank ok okay up out down off over per via
+    let lets want need like would s t re ve d ll m used uses right up out down off over per via
     using use between until till since ago within under inside through after before while during current currently
     exactly"""
 )
@@ -29,6 +29,16 @@ WEAK_WORDS = word_set("get show give tell make find look see display print know 
 
 CARRIERS = word_set("text word string phrase sentence line content value number message saying reading following")
 """Nouns that only announce the value after them, as in "reverse the word stressed"."""
+
+COMMANDS = word_set(
+    """what what's whats which who where when why how is are does do can could tell show list give find get read open
+    convert calculate compute add sum create make write delete remove fetch search translate count compare
+    remember note roll flip pick choose generate encode decode reverse format sort hash describe display print
+    check run commit echo save send look draw spell split mix shuffle set mark complete finish rename move
+    download summarize explain turn change browse visit query insert update select put subtract multiply divide
+    invert slugify capitalize append"""
+)
+"""Words that a request begins with."""
 
 _SYNONYMS = """
 time clock hour
