@@ -7,6 +7,7 @@ task holds them, callers only await tasks, and whatever the SDK raises reaches t
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -39,6 +40,10 @@ Progress: TypeAlias = Callable[[float, float | None, str], None]
 """Told (progress, total, message) of one call."""
 
 T = TypeVar("T")
+
+for _name in ("mcp", "client"):
+    # The SDK logs what we report as errors of our own, with tracebacks; unconfigured, logging would print them.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 _PING_SECONDS = 2.0
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")

@@ -12,6 +12,7 @@ import json
 import re
 import time
 import zlib
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
@@ -38,7 +39,9 @@ HTTP_FAILED = -32018
 _BODY_SAMPLE_BYTES = 4096
 _LONGEST_RETRY_WAIT_SECONDS = 30.0
 _RETRIES = 2
-_GET_BACKOFF_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+_STREAM_OPENINGS = 4
+_STREAM_WINDOW_SECONDS = 30.0
+_STREAM_PLACES = 100
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
@@ -81,7 +84,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
         self._inner = inner
-        self._failed_gets = 0
+        self._openings: dict[str, deque[float]] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET":
@@ -95,16 +98,18 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
     async def _open_stream(self, request: httpx2.Request) -> httpx2.Response:
-        """A GET stream, re-opened no faster than the back-off allows: the SDK's own pace can be the server's."""
-        await asyncio.sleep(_GET_BACKOFF_SECONDS[min(self._failed_gets, len(_GET_BACKOFF_SECONDS) - 1)])
-        self._failed_gets += 1
-        response = await self._inner.handle_async_request(request)
+        """A GET stream. The SDK re-opens one at the pace the server names, which may be none at all."""
+        await self._turn(request.headers.get("last-event-id", ""))
+        return await self._inner.handle_async_request(request)
 
-        def heard() -> None:
-            self._failed_gets = 0
-
-        stream = _Stream(response, quiet=False, on_data=heard)
-        return _replaced(response, stream)
+    async def _turn(self, place: str) -> None:
+        """Waits until a stream may be opened at this place: so often in a time, unless events moved the place on."""
+        opened = self._openings.setdefault(place, deque(maxlen=_STREAM_OPENINGS))
+        if len(opened) == _STREAM_OPENINGS:
+            await asyncio.sleep(max(0.0, opened[0] + _STREAM_WINDOW_SECONDS - time.monotonic()))
+        opened.append(time.monotonic())
+        while len(self._openings) > _STREAM_PLACES:
+            del self._openings[next(iter(self._openings))]
 
     async def _answer(self, request: httpx2.Request, request_id: RequestId) -> httpx2.Response:
         for attempt in range(_RETRIES + 1):
@@ -135,7 +140,7 @@ async def _as_answer(request: httpx2.Request, response: httpx2.Response, request
         return _failure(request_id, "sent an illegal Mcp-Session-Id header", outcome="unknown")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/event-stream":
-        return _replaced(response, _Stream(response, quiet=True))
+        return _replaced(response, _Stream(response))
     try:
         body = await _read_capped(response, MAX_MESSAGE_BYTES)
     except httpx2.TransportError as error:
@@ -205,22 +210,15 @@ def _sample(body: bytes) -> str:
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """A response's body, decompressed within bounds. `quiet` ends it where the connection breaks instead of raising."""
+    """An event stream's body, decompressed within bounds; where the connection breaks it just ends."""
 
-    def __init__(self, response: httpx2.Response, *, quiet: bool, on_data: Any = None) -> None:
+    def __init__(self, response: httpx2.Response) -> None:
         self._response = response
-        self._quiet = quiet
-        self._on_data = on_data
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
+        with contextlib.suppress(httpx2.TransportError, ValueError):
             async for chunk in _plain_chunks(self._response):
-                if self._on_data is not None and chunk:
-                    self._on_data()
                 yield chunk
-        except (httpx2.TransportError, ValueError):
-            if not self._quiet:
-                raise
 
     async def aclose(self) -> None:
         await self._response.aclose()

@@ -53,8 +53,11 @@ class Lag:
 
 
 @contextlib.asynccontextmanager
-async def nothing_left(marker: str = "", *, most_lag_seconds: float = 5.0) -> AsyncIterator[Lag]:
-    """Fails where the body leaves processes, files or tasks behind, or held the event loop too long."""
+async def nothing_left(marker: str = "", *, most_lag_seconds: float = 5.0, task_names: str = "") -> AsyncIterator[Lag]:
+    """Fails where the body leaves processes, files or tasks behind, or held the event loop too long.
+
+    Only tasks whose name starts with `task_names` count, where a server in this process has tasks of its own.
+    """
     children, files, tasks = set(processes(marker)), open_files(), asyncio.all_tasks()
     lag = Lag()
     watch = asyncio.create_task(_watch(lag))
@@ -65,7 +68,7 @@ async def nothing_left(marker: str = "", *, most_lag_seconds: float = 5.0) -> As
         await asyncio.gather(watch, return_exceptions=True)
     for _ in _patience(2.0):
         new_children = {pid: text for pid, text in processes(marker).items() if pid not in children}
-        new_tasks = asyncio.all_tasks() - tasks
+        new_tasks = {task for task in asyncio.all_tasks() - tasks if task.get_name().startswith(task_names)}
         if not new_children and not new_tasks and open_files() <= files:
             break
         await asyncio.sleep(0.01)
