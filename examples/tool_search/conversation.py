@@ -42,15 +42,17 @@ class Request:
 def everyday_requests(workspace: Path, page: str) -> list[Request]:
     return [
         Request("What time is it in Tokyo?", "time"),
+        Request("Convert 14:30 from Europe/Berlin to America/New_York", "time"),
         Request("What is (17 + 25) * 3?", "calculator"),
-        Request(f"Show the last 2 commits of the git repository {workspace / 'repository'}", "git"),
+        Request(f"Show the last 2 commits in the git log of {workspace / 'repository'}", "git"),
         Request("Which tables are in the SQLite database?", "sqlite"),
-        Request('Run this SQL query: "SELECT name, price FROM products ORDER BY price DESC"', "sqlite"),
         Request(f"Fetch the web page {page}", "fetch"),
         Request(f"List the files in the directory {workspace / 'files'}", "filesystem"),
+        Request("Show the whole knowledge graph", "memory"),
         Request('Echo the message "good morning"', "everything"),
         Request("List my S3 buckets", "aws"),
         Request('Create an SQS queue named "orders"', "aws"),
+        Request('Delete the S3 bucket named "old-logs"', "aws"),
     ]
 
 
@@ -73,10 +75,11 @@ class Report:
             case Notice(text=text):
                 line("note", text)
             case RequestSent():
-                self.requests.append(event)
                 tokens = f"{event.offered_tokens:,} tokens of tools (all: {event.known_tokens:,})"
                 line("request", f"offers {len(event.offered)} of {event.known_tools:,} tools, {tokens}")
-                line("", " ".join(event.offered))
+                if not self.requests or event.offered != self.requests[-1].offered:
+                    line("", " ".join(event.offered))
+                self.requests.append(event)
             case ToolsSearched():
                 self.searches += 1
                 names = ", ".join(event.matches) or "nothing"
@@ -84,16 +87,23 @@ class Report:
             case ToolsLoaded(names=names, tokens=tokens):
                 self.loaded.update(dict.fromkeys(names))
                 line("add", f"{', '.join(names)}: {tokens:,} tokens more from the next request on")
-            case ToolCallFinished(call=call, result=result, server=server) if server is not None:
-                self.calls += 1
-                line("call", f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}")
-                outcome = f"{result.error}: {result.text}" if result.error else result.text
-                line("", f"{server}, {result.seconds:.2f} s: {safe_line(outcome, 160)}")
+            case ToolCallFinished():
+                self._show_call(event)
             case RunFinished(answer=answer, seconds=seconds):
                 self.seconds += seconds
                 line("answer", shortened(answer))
             case _:
                 pass
+
+    def _show_call(self, finished: ToolCallFinished) -> None:
+        """A call to a server; the virtual tools tell of themselves, unless they fail."""
+        call, result = finished.call, finished.result
+        if finished.server is None and result.error is None:
+            return
+        self.calls += finished.server is not None
+        line("call", f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}")
+        outcome = f"{result.error}: {result.text}" if result.error else result.text
+        line("", f"{finished.server or 'mcpagent'}, {result.seconds:.2f} s: {safe_line(outcome, 160)}")
 
     def summary(self) -> str:
         sent = sum(request.offered_tokens for request in self.requests)

@@ -69,7 +69,7 @@ def prepare(home: Path, say: Callable[[str], None]) -> set[str]:
     home.mkdir(parents=True, exist_ok=True)
     usable: set[str] = set()
     with ThreadPoolExecutor(max_workers=3) as workers:
-        started = {workers.submit(_make, environment, home): environment for environment in ENVIRONMENTS}
+        started = {workers.submit(make, environment, home): environment for environment in ENVIRONMENTS}
         for done in as_completed(started):
             environment = started[done]
             try:
@@ -86,7 +86,7 @@ def prepare(home: Path, say: Callable[[str], None]) -> set[str]:
     return usable
 
 
-def _make(environment: Environment, home: Path) -> float | None:
+def make(environment: Environment, home: Path) -> float | None:
     """Installs one environment; seconds taken, None where it was there already."""
     _require(environment)
     folder = home / environment.name

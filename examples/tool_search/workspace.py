@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import json
 import os
 import shutil
 import sqlite3
@@ -26,6 +27,8 @@ FILES = {
     "opening-hours.txt": "Monday to Friday, 9 to 17\n",
 }
 
+MEMORY = {"type": "entity", "name": "the shop", "entityType": "business", "observations": ["sells lamps and desks"]}
+
 PAGE = """<!doctype html><html><head><title>Opening hours</title></head><body><article>
 <h1>Opening hours</h1><p>The shop is open from Monday to Friday, 9 to 17 o'clock.</p>
 <p>It is closed on public holidays, and in the last week of December while everything is counted.</p>
@@ -39,6 +42,7 @@ def make_workspace(folder: Path) -> None:
     (folder / "files").mkdir(parents=True)
     for name, text in FILES.items():
         (folder / "files" / name).write_text(text, "utf-8")
+    (folder / "memory.jsonl").write_text(json.dumps(MEMORY) + "\n", "utf-8")
     with contextlib.closing(sqlite3.connect(folder / "shop.db")) as database, database:
         database.execute("CREATE TABLE products (name TEXT PRIMARY KEY, price REAL, stock INTEGER)")
         database.executemany("INSERT INTO products VALUES (?, ?, ?)", PRODUCTS)
