@@ -1,0 +1,249 @@
+"""Anthropic's Messages API: its refusals, what the model sees, and its answers.
+
+Rules and error texts as the vendor documents them and as recordings show them; placement rules of tool changes too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from tests.simulator.values import Said, Unit, View, rendered, require
+
+CHANGE_BETAS = {"mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15"}
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+    """Raises `Refusal` where the real API answers 400."""
+    tools = {tool["name"]: tool for tool in body.get("tools", ())}
+    require(body.get("max_tokens"), "max_tokens: Field required")
+    _check_tools(body, tools)
+    _check_breakpoints(body)
+    messages = body["messages"]
+    require(messages and messages[0]["role"] == "user", 'messages: first message must use the "user" role')
+    betas = set(headers.get("anthropic-beta", "").split(","))
+    for place, turn in enumerate(messages):
+        require(turn["content"], f"messages.{place}: all messages must have non-empty content")
+        after = messages[place + 1] if place + 1 < len(messages) else None
+        match turn["role"]:
+            case "system":
+                _check_change(place, turn, messages, tools, betas)
+            case "assistant":
+                _check_assistant(place, turn, after)
+            case _:
+                before = messages[place - 1] if place else {"role": "", "content": []}
+                _check_user(place, turn, before, tools)
+    _check_binding(body)
+
+
+def _check_tools(body: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
+    require(len(tools) == len(body.get("tools", ())), "tools: Tool names must be unique.")
+    for name, tool in tools.items():
+        require(_NAME.fullmatch(name), f"tools.{name}: String should match pattern")
+        schema = tool.get("input_schema", {})
+        require(schema.get("type") == "object", f"tools.{name}.input_schema.type: Field required")
+        top = {"oneOf", "allOf", "anyOf"} & schema.keys()
+        require(not top, "input_schema does not support oneOf, allOf, or anyOf at the top level")
+        deferred = tool.get("defer_loading")
+        require(not (deferred and "cache_control" in tool), "Tools with defer_loading cannot use prompt caching")
+    deferred_count = sum(bool(tool.get("defer_loading")) for tool in tools.values())
+    require(
+        not tools or deferred_count < len(tools),
+        "At least one tool must have defer_loading=false. All tools cannot be deferred.",
+    )
+    require(deferred_count <= 10_000, "Too many deferred tools", "available_tools_limit_exceeded")
+
+
+def _check_breakpoints(body: Mapping[str, Any]) -> None:
+    blocks = [*body.get("tools", ()), *body.get("system", ()), *(b for m in body["messages"] for b in m["content"])]
+    marked = sum("cache_control" in block for block in blocks) + ("cache_control" in body)
+    require(marked <= 4, f"A maximum of 4 blocks with cache_control may be provided. Found {marked}.")
+
+
+def _check_change(
+    place: int, turn: Mapping[str, Any], messages: Sequence[Any], tools: Mapping[str, Any], betas: set[str]
+) -> None:
+    require(betas & CHANGE_BETAS, f"messages.{place}.role: Input should be 'user' or 'assistant'")
+    require(messages[place - 1]["role"] == "user", f"messages.{place}: tool changes must follow a user turn")
+    following = messages[place + 1]["role"] if place + 1 < len(messages) else "assistant"
+    require(following == "assistant", f"messages.{place}: tool changes must precede an assistant message or be last")
+    for block in turn["content"]:
+        tool = block["tool"]
+        if tool["type"] == "tool_definition":
+            require("inline-tools-2026-09-15" in betas, "tool_definition needs inline-tools-2026-09-15")
+        else:
+            known = tool["name"] in tools
+            require(known, f"Tool reference '{tool['name']}' not found", "tool_reference_unresolved")
+
+
+def _check_assistant(place: int, turn: Mapping[str, Any], after: Mapping[str, Any] | None) -> None:
+    calls = [block["id"] for block in turn["content"] if block["type"] == "tool_use"]
+    for block in turn["content"]:
+        _check_text(place, block)
+    require(all(_CALL_ID.fullmatch(call) for call in calls), f"messages.{place}: tool_use.id: invalid")
+    require(len(set(calls)) == len(calls), "messages: `tool_use` ids must be unique")
+    answered = [block.get("tool_use_id") for block in after["content"]] if after else []
+    missing = [call for call in calls if call not in answered]
+    require(
+        not missing,
+        f"messages.{place}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+        f"{', '.join(missing)}",
+    )
+
+
+def _check_user(place: int, turn: Mapping[str, Any], before: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
+    asked = {block["id"] for block in before["content"] if block["type"] == "tool_use"}
+    kinds = [block["type"] == "tool_result" for block in turn["content"]]
+    require(kinds == sorted(kinds, reverse=True), f"messages.{place}: tool_result blocks must come first")
+    for block in turn["content"]:
+        _check_text(place, block)
+        if block["type"] != "tool_result":
+            continue
+        call_id = block["tool_use_id"]
+        require(not call_id.startswith("srvtoolu_"), "tool_result for a server tool")
+        require(call_id in asked, f"unexpected `tool_use_id` found in `tool_result` blocks: {call_id}")
+        require(block["content"], f"messages.{place}: tool_result content must not be empty")
+        for piece in block["content"]:
+            _check_text(place, piece)
+            if piece["type"] == "tool_reference":
+                name = piece["tool_name"]
+                require(name in tools, f"Tool reference '{name}' not found in available tools")
+
+
+def _check_text(place: int, block: Mapping[str, Any]) -> None:
+    if block["type"] == "text":
+        require(block["text"].strip(), f"messages.{place}: text content blocks must contain non-whitespace text")
+
+
+def units(body: Mapping[str, Any]) -> list[Unit]:
+    """The prompt as the model reads it: eager tools, system, history with definitions where they are referred to."""
+    tools = {tool["name"]: tool for tool in body.get("tools", ())}
+    eager = (tool for tool in tools.values() if not tool.get("defer_loading"))
+    made = [_unit(tool) for tool in eager] + [_unit(block) for block in body.get("system", ())]
+    for turn in body["messages"]:
+        for block in turn["content"]:
+            made.append(_unit({"role": turn["role"], **block}))
+            made += [Unit(rendered(without_marks(tools[name]))) for name in _named(block)]
+    if "cache_control" in body:
+        made[-1] = Unit(made[-1].text, breakpoint=True)
+    return made
+
+
+def definition_tokens(body: Mapping[str, Any]) -> int:
+    """Tokens of tool definitions the model reads, wherever they stand."""
+    tools = {tool["name"]: tool for tool in body.get("tools", ())}
+    blocks = [block for turn in body["messages"] for block in turn["content"]]
+    read = [tool for tool in tools.values() if not tool.get("defer_loading")]
+    read += [tools[name] for block in blocks for name in _named(block)]
+    return sum(Unit(rendered(without_marks(tool))).tokens for tool in read)
+
+
+def _unit(block: Mapping[str, Any]) -> Unit:
+    return Unit(rendered(without_marks(block)), "cache_control" in block)
+
+
+def without_marks(block: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in block.items() if key not in ("cache_control", "defer_loading")}
+
+
+def _named(block: Mapping[str, Any]) -> list[str]:
+    """Tools whose definition is read at this block."""
+    if block["type"] == "tool_result":
+        return [piece["tool_name"] for piece in block["content"] if piece["type"] == "tool_reference"]
+    if block["type"] == "tool_addition" and block["tool"]["type"] == "tool_reference":
+        return [block["tool"]["name"]]
+    return []
+
+
+def view(body: Mapping[str, Any]) -> View:
+    """What the model sees: eager tools, those referred to or defined since, without those withdrawn."""
+    tools = {tool["name"]: tool for tool in body.get("tools", ())}
+    shown = {name: tool["input_schema"] for name, tool in tools.items() if not tool.get("defer_loading")}
+    texts: list[str] = []
+    for turn in body["messages"]:
+        for block in turn["content"]:
+            shown |= {name: tools[name]["input_schema"] for name in _named(block)}
+            if block["type"] == "tool_removal":
+                shown.pop(block["tool"]["name"], None)
+            elif block["type"] == "tool_addition" and block["tool"]["type"] == "tool_definition":
+                definition = block["tool"]["definition"]
+                shown[definition["name"]] = definition["input_schema"]
+            inner = block["content"] if block["type"] == "tool_result" else [block]
+            texts += [piece["text"] for piece in inner if piece["type"] == "text"] if turn["role"] == "user" else []
+    answered = sum(turn["role"] == "assistant" for turn in body["messages"])
+    return View(shown, texts, answered, body.get("tool_choice", {}).get("type") == "none")
+
+
+def _signature(body: Mapping[str, Any], place: int) -> str:
+    """A thinking block's signature: it is bound to all that stands before its message."""
+    before = {**body, "messages": body["messages"][:place]}
+    before.pop("cache_control", None)
+    return sha256("\n".join(unit.text for unit in units(before)).encode("utf-8", "replace")).hexdigest()
+
+
+def _check_binding(body: Mapping[str, Any]) -> None:
+    for place, turn in enumerate(body["messages"]):
+        for number, block in enumerate(turn["content"]):
+            if block["type"] == "thinking":
+                require(
+                    block["signature"] == _signature(body, place),
+                    f"messages.{place}.content.{number}: Invalid `signature` in `thinking` block. "
+                    "The block is bound to a different conversation.",
+                )
+
+
+def answer(body: Mapping[str, Any], said: Sequence[Said], number: int, usage: Mapping[str, int]) -> dict[str, Any]:
+    """The brain's words as an answer; it begins with a thought that is bound to the prefix."""
+    signature = _signature(body, len(body["messages"]))
+    content: list[dict[str, Any]] = [{"type": "thinking", "thinking": "Hm.", "signature": signature}]
+    for place, piece in enumerate(said):
+        if isinstance(piece, str):
+            content.append({"type": "text", "text": piece})
+        else:
+            call_id = f"toolu_{number}_{place}"
+            caller = {"type": "direct"}
+            content.append(
+                {"type": "tool_use", "id": call_id, "name": piece[0], "input": dict(piece[1]), "caller": caller}
+            )
+    called = any(not isinstance(piece, str) for piece in said)
+    return {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": content,
+        "stop_reason": "tool_use" if called else "end_turn",
+        "stop_sequence": None,
+        "usage": dict(usage),
+    }
+
+
+def events(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The answer as the API streams it."""
+    made: list[dict[str, Any]] = [{"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}]
+    for index, block in enumerate(message["content"]):
+        start, deltas = _streamed(block)
+        made.append({"type": "content_block_start", "index": index, "content_block": start})
+        made += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        made.append({"type": "content_block_stop", "index": index})
+    delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    return [*made, {"type": "message_delta", "delta": delta, "usage": message["usage"]}, {"type": "message_stop"}]
+
+
+def _streamed(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    match block["type"]:
+        case "text":
+            return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+        case "thinking":
+            thought = {"type": "thinking_delta", "thinking": block["thinking"]}
+            return {**block, "thinking": "", "signature": ""}, [
+                thought,
+                {"type": "signature_delta", "signature": block["signature"]},
+            ]
+        case _:
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]

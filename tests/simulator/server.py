@@ -1,0 +1,176 @@
+"""The simulated providers over real HTTP on loopback, with the faults a test asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from tests.simulator import anthropic_rules as messages_api
+from tests.simulator import openai_rules as openai_api
+from tests.simulator.prompt_cache import BreakpointCache, PrefixCache
+from tests.simulator.values import Brain, Counted, Log, Refusal, Unit, View, rendered
+
+Fault: TypeAlias = Literal["cut", "silent", "reset"] | tuple[int, dict[str, Any], dict[str, str]]
+"""What one request meets instead of an answer: half of it, nothing at all, a closed connection, or an error."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One API: what it refuses, how a request reads, and how an answer looks."""
+
+    check: Callable[[Mapping[str, Any], Mapping[str, str]], None]
+    units: Callable[[Mapping[str, Any]], list[Unit]]
+    definition_tokens: Callable[[Mapping[str, Any]], int]
+    view: Callable[[Mapping[str, Any]], View]
+    answer: Callable[..., dict[str, Any]]
+    events: Callable[[Mapping[str, Any]], list[dict[str, Any]]]
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    "/v1/messages": Protocol(
+        messages_api.check,
+        messages_api.units,
+        messages_api.definition_tokens,
+        messages_api.view,
+        messages_api.answer,
+        messages_api.events,
+    ),
+    "/v1/responses": Protocol(
+        openai_api.check_responses,
+        openai_api.responses_units,
+        openai_api.responses_definition_tokens,
+        openai_api.responses_view,
+        openai_api.responses_answer,
+        openai_api.responses_events,
+    ),
+    "/v1/chat/completions": Protocol(
+        openai_api.check_chat,
+        openai_api.chat_units,
+        openai_api.chat_definition_tokens,
+        openai_api.chat_view,
+        openai_api.chat_answer,
+        openai_api.chat_events,
+    ),
+}
+
+
+class Simulator:
+    """`async with Simulator(brain) as simulator:` serves all three APIs at `simulator.url`.
+
+    `faults` meet the first requests, one each. `log` holds what was asked and what it cost.
+    """
+
+    def __init__(self, brain: Brain, faults: Sequence[Fault] = ()) -> None:
+        self._brain = brain
+        self._faults = list(faults)
+        self._caches: dict[str, BreakpointCache | PrefixCache] = {}
+        self.log = Log()
+        self.url = ""
+        self.requests = 0
+
+    async def __aenter__(self) -> Simulator:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            self.requests += 1
+            fault = self._faults.pop(0) if self._faults else None
+            path = head[0].split(" ")[1].partition("?")[0]
+            await self._respond(path, headers, json.loads(body), fault, writer)
+        finally:
+            writer.close()
+
+    async def _respond(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        body: dict[str, Any],
+        fault: Fault | None,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        if fault == "reset":
+            writer.transport.abort()
+            return
+        if isinstance(fault, tuple):
+            await _write(writer, fault[0], json.dumps(fault[1]).encode(), "application/json", fault[2])
+            return
+        try:
+            answer = self.answer(path, headers, body)
+        except Refusal as refusal:
+            self.log.refused.append(refusal)
+            error = {
+                "type": "invalid_request_error",
+                "message": refusal.message,
+                "details": {"error_code": refusal.code},
+            }
+            await _write(
+                writer, refusal.status, rendered({"type": "error", "error": error}).encode(), "application/json"
+            )
+            return
+        events = PROTOCOLS[path].events(answer)
+        lines = [_event(event) for event in events]
+        if path == "/v1/chat/completions":
+            lines.append("data: [DONE]\n\n")
+        content = "".join(lines if fault is None else lines[:1]).encode()
+        await _write(writer, 200, content, "text/event-stream", whole=fault is None)
+        if fault == "silent":
+            await asyncio.sleep(30)
+
+    def answer(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one body. Raises `Refusal`."""
+        protocol = PROTOCOLS[path]
+        self.log.bodies.append(body)
+        protocol.check(body, headers)
+        units = protocol.units(body)
+        cache = self._caches.setdefault(path, BreakpointCache() if path == "/v1/messages" else PrefixCache())
+        read, written = cache.read_and_write(units)
+        total = sum(unit.tokens for unit in units)
+        self.log.counted.append(Counted(total, read, written, protocol.definition_tokens(body)))
+        seen = protocol.view(body)
+        said = self._brain(seen)
+        self.log.blind_calls += [
+            piece[0] for piece in said if not isinstance(piece, str) and piece[0] not in seen.shown
+        ]
+        usage = {"total": total, "read": read, "output": sum(len(str(piece)) for piece in said) // 4 + 1}
+        if path == "/v1/messages":
+            usage = {
+                "input_tokens": total - read - written,
+                "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": written,
+                "output_tokens": usage["output"],
+            }
+        return protocol.answer(body, said, len(self.log.bodies), usage)
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    named = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{named}data: {json.dumps(event)}\n\n"
+
+
+async def _write(
+    writer: asyncio.StreamWriter,
+    status: int,
+    content: bytes,
+    kind: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    whole: bool = True,
+) -> None:
+    """An answer; when not `whole`, more is promised than comes."""
+    length = len(content) + (0 if whole else 1000)
+    fields = {"content-type": kind, "content-length": str(length), "connection": "close", **(headers or {})}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + content)
+    await writer.drain()

@@ -1,0 +1,77 @@
+"""What the simulated providers have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True)
+class Refusal(Exception):  # noqa: N818 - a provider refuses
+    """An answer with an error status."""
+
+    status: int
+    message: str
+    code: str = "invalid_request_error"
+
+
+@dataclass(frozen=True)
+class View:
+    """What the model sees of a request: the tools it knows the schema of, and the texts in order.
+
+    `answered` counts its own turns so far. With `must_answer` it may not call.
+    """
+
+    shown: Mapping[str, Mapping[str, Any]]
+    texts: Sequence[str]
+    answered: int
+    must_answer: bool = False
+
+
+Said: TypeAlias = str | tuple[str, Mapping[str, Any]]
+"""A text, or a call: name and arguments."""
+
+Brain: TypeAlias = Callable[[View], Sequence[Said]]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of a rendered prompt; `breakpoint` where the cache is written and looked up."""
+
+    text: str
+    breakpoint: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return -(-len(self.text) // 4)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One request's tokens. `definitions` are those of tool definitions, in `tools` or in the history."""
+
+    total: int
+    read: int
+    written: int
+    definitions: int
+
+
+@dataclass
+class Log:
+    """What the simulator was asked: bodies in order, what each cost, and which were refused."""
+
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    counted: list[Counted] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    blind_calls: list[str] = field(default_factory=list)
+
+
+def rendered(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def require(condition: object, message: str, code: str = "invalid_request_error") -> None:
+    if not condition:
+        raise Refusal(400, message, code)
