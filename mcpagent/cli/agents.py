@@ -18,20 +18,22 @@ if TYPE_CHECKING:
     from mcpagent.cli.terminal import Terminal
     from mcpagent.events import Emit
 
-KEY_HINT = (
-    "offline model: no API key is set. For a real one: export ANTHROPIC_API_KEY=... or OPENAI_API_KEY=..., "
-    "or -m ollama:<model>"
-)
-SERVERS_HINT = (
-    "bundled demo server: no configuration found. Your own: put mcpServers into .mcp.json, "
-    "or pass --server NAME='command'"
-)
+KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=... or use -m ollama:<model>"
+SERVERS_HINT = "no configuration: bundled demo server. Your own: .mcp.json or --server NAME='command'"
 
 
 def make_agent(
-    options: Options, configuration: Configuration, on_event: Emit, *, model: str | Model | None = None
+    options: Options,
+    configuration: Configuration,
+    on_event: Emit,
+    *,
+    model: str | Model | None = None,
+    startup_seconds: float | None = None,
 ) -> Agent:
-    """An agent, not started. `model` overrides the options'. Raises `ConfigError` for a model that means nothing."""
+    """An agent, not started. Raises `ConfigError` for a model that means nothing.
+
+    `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
+    """
     from mcpagent.agent import Agent
 
     names = tuple(name for name in options.always_load if not _is_pattern(name))
@@ -41,6 +43,7 @@ def make_agent(
         tool_search=_tool_search(options, configuration),
         pre_discovered_tools=names,
         max_turns=options.max_turns,
+        startup_seconds=startup_seconds,
         on_event=on_event,
     )
 
@@ -73,6 +76,7 @@ async def connected_without_model(
 ) -> AsyncIterator[Agent]:
     """The agent for commands that only look: servers connected, failures told on stderr, no model asked."""
     from mcpagent.cli.rendering import notice_line, print_failed_server
+    from mcpagent.cli.terminal import put
 
     servers = {server.name: server for server in configuration.enabled}
 
@@ -80,11 +84,11 @@ async def connected_without_model(
         if isinstance(event, ServerFailed):
             print_failed_server(terminal.err, event, servers, terminal.glyphs)
         elif isinstance(event, Notice) and event.level == "warning":
-            terminal.err.print(notice_line(event.text, event.level, terminal.glyphs), soft_wrap=True)
+            put(terminal.err, notice_line(event.text, event.level, terminal.glyphs))
 
     agent = make_agent(options, configuration, on_event or tell, model="offline")
     if configuration.is_demo and options.output is OutputFormat.text:
-        terminal.err.print(SERVERS_HINT, style="dim", soft_wrap=True)
+        put(terminal.err, SERVERS_HINT, style="dim")
     with connecting(terminal, configuration):
         await agent.__aenter__()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -20,6 +21,7 @@ from mcpagent.cli.keyboard import on_interrupt, without_echo
 from mcpagent.cli.options import Options
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.status import Figures, short_model, status_line
+from mcpagent.cli.terminal import put
 from mcpagent.errors import McpAgentError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed
 from mcpagent.safe_text import safe_line
@@ -27,6 +29,9 @@ from mcpagent.safe_text import safe_line
 if TYPE_CHECKING:
     from mcpagent import Model
     from mcpagent.cli.terminal import Terminal
+
+STARTUP_SECONDS = 10.0
+"""How long the first question waits for slow servers; they join later."""
 
 
 def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
@@ -41,7 +46,9 @@ class Chat:
         self.options = options
         self.terminal = terminal
         self.configuration = load_configuration(options)
-        self.agent = make_agent(options, self.configuration, self._on_event, model=model)
+        self.agent = make_agent(
+            options, self.configuration, self._on_event, model=model, startup_seconds=STARTUP_SECONDS
+        )
         self.figures = Figures()
         self.desk = Desk(self.agent, self.configuration, terminal, self.figures, self._ready)
         self.input = InputLine(
@@ -84,6 +91,7 @@ class Chat:
                 await self._guarded(self._command(line) if is_command(line) else self._ask(line))
             except Leave:
                 return ExitCode.OK
+            self._say("")
         return ExitCode.INTERRUPTED
 
     async def _guarded(self, work: Coroutine[None, None, None]) -> None:
@@ -91,7 +99,7 @@ class Chat:
         task = asyncio.create_task(work)
 
         def interrupt() -> None:
-            self._leaving = self._leaving or bool(task.cancelling())
+            self._leaving = bool(task.cancelling())  # a second time
             task.cancel()
 
         try:
@@ -172,6 +180,8 @@ class Chat:
         elif isinstance(event, Notice):
             self._activity.hide()
             self._say(notice_line(event.text, event.level, self.terminal.glyphs))
+            if self._connecting is not None and self._connecting.done() and self._connecting.exception() is None:
+                self.figures.read(self.agent)  # a late server may have joined
         self.input.refresh()
 
     # -- the screen -----------------------------------------------------------------------------------------------
@@ -185,12 +195,12 @@ class Chat:
         return list(self.agent.known_tools) if self.figures.known else []
 
     def _say(self, line: Text | str) -> None:
-        self.terminal.out.print(line, soft_wrap=True)
+        put(self.terminal.out, line)
 
     def _greet(self) -> None:
         from mcpagent import __version__
 
-        folder = short_path(str(self.options.folder), self.options.folder.parent.parent)
+        folder = short_path(str(self.options.folder), Path("/nowhere"))
         dot = self.terminal.glyphs.dot
         self._say(
             Text.assemble(
@@ -199,6 +209,5 @@ class Chat:
                 (f"{self.configuration.describe(self.options.folder)} {dot} {folder} {dot} /help", "dim"),
             )
         )
-        for hint in hints(self.agent, self.options, self.configuration):
-            self.terminal.err.print(hint, style="dim", soft_wrap=True)
+        put(self.terminal.err, *hints(self.agent, self.options, self.configuration), style="dim")
         self._say("")

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from mcpagent.catalog import CHARACTERS_PER_TOKEN
 from mcpagent.cli.figures import counted, duration, saving
-from mcpagent.cli.lines import column
+from mcpagent.cli.lines import column, reason
+from mcpagent.cli.terminal import put
 from mcpagent.cli.tool_commands import unknown_tool
 from mcpagent.cli.tool_views import detail_lines, filtered, list_lines, search_report
 from mcpagent.messages import Message, ToolResult
@@ -43,8 +44,7 @@ class Desk:
     ready: Callable[[], Awaitable[None]]
 
     def say(self, *lines: Text | str) -> None:
-        for line in lines:
-            self.terminal.out.print(line, soft_wrap=True)
+        put(self.terminal.out, *lines)
 
     @property
     def width(self) -> int:
@@ -109,7 +109,7 @@ async def mcp(desk: Desk, argument: str) -> None:
     for name, status in servers.items():
         facts = {
             "ready": f"{counted(status.tool_count, 'tool')}, connected in {duration(status.seconds)}",
-            "failed": safe_line(status.reason, 300),
+            "failed": reason(name, status.reason),
         }.get(status.state, status.state)
         desk.say(Text.assemble(marks[status.state], " ", (column(safe_line(name, 64), width), "user"), f"  {facts}"))
         for warning in status.warnings if argument else ():
@@ -222,9 +222,10 @@ def context_lines(desk: Desk) -> list[Text]:
         rows.insert(2, (f"tools deferred ({len(hidden)})", 0, f"would be {catalog.tokens(hidden):,}"))
     total = sum(count for _, count, _ in rows)
     lines = [Text.assemble(("next request", "user"), f"  about {total:,} tokens", ("  (characters / 4)", "dim"))]
+    bar_width = max(min(BAR_WIDTH, desk.width - 70), 5)
     largest = max((count for _, count, _ in rows), default=0) or 1
     for label, count, about in rows:
-        bar = desk.terminal.glyphs.block * round(BAR_WIDTH * count / largest)
+        bar = desk.terminal.glyphs.block * round(bar_width * count / largest)
         lines.append(
             Text.assemble(f"  {label:<22} {count:>8,}  ", (bar, "tool"), (f"  {about}" if about else "", "dim"))
         )

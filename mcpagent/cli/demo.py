@@ -16,6 +16,7 @@ from mcpagent.cli.figures import counted, duration, saving
 from mcpagent.cli.lines import joined
 from mcpagent.cli.options import Options
 from mcpagent.cli.rendering import TurnView
+from mcpagent.cli.terminal import put
 from mcpagent.errors import ServerError
 from mcpagent.events import Event, RequestSent, RunFinished, ServerFailed
 
@@ -63,6 +64,7 @@ class _Demo:
             self.options.model or "offline",
             mcp_config=servers,
             tool_search=ToolSearch(),
+            startup_seconds=None,
             on_event=self._on_event,
         )
         with connecting(self.terminal, Configuration(servers, is_demo=True)):
@@ -128,5 +130,4 @@ class _Demo:
         )
 
     def _say(self, *lines: Text) -> None:
-        for line in lines:
-            self.terminal.out.print(line, soft_wrap=True)
+        put(self.terminal.out, *lines)

@@ -12,6 +12,7 @@ from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.output import JsonReport
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
+from mcpagent.cli.terminal import put
 from mcpagent.config import ServersConfig
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed, StopReason
 
@@ -125,25 +126,20 @@ class _OneShot:
 
     def _warn(self, event: Event) -> None:
         if isinstance(event, Notice) and event.level == "warning":
-            self.terminal.err.print(notice_line(event.text, event.level, self.terminal.glyphs), soft_wrap=True)
+            put(self.terminal.err, notice_line(event.text, event.level, self.terminal.glyphs))
 
     def _say_what_is_used(self, agent: Agent) -> None:
         if self.options.quiet:
             return
         err = self.terminal.err
-        for line in hints(agent, self.options, self.configuration):
-            err.print(line, style="dim", soft_wrap=True)
+        put(err, *hints(agent, self.options, self.configuration), style="dim")
         if self.tells_steps:
-            err.print(
-                f"{agent.model.name} {self.terminal.glyphs.dot} {self.configuration.describe(self.options.folder)}",
-                style="dim",
-                soft_wrap=True,
-            )
+            used = self.configuration.describe(self.options.folder)
+            put(err, f"{agent.model.name} {self.terminal.glyphs.dot} {used}", style="dim")
 
     def _judge(self, finished: RunFinished) -> ExitCode:
         if finished.stop in STOPPED:
-            line = notice_line(STOPPED[finished.stop], "warning", self.terminal.glyphs)
-            self.terminal.err.print(line, soft_wrap=True)
+            put(self.terminal.err, notice_line(STOPPED[finished.stop], "warning", self.terminal.glyphs))
         if not finished.answer.strip():
             return ExitCode.ERROR
         return code_of_stop(finished.stop)

@@ -78,8 +78,7 @@ def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
 def server_failed_lines(event: ServerFailed, config: ServerConfig | None, glyphs: Glyphs, *, short: bool) -> list[Text]:
     """A failed server: what, why, where it is configured, and the command that tells more."""
     name = safe_line(event.server, 64)
-    reason = safe_line(event.reason, 400).removeprefix(f'server "{name}" ')
-    lines = [Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", reason)]
+    lines = [Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", reason(name, event.reason))]
     if short or config is None:
         return lines
     if config.command:
@@ -90,6 +89,11 @@ def server_failed_lines(event: ServerFailed, config: ServerConfig | None, glyphs
     lines.append(Text(f"    {source}{target}", "dim"))
     lines.append(Text(f"    look    mcpagent mcp test {name}", "dim"))
     return lines
+
+
+def reason(server: str, text: str) -> str:
+    """Why a server failed, where its name already stands before."""
+    return safe_line(text, 400).removeprefix(f'server "{server}" ')
 
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from mcpagent.cli.lines import (
     usage_line,
 )
 from mcpagent.cli.markdown import BlockSplitter, print_block
-from mcpagent.cli.terminal import silent_console
+from mcpagent.cli.terminal import put, silent_console
 from mcpagent.events import (
     Event,
     Notice,
@@ -138,8 +138,7 @@ class TurnView:
             return
         self._prints_steps = True
         self._activity.hide()
-        for line in lines:
-            self._steps.print(line, soft_wrap=True)
+        put(self._steps, *lines)
 
     def _end_steps(self) -> None:
         """An empty line between the steps and the words."""
@@ -161,5 +160,4 @@ def print_failed_server(
     glyphs: Glyphs,
 ) -> None:
     """The failure block on a terminal, one line elsewhere."""
-    for line in server_failed_lines(event, servers.get(event.server), glyphs, short=not console.is_terminal):
-        console.print(line, soft_wrap=True)
+    put(console, *server_failed_lines(event, servers.get(event.server), glyphs, short=not console.is_terminal))

@@ -16,9 +16,9 @@ from mcpagent.cli.configuration import Configuration, load_configuration, short_
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted, duration
 from mcpagent.cli.headless import write_out
-from mcpagent.cli.lines import column
+from mcpagent.cli.lines import column, reason
 from mcpagent.cli.options import Options, OutputFormat
-from mcpagent.cli.terminal import Glyphs, Terminal, open_terminal
+from mcpagent.cli.terminal import Glyphs, Terminal, open_terminal, put
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError
 from mcpagent.events import Event, Notice, ServerConnected, ServerFailed
@@ -34,8 +34,7 @@ def list_servers(options: Options) -> ExitCode:
     if options.output is OutputFormat.json:
         write_out(json.dumps(_configuration_document(configuration), indent=2) + "\n")
         return ExitCode.OK
-    for line in _configuration_lines(configuration, options, terminal.glyphs):
-        terminal.out.print(line, soft_wrap=True)
+    put(terminal.out, *_configuration_lines(configuration, options, terminal.glyphs))
     return ExitCode.OK
 
 
@@ -79,12 +78,12 @@ class _TestReport:
     def __call__(self, event: Event) -> None:
         glyphs = self._terminal.glyphs
         match event:
-            case ServerFailed(server=server, reason=reason):
+            case ServerFailed(server=server, reason=why):
                 self.failed = True
                 self._tell(Text.assemble((glyphs.failed, "error"), " ", (safe_line(server, 64), "user")))
                 for stage, outcome in self._stages(server):
                     self._tell(Text(f"    {stage:<11} {outcome}", "dim"))
-                self._tell(Text(f"    {'connect':<11} {safe_line(reason, 400)}"))
+                self._tell(Text(f"    {'connect':<11} {reason(server, why)}"))
             case ServerConnected(server=server, tools=tools, seconds=seconds):
                 self._tell(Text.assemble((glyphs.ok, "ok"), " ", (safe_line(server, 64), "user")))
                 for stage, outcome in self._stages(server):
@@ -122,7 +121,7 @@ class _TestReport:
 
     def _tell(self, line: Text) -> None:
         if self._told:
-            self._terminal.out.print(line, soft_wrap=True)
+            put(self._terminal.out, line)
 
 
 def _only(configuration: Configuration, name: str) -> Configuration:

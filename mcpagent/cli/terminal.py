@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from mcpagent.cli.options import ColorMode
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 PIPE_WIDTH = 200
 """Columns where nobody watches: lines are for programs then and are not broken."""
@@ -84,6 +86,8 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
     is_dumb = environ.get("TERM", "") in ("dumb", "unknown")
     columns = environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) > 0 else None
+    if is_dumb and is_terminal and width is None:
+        width = shutil.get_terminal_size().columns  # rich takes 80 for granted there
     return _console_class()(
         # A stream that may be replaced while it is used (by the input line) is looked up at each print.
         file=None if file is sys.stdout else file,
@@ -97,6 +101,12 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
         legacy_windows=False,
         theme=Theme(_STYLES),
     )
+
+
+def put(console: Console, *lines: Text | str, style: str | None = None) -> None:
+    """Prints lines; on a terminal they are wrapped at words, elsewhere they stay whole."""
+    for line in lines:
+        console.print(line, style=style, soft_wrap=not console.is_terminal)
 
 
 def silent_console() -> Console:

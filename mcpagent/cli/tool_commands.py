@@ -13,7 +13,7 @@ from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted
 from mcpagent.cli.headless import write_out
 from mcpagent.cli.options import Options, OutputFormat
-from mcpagent.cli.terminal import Terminal, open_terminal
+from mcpagent.cli.terminal import Terminal, open_terminal, put
 from mcpagent.cli.tool_views import because, detail_lines, filtered, list_lines, search_report, tool_document
 from mcpagent.errors import InputError
 from mcpagent.messages import ToolDefinition
@@ -31,7 +31,7 @@ def list_tools(options: Options, words: str) -> ExitCode:
             if options.output is OutputFormat.json:
                 _write_json([tool_document(tool) for tool in tools])
                 return ExitCode.OK
-            _print(terminal, list_lines(tools, width=terminal.out.width))
+            put(terminal.out, *list_lines(tools, width=terminal.out.width))
             total = agent.catalog.tokens(tool.name for tool in tools)
             terminal.out.print(
                 f"{counted(len(tools), 'tool')}, {counted(total, 'token')} when all are offered", style="dim"
@@ -53,7 +53,7 @@ def show_tool(options: Options, name: str) -> ExitCode:
             if options.output is OutputFormat.json:
                 _write_json(tool_document(tool.definition))
             else:
-                _print(terminal, detail_lines(tool.definition, terminal.out.width))
+                put(terminal.out, *detail_lines(tool.definition, terminal.out.width))
             return ExitCode.OK
 
     return asyncio.run(show())
@@ -71,7 +71,7 @@ def search_tools(options: Options, query: str, limit: int, *, explain: bool) -> 
                 _write_json(search_document(result, known))
             else:
                 lines = search_report(result, known, width=terminal.out.width, glyphs=terminal.glyphs, explain=explain)
-                _print(terminal, lines)
+                put(terminal.out, *lines)
                 _say_cost(terminal, [match.tool for match in result.matches], agent.catalog)
             return ExitCode.OK if result.matches else ExitCode.ERROR
 
@@ -106,12 +106,7 @@ def _say_cost(terminal: Terminal, tools: list[ToolDefinition], catalog: Any) -> 
         return
     some = catalog.tokens(tool.name for tool in tools)
     everything = catalog.tokens(catalog.known)
-    terminal.out.print(f"adding these costs {some:,} tokens; offering every tool {everything:,}", style="dim")
-
-
-def _print(terminal: Terminal, lines: Any) -> None:
-    for line in lines:
-        terminal.out.print(line, soft_wrap=True)
+    put(terminal.out, f"adding these costs {some:,} tokens; offering every tool {everything:,}", style="dim")
 
 
 def _write_json(data: Any) -> None:

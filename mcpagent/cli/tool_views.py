@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mcpagent.search import Match, SearchResult
 
 NAME_WIDTH = 40
+MIN_WORDS_WIDTH = 12
 
 
 def filtered(tools: Mapping[str, ToolDefinition], words: str) -> list[ToolDefinition]:
@@ -49,8 +50,7 @@ def list_lines(
         mark = "+" if tool.name in offered else " "
         name = column(safe_line(tool.name, name_width), name_width)
         cost = f"{definition_tokens(tool):>6,}"
-        room = max(width - name_width - 14, 20)
-        about = safe_line(tool.description, room)
+        about = _fitting(tool.description, width - name_width - 11)
         lines.append(Text.assemble((mark, "ok"), " ", (name, "tool"), " ", (cost, "dim"), "  ", about))
     return lines
 
@@ -103,7 +103,7 @@ def search_report(result: SearchResult, known: int, *, width: int, glyphs: Glyph
                 f"{place:>3}  {match.score:>5.1f}  ",
                 (name, "tool"),
                 (f"  {definition_tokens(match.tool):>6,}  ", "dim"),
-                safe_line(about, max(width - name_width - 24, 20)),
+                _fitting(about, width - name_width - 22),
             )
         )
     return lines
@@ -128,6 +128,11 @@ def tool_document(tool: ToolDefinition) -> dict[str, Any]:
         "read_only": tool.read_only,
         "tokens": definition_tokens(tool),
     }
+
+
+def _fitting(text: str, room: int) -> str:
+    """As much of the text as fits on the line's rest; nothing where that says nothing."""
+    return safe_line(text, room) if room >= MIN_WORDS_WIDTH else ""
 
 
 def _parameter_line(name: str, schema: Any, required: bool, width: int) -> Text:
