@@ -111,10 +111,10 @@ def add_numbers(numbers: Annotated[list[float], Field(description="The numbers t
 def describe_statistics(
     numbers: Annotated[list[float], Field(description="The numbers to describe", min_length=1, max_length=10_000)],
 ) -> dict[str, float]:
-    """Statistics of a list of numbers: mean (average), median, minimum, maximum, standard deviation, sum."""
+    """Statistics of a list of numbers: average (mean), median, minimum, maximum, standard deviation, sum."""
     return {
         "count": len(numbers),
-        "mean": statistics.fmean(numbers),
+        "average": statistics.fmean(numbers),
         "median": statistics.median(numbers),
         "minimum": min(numbers),
         "maximum": max(numbers),

@@ -25,7 +25,7 @@ class Filled:
 
     `guessed` counts required values that rest on position alone, so a tool that fits better is preferred.
     `assumed` names properties whose value no piece of the prompt gave (a schema's own fallback, "." for here).
-    `untyped` names those whose value could have been any text.
+    `untyped` names those whose value could have been any text; `loose_spans` are the pieces they took.
     """
 
     arguments: dict[str, Any]
@@ -34,6 +34,7 @@ class Filled:
     guessed: int = 0
     assumed: frozenset[str] = frozenset()
     untyped: frozenset[str] = frozenset()
+    loose_spans: tuple[Span, ...] = ()
 
 
 @dataclass(slots=True)
@@ -44,9 +45,12 @@ class _Filling:
     spans: list[Span] = field(default_factory=list[Span])
     guessed: int = 0
     assumed: set[str] = field(default_factory=set[str])
+    loose_spans: list[Span] = field(default_factory=list[Span])
 
-    def take(self, name: str, value: Any, spans: tuple[Span, ...]) -> None:
+    def take(self, name: str, value: Any, spans: tuple[Span, ...], *, loose: bool = False) -> None:
         self.arguments[name] = value
+        if loose:
+            self.loose_spans.extend(spans)
         if not spans:
             self.assumed.add(name)
         self.spans.extend(spans)
@@ -130,6 +134,9 @@ def _order(wanted: Property) -> tuple[int, bool, int, int]:
     return ROLE_ORDER.index(wanted.role), not wanted.required, wanted.direction, wanted.position
 
 
+_FREE = ("text", "name", "label", "id", "array", "object")
+
+
 def _fill_object(
     schema: Mapping[str, Any], root: Mapping[str, Any], about: frozenset[str], context: Context, depth: int
 ) -> Filled:
@@ -149,7 +156,7 @@ def _fill_object(
         else:
             candidate = best(wanted, here)
             if candidate:
-                filling.take(wanted.name, candidate.value, candidate.spans)
+                filling.take(wanted.name, candidate.value, candidate.spans, loose=wanted.role in _FREE)
                 filling.guessed += candidate.score < 1.0
     _only_optional(properties, filling, context)
     missing.extend(
@@ -158,12 +165,17 @@ def _fill_object(
         if wanted.required and wanted.name not in filling.arguments and not _has_default(wanted)
         if not any(path.partition(".")[0] == wanted.name for path in missing)
     )
-    free = ("text", "name", "label", "id")
-    untyped = frozenset(
-        wanted.name for wanted in properties if wanted.role in free and wanted.name in filling.arguments
-    )
+    untyped = frozenset(one.name for one in properties if one.role in _FREE and one.name in filling.arguments)
     ordered = {wanted.name: filling.arguments[wanted.name] for wanted in properties if wanted.name in filling.arguments}
-    return Filled(ordered, tuple(missing), tuple(filling.spans), filling.guessed, frozenset(filling.assumed), untyped)
+    return Filled(
+        ordered,
+        tuple(missing),
+        tuple(filling.spans),
+        filling.guessed,
+        frozenset(filling.assumed),
+        untyped,
+        tuple(filling.loose_spans),
+    )
 
 
 def _has_default(wanted: Property) -> bool:
@@ -224,13 +236,14 @@ def _take_nested(
         inner = _fill_object(items, root, wanted.tool_concepts | wanted.concepts, context, depth + 1)
         if wanted.required and inner.arguments and not inner.missing and fits([inner.arguments], wanted.schema):
             filling.take(wanted.name, [inner.arguments], inner.spans)
+            filling.loose_spans.extend(inner.loose_spans)
             return []
         return [f"{wanted.name}.{path}" for path in inner.missing] if wanted.required and inner.arguments else []
     values, spans = _listed(wanted, items, context)
     # What does not fit one by one is left out, so that a list of addresses holds addresses only.
     values = [value for value in values if fits(value, items)]
     if values and fits(values, wanted.schema):
-        filling.take(wanted.name, values, spans)
+        filling.take(wanted.name, values, spans, loose=kind_of(items) in ("string", ""))
     return []
 
 

@@ -284,7 +284,7 @@ def _spoken_folders(context: Context) -> Iterator[Candidate]:
 
 
 def _folders(wanted: Property, context: Context) -> Iterator[Candidate]:
-    yield from _path_entities(wanted, context, lambda path: -1.5 if _is_file_name(path) else 0.5)
+    yield from _path_entities(wanted, context, lambda path: -2.0 if _is_file_name(path) else 0.5)
     yield from _spoken_folders(context)
     if wanted.required:
         # Whoever names no folder means the one they are in, as at any prompt.
@@ -508,10 +508,12 @@ def _named(wanted: Property, context: Context) -> Iterator[Candidate]:
         yield from _beside_noun(wanted, context)
     for phrase in evidence.phrases:
         value = re.sub(r"\s+(?:as|now|today)$", "", str(phrase.value))
-        if phrase.preposition != "by" and not {concept(word) for word in split_words(value)} <= known:
+        is_name = phrase.preposition != "by" and any(char.isalpha() for char in value)
+        if is_name and not {concept(word) for word in split_words(value)} <= known:
             yield _of(phrase, 1.0 + 0.5 * direction_score(wanted, phrase.preposition), value=value, sure=False)
     for word in subject_words(evidence, known, context.used):
-        yield _of(word, 0.5, sure=False)
+        if any(char.isalpha() for char in word.value):
+            yield _of(word, 0.5, sure=False)
 
 
 def _beside_noun(wanted: Property, context: Context) -> Iterator[Candidate]:

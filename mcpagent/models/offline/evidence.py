@@ -49,6 +49,7 @@ _PATH = re.compile(
 )
 _NAME = re.compile(r"[A-ZÀ-Þ][\w'’&-]*(?:[ ](?:of|the|de|da|von|van|la|le)(?= [A-ZÀ-Þ])|[ ][A-ZÀ-Þ][\w'’&-]*)*")
 _CODE = re.compile(r"\b[A-Z]{2,10}-\d+\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|(?<!\w)#\d+\b")
+_LETTERS = re.compile(r"[^\W\d_][\w'’/]*")
 _WORD = re.compile(r"[^\s,;:!?\"“”()\[\]{}]*[^\s,;:!?\"“”()\[\]{}.]")
 _PREPOSITION = re.compile(
     r"\b(from|to|into|in|of|for|about|at|on|between|and|with|until|till|since|by|named|called|as|than|after|before|under|inside|against|or)"
@@ -201,8 +202,7 @@ class Evidence:
         return before[-1].value.lower() if before else ""
 
     def words_after(self, end: int, count: int = 2) -> list[str]:
-        after = [word.value.lower() for word in self.words if word.start >= end]
-        return after[:count]
+        return [word.lower() for word in _LETTERS.findall(self.text[end : end + 200])[:count]]
 
 
 _PHRASE_OPENERS = word_set(

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from mcpagent.models.offline.candidates import arithmetic
 from mcpagent.models.offline.evidence import Evidence, Found
-from mcpagent.models.offline.words import CARRIERS, COMMANDS, STOP_WORDS, WEAK_WORDS, concept, split_words, word_set
+from mcpagent.models.offline.words import (
+    CARRIERS,
+    COMMANDS,
+    STOP_WORDS,
+    WEAK_WORDS,
+    concept,
+    split_words,
+    synonyms,
+    word_set,
+)
 
 MAX_NEEDS = 5
 
@@ -51,11 +60,12 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bremind me\b|\bto-?do\b|\bi (?:need|have|must|ought) to\b", "add todo task"),
         (r"\bupper ?case\b|\blower ?case\b|\btitle ?case\b", "change case"),
         (r"\bwhat(?: has|'s)? changed\b|\buncommitted\b|^\W*(?:what|show|list|see)\b.*\bchanges\b", "diff status"),
-        (r"\b(?:know|remember) about\b", "search knowledge"),
+        (r"\b(?:know|remember) about\b", "knowledge notes"),
         (r"\b(?:rows|records|entries)\b.*\btable\b", "query select"),
         (r"\bwhere am i\b|\bpwd\b|\bwhich (?:folder|directory)\b", "working directory"),
         (r"\b(?:what|which) files\b|\bfiles (?:are )?(?:here|there|in)\b|\bls\b", "list files"),
         (r"\bsha-?\d|\bmd5\b|\bchecksum\b", "hash"),
+        (r"\b(?:last|recent|latest|newest|first)\b.*\bcommits?\b|\bcommit history\b", "log"),
         (r"\bheads or tails\b", "flip coin"),
         (r"\bin words\b|\bspell\b", "number words"),
         (r"\btip\b", "split bill tip"),
@@ -208,13 +218,17 @@ def _value_hints(evidence: Evidence) -> tuple[str, ...]:
 def need_of(evidence: Evidence) -> Need:
     """What one piece of a prompt asks for."""
     text = evidence.text
-    hints, keywords = (*hints_of(text), *_value_hints(evidence)), keywords_of(evidence)
+    hints, keywords = tuple(dict.fromkeys((*hints_of(text), *_value_hints(evidence)))), keywords_of(evidence)
     if evidence.times and evidence.zones and "current" in hints:
         # A time of day that is given is to be converted, not asked for.
         hints = ("convert", *(hint for hint in hints if hint != "current"))
+    deeds = _deeds(text)
+    if "sum" in hints:
+        # Among numbers "add" is arithmetic; elsewhere it puts something into a list.
+        keywords, deeds = tuple(word for word in keywords if word not in ("add", "together")), ()
     telling = [word for word in keywords if word not in WEAK_WORDS and word not in CARRIERS]
     verbless = not telling and (not hints or not _starts_request(text))
-    return Need(text, text, keywords, hints, _deeds(text), verbless)
+    return Need(text, text, keywords, hints, deeds, verbless)
 
 
 _BEFORE_VERB = word_set(
@@ -245,9 +259,10 @@ def search_query(need: Need) -> str:
 
 
 def second_query(need: Need) -> str:
-    """Another way to ask for the same when the first query found nothing that fits."""
+    """Other words for the same, for when the first query found nothing that fits: the hints, else synonyms."""
     telling = [word for word in need.keywords if word not in WEAK_WORDS and word not in CARRIERS]
-    return " ".join(need.hints) or " ".join(telling[:2])
+    others = [other for word in telling[:4] if word not in COMMANDS for other in synonyms(word)[:2]]
+    return " ".join(need.hints or dict.fromkeys(others) or telling[:2])
 
 
 def is_new_request(prompt: str) -> bool:

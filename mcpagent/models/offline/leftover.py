@@ -77,7 +77,7 @@ def subject(evidence: Evidence, tool_concepts: Iterable[str], used: Iterable[Spa
     known, spans = frozenset(tool_concepts), tuple(used)
     words = [word for word in evidence.words if not any(start < word.end and word.start < end for start, end in spans)]
     words = _without_tail(_without_command(words, known), known)
-    if not words:
+    if all(word.value.lower() in STOP_WORDS for word in words):
         return None
     start, end = words[0].start, words[-1].end
     # Pieces understood otherwise may lie in the middle; they belong to the subject's own wording there.
@@ -90,5 +90,7 @@ def subject_words(evidence: Evidence, tool_concepts: Iterable[str], used: Iterab
     return [
         word
         for word in evidence.words
-        if not any(start < word.end and word.start < end for start, end in spans) and not _is_filler(word.value, known)
+        if not any(start < word.end and word.start < end for start, end in spans)
+        and not _is_filler(word.value, known)
+        and word.value.lower() not in COMMANDS
     ]

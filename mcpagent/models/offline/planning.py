@@ -21,6 +21,9 @@ _MAX_TRIES = 3
 _SURE_FIT = 3.0
 """A tool discovered earlier must fit this well to be used without looking for a better one."""
 
+_POOR_FIT = 1.6
+"""Below this, other words are tried before the tool is."""
+
 _REFERS = re.compile(
     r"^\W*(?:and|also|what about|how about)\b|\b(?:it|its|it's|there|that|this|same|them|those|again)\b", re.IGNORECASE
 )
@@ -155,9 +158,12 @@ def _first_call(
     return _look_further(task, searches, here, names, tried)
 
 
+def _lacks(ranked: Ranked, task: Task) -> bool:
+    return bool({path.partition(".")[0] for path in ranked.filled.missing} - _known(task).keys())
+
+
 def _is_sure(ranked: Ranked, task: Task) -> bool:
-    missing = bool(ranked.filled.missing) and not (task.earlier and _REFERS.search(task.need.text))
-    return ranked.score >= _SURE_FIT and not missing
+    return ranked.score >= _SURE_FIT and not _lacks(ranked, task)
 
 
 def _look_further(
@@ -173,10 +179,10 @@ def _look_further(
     fitting = _ranked(task, list({tool.name: tool for tool in found}.values()), searched=True)
     if tried:
         # Substitutes for a tool that failed: only what can be called outright.
-        fitting = [ranked for ranked in fitting if not ranked.filled.missing]
-        here = [ranked for ranked in here if not ranked.filled.missing]
+        fitting = [ranked for ranked in fitting if not _lacks(ranked, task)]
+        here = [ranked for ranked in here if not _lacks(ranked, task)]
     again = second_query(task.need)
-    is_poor = not fitting or (fitting[0].filled.missing and fitting[0].score < 2.0)
+    is_poor = not fitting or _lacks(fitting[0], task) or fitting[0].score < _POOR_FIT
     if is_poor and len(searches) == 1 and again and again not in asked:
         return Calls(((SEARCH, {"query": again}),))
     if fitting and (not here or fitting[0].score > here[0].score):
@@ -200,7 +206,12 @@ def _added(steps: Sequence[Step]) -> list[str]:
 
 
 def _ranked(task: Task, tools: Sequence[ToolView], *, searched: bool = False) -> list[Ranked]:
-    return rank(task.need, task.evidence, tools, searched=searched)
+    return rank(task.need, task.evidence, tools, searched=searched, known=_known(task))
+
+
+def _known(task: Task) -> dict[str, Any]:
+    """The arguments of the call before, where the need refers to it: "and its population?"."""
+    return dict(task.earlier.call.arguments) if task.earlier and _REFERS.search(task.need.text) else {}
 
 
 def _best_call(task: Task, tools: Sequence[ToolView], *, searched: bool) -> Decision | None:

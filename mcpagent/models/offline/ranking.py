@@ -15,6 +15,8 @@ from mcpagent.models.offline.words import CARRIERS, COMMANDS, WEAK_WORDS, concep
 _CLOSE_LOOKS = 12
 """Tools whose arguments are tried out, after the words have sorted all of them."""
 
+_NONE: Mapping[str, Any] = {}
+
 FIT = 1.0
 """A score from here on means that the tool is about what was asked."""
 
@@ -82,7 +84,8 @@ def _weight(word: str) -> float:
 def _own_words(tool: ToolView) -> list[str]:
     name = tool.original_name or tool.name.rpartition("__")[2]
     server = {concept(word) for word in split_words(tool.server)}
-    words = [word for word in split_words(name) if word not in WEAK_WORDS] or split_words(name)
+    telling = [word for word in split_words(name) if word not in WEAK_WORDS and word not in CARRIERS]
+    words = telling or split_words(name)
     # "git_log" of the server "git": the prefix tells no two of its tools apart.
     return [word for word in words if concept(word) not in server] or words
 
@@ -145,7 +148,7 @@ def word_score(need: Need, tool: ToolView, values: frozenset[str] = frozenset())
     optional = {concept(hint) for hint in need.hints} - wanted.keys()
     wanted |= dict.fromkeys(optional, 0.6)
     reached = sum(weight * spoken.hit(term) for term, weight in wanted.items())
-    if not reached:
+    if not any(spoken.hit(term) > 1.0 for term in wanted):
         return 0.0
     total = sum(
         weight for term, weight in wanted.items() if spoken.hit(term) or (term not in optional and term not in values)
@@ -168,11 +171,12 @@ def _opening(description: str) -> str:
     return " ".join(re.split(r"(?<=[.!?])\s", description[:600])[:2])[:300]
 
 
-def _value_score(evidence: Evidence, filled: Filled) -> float:
+def _value_score(evidence: Evidence, filled: Filled, known: Mapping[str, Any]) -> float:
     """Whether what the tool requires is there, and what is there is used."""
-    score = -(1.1 + 0.5 * len(filled.missing)) if filled.missing else 0.0
+    missing = [path for path in filled.missing if path.partition(".")[0] not in known]
+    score = -(1.1 + 0.5 * len(missing)) if missing else 0.0
     score -= 0.15 * filled.guessed
-    if filled.arguments and not filled.missing:
+    if filled.arguments and not missing:
         score += 0.4
     pieces = [*evidence.quoted, *evidence.urls, *evidence.dates, *evidence.times, *_telling_numbers(evidence)]
     pieces += [path for path in evidence.paths if "/" in path.value or "." in path.value]
@@ -199,10 +203,18 @@ def _telling_numbers(evidence: Evidence) -> list[Any]:
     return [number for number in evidence.numbers if evidence.text[number.start : number.end][:1].isdigit()]
 
 
-def rank(need: Need, evidence: Evidence, tools: Sequence[ToolView], *, searched: bool = False) -> list[Ranked]:
+def rank(
+    need: Need,
+    evidence: Evidence,
+    tools: Sequence[ToolView],
+    *,
+    searched: bool = False,
+    known: Mapping[str, Any] = _NONE,
+) -> list[Ranked]:
     """The tools that fit the need, best first, those of equal score as given.
 
-    `searched`: the tools are what a search gave, best first, so their order counts a little.
+    `searched`: the tools are what a search gave, best first, so their order counts a little. `known`: arguments of an
+    earlier call that the need refers to.
     """
     scored = [
         (word_score(need, tool), place, tool) for place, tool in enumerate(tools) if not _is_unasked_change(tool, need)
@@ -212,7 +224,7 @@ def rank(need: Need, evidence: Evidence, tools: Sequence[ToolView], *, searched:
     ranked = []
     for _, place, tool in scored[:_CLOSE_LOOKS]:
         filled = fill(tool.name, tool.description, tool.schema, evidence)
-        score = word_score(need, tool, _value_words(evidence, filled)) + _value_score(evidence, filled)
+        score = word_score(need, tool, _value_words(evidence, filled)) + _value_score(evidence, filled, known)
         score -= 2.0 * _takes_what_is_asked_for(need, evidence, tool, filled)
         score -= (0.05 * place if searched else 0.0) + (0.5 if "DEPRECATED" in tool.description[:300] else 0.0)
         ranked.append(Ranked(tool, score, filled))
@@ -221,5 +233,10 @@ def rank(need: Need, evidence: Evidence, tools: Sequence[ToolView], *, searched:
 
 
 def _value_words(evidence: Evidence, filled: Filled) -> frozenset[str]:
-    pieces = " ".join(evidence.text[start:end] for start, end in filled.spans)
-    return frozenset(concept(word) for word in split_words(pieces))
+    """Words that became arguments by their form; what a free text swallowed says nothing for the tool."""
+    spans = [span for span in filled.spans if span not in filled.loose_spans]
+    pieces = [evidence.text[start:end] for start, end in spans]
+    # "10 lines" is one value: what a number counts belongs to it.
+    numbers = [end for start, end in spans if evidence.text[start].isdigit()]
+    counted = [word for end in numbers for word in evidence.words_after(end, 1)]
+    return frozenset(concept(word) for word in split_words(" ".join((*pieces, *counted))))

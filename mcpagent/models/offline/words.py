@@ -19,9 +19,9 @@ STOP_WORDS = word_set(
     shall should may might must i me my mine we us our you your he she they them their his her of in on at to for
     from by with about as into onto than then and or but if so not no yes please kindly just now there here what
     which who whom whose when where why how much many some any every each all both more most very too also again
-    let lets want need like would s t re ve d ll m used uses right up out down off over per via
-    using use between until till since ago within under inside through after before while during current currently
-    exactly"""
+    let lets want need like s t re ve d ll m used uses right first last next latest recent top called named up out
+    down off over per via using use between until till since ago within under inside through after before while
+    during current currently exactly"""
 )
 
 WEAK_WORDS = word_set("get show give tell make find look see display print know help say put go take run return")
@@ -77,7 +77,6 @@ machine computer system operating
 message text
 birth born birthday
 age old
-average mean
 weekday day
 time timezone zone
 """
@@ -107,6 +106,11 @@ def stem(word: str) -> str:
     return stemmed.rstrip("e") if len(stemmed) > 3 else stemmed
 
 
+def _synonym_table() -> dict[str, tuple[str, ...]]:
+    groups = [tuple(line.split()) for line in _SYNONYMS.strip().splitlines()]
+    return {stem(word): tuple(other for other in group if other != word) for group in groups for word in group}
+
+
 def _concept_table() -> dict[str, str]:
     table: dict[str, str] = {}
     for line in _SYNONYMS.strip().splitlines():
@@ -117,6 +121,14 @@ def _concept_table() -> dict[str, str]:
 
 
 _CONCEPTS = _concept_table()
+
+
+_OTHER_WORDS = _synonym_table()
+
+
+def synonyms(word: str) -> tuple[str, ...]:
+    """Other words for the same thing, the most usual first."""
+    return _OTHER_WORDS.get(stem(word), ())
 
 
 def split_words(text: str) -> list[str]:
