@@ -64,7 +64,7 @@ def test_a_model_object_is_the_one_that_is_used() -> None:
 
 
 def test_anything_else_is_told() -> None:
-    with pytest.raises(ConfigError, match="got int"):
+    with pytest.raises(ConfigError, match="got int, which has no name, respond, aclose"):
         resolve_model(5, environ={})  # type: ignore[arg-type]
 
 

@@ -114,9 +114,7 @@ def resolve_model(
     if spec is not None and not isinstance(spec, str):
         if isinstance(spec, Model):
             return spec
-        raise ConfigError(
-            f"model: expected a name such as anthropic:claude-sonnet-5-5 or a Model, got {type(spec).__name__}"
-        )
+        raise ConfigError(_not_a_model(spec))
     if spec is None:
         spec = environ.get("MCPAGENT_MODEL", "").strip() or _first_with_a_key(environ)
     spec = spec.strip()
@@ -126,6 +124,12 @@ def resolve_model(
         return OfflineModel()
     parsed = parse_spec(spec)
     return _build(parsed, environ, http_client)
+
+
+def _not_a_model(given: object) -> str:
+    missing = [name for name in ("name", "respond", "aclose") if not hasattr(given, name)]
+    what = f"{type(given).__name__}, which has no {', '.join(missing)}"
+    return f"model: expected a name such as anthropic:claude-sonnet-5-5, or a Model; got {what}"
 
 
 @dataclass(frozen=True, slots=True)
