@@ -134,6 +134,9 @@ def _order(wanted: Property) -> tuple[int, bool, int, int]:
     return ROLE_ORDER.index(wanted.role), not wanted.required, wanted.direction, wanted.position
 
 
+_BY_FORM = 2.0
+"""Candidates from this score on are quoted, capitalised or named outright rather than just left over."""
+
 _FREE = ("text", "name", "label", "id", "array", "object")
 
 
@@ -156,7 +159,9 @@ def _fill_object(
         else:
             candidate = best(wanted, here)
             if candidate:
-                filling.take(wanted.name, candidate.value, candidate.spans, loose=wanted.role in _FREE)
+                filling.take(
+                    wanted.name, candidate.value, candidate.spans, loose=wanted.role in _FREE and candidate.score < 2.0
+                )
                 filling.guessed += candidate.score < 1.0
     _only_optional(properties, filling, context)
     missing.extend(
@@ -243,7 +248,7 @@ def _take_nested(
     # What does not fit one by one is left out, so that a list of addresses holds addresses only.
     values = [value for value in values if fits(value, items)]
     if values and fits(values, wanted.schema):
-        filling.take(wanted.name, values, spans, loose=kind_of(items) in ("string", ""))
+        filling.take(wanted.name, values, spans, loose=len(values) < 2 and kind_of(items) in ("string", ""))
     return []
 
 

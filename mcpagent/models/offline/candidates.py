@@ -536,7 +536,7 @@ def _text(wanted: Property, context: Context) -> Iterator[Candidate]:
     if "pattern" in wanted.schema:
         yield from (_of(word, 2.2, sure=False) for word in evidence.words)
     if announced := after_announcement(evidence):
-        yield _of(announced, 2.0, sure=False)
+        yield _of(announced, 1.9, sure=False)
     yield from _text_phrases(wanted, evidence)
     if left := subject(evidence, wanted.tool_concepts, context.used):
         yield _of(left, 1.0, sure=False)

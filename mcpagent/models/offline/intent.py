@@ -254,7 +254,7 @@ def search_query(need: Need) -> str:
     telling = [word for word in need.keywords if word not in WEAK_WORDS] or list(need.keywords)
     own = telling[:6]
     concepts = {concept(word) for word in own}
-    extra = [hint for hint in need.hints if concept(hint) not in concepts] if len(own) < 2 else []
+    extra = [hint for hint in need.hints if concept(hint) not in concepts][: 4 if len(own) < 2 else 2]
     return " ".join([*own, *extra]) or " ".join(need.hints) or " ".join(split_words(need.about)[:6])
 
 

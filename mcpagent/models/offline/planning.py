@@ -14,7 +14,7 @@ from mcpagent.models.offline.fitting import fits, resolve
 from mcpagent.models.offline.history import ADD, SEARCH, VIRTUAL, Question, Step
 from mcpagent.models.offline.intent import Need, search_query, second_query
 from mcpagent.models.offline.mending import mended
-from mcpagent.models.offline.ranking import Ranked, ToolView, rank
+from mcpagent.models.offline.ranking import Ranked, ToolView, changes_something, rank
 from mcpagent.models.offline.signatures import search_results
 
 _MAX_TRIES = 3
@@ -126,6 +126,8 @@ def _after_failure(
             return Calls(((tool.name, again),))
     if step.result.error == "not_loaded" and tool is not None and len(real) == 1:
         return Calls(((tool.name, dict(step.call.arguments)),))
+    if tool is None or changes_something(tool):
+        return Failed(_most_telling(real))
     following = _first_call(task, tools, offered, frozenset(other.call.name for other in real))
     return following if isinstance(following, Calls) else Failed(_most_telling(real))
 
@@ -162,6 +164,10 @@ def _lacks(ranked: Ranked, task: Task) -> bool:
     return bool({path.partition(".")[0] for path in ranked.filled.missing} - _known(task).keys())
 
 
+def _substitutes(ranked: Sequence[Ranked], task: Task) -> list[Ranked]:
+    return [one for one in ranked if not _lacks(one, task) and not changes_something(one.tool)]
+
+
 def _is_sure(ranked: Ranked, task: Task) -> bool:
     return ranked.score >= _SURE_FIT and not _lacks(ranked, task)
 
@@ -179,8 +185,7 @@ def _look_further(
     fitting = _ranked(task, list({tool.name: tool for tool in found}.values()), searched=True)
     if tried:
         # Substitutes for a tool that failed: only what can be called outright.
-        fitting = [ranked for ranked in fitting if not _lacks(ranked, task)]
-        here = [ranked for ranked in here if not _lacks(ranked, task)]
+        fitting, here = _substitutes(fitting, task), _substitutes(here, task)
     again = second_query(task.need)
     is_poor = not fitting or _lacks(fitting[0], task) or fitting[0].score < _POOR_FIT
     if is_poor and len(searches) == 1 and again and again not in asked:
@@ -236,7 +241,7 @@ def _call(task: Task, tool: ToolView, filled: Filled) -> Decision:
 
 def _completed(task: Task, tool: ToolView, filled: Filled) -> Filled:
     """With what the answer to our question, or the call this one follows up, says about open properties."""
-    if task.question is not None and task.question.tool == tool.name and filled.missing:
+    if task.question is not None and task.question.tool == tool.name:
         return _answered(tool, filled, task.question.parameter, task.answer)
     if task.earlier is None or not (task.need.verbless or _REFERS.search(task.need.text)):
         return filled
@@ -246,7 +251,8 @@ def _completed(task: Task, tool: ToolView, filled: Filled) -> Filled:
 
 def _answered(tool: ToolView, filled: Filled, parameter: str, answer: str) -> Filled:
     schema = _property(tool, parameter)
-    if parameter not in filled.missing or "." in parameter or not fits(answer, schema):
+    is_open = parameter in filled.missing or parameter in filled.untyped
+    if not is_open or "." in parameter or not fits(answer, schema):
         return filled
     missing = tuple(name for name in filled.missing if name != parameter)
     return Filled({**filled.arguments, parameter: answer}, missing, filled.spans)

@@ -155,16 +155,23 @@ def word_score(need: Need, tool: ToolView, values: frozenset[str] = frozenset())
     )
     own = [concept(word) for word in _own_words(tool)]
     precise = sum(term in wanted for term in own) / len(own) if own else 0.0
-    commanded = any(concept(deed) in own for deed in need.deeds)
-    return reached / max(total, 0.8) + 1.2 * precise + 0.8 * commanded - _unmet(need, spoken, values)
+    return reached / max(total, 0.8) + 1.2 * precise + _obedience(need, tool) - _unmet(need, spoken, values)
+
+
+def _obedience(need: Need, tool: ToolView) -> float:
+    """A tool named after the command is preferred; one that only looks does not serve a command to change something."""
+    told = {concept(deed) for deed in need.deeds}
+    if told & {concept(word) for word in _own_words(tool)}:
+        return 0.8
+    return -0.6 if told & _CHANGING and not _deeds(tool) else 0.0
 
 
 def _unmet(need: Need, spoken: _Spoken, values: frozenset[str]) -> float:
     """The price of things asked for that the tool does not speak of; higher where it speaks of none of them."""
     things = {concept(word) for word in need.keywords if word not in COMMANDS | CARRIERS | WEAK_WORDS}
     unmet = [thing for thing in things if not spoken.hit(thing) and thing not in values]
-    met = [thing for thing in things if spoken.hit(thing)] or [hint for hint in need.hints if spoken.hit(concept(hint))]
-    return min(0.35 * len(unmet), 1.05) + (0.8 if unmet and not met else 0.0)
+    met = any(spoken.hit(thing) > 1.0 for thing in (*things, *(concept(hint) for hint in need.hints)))
+    return min(0.35 * len(unmet), 1.4) + (0.8 if unmet and not met else 0.0)
 
 
 def _opening(description: str) -> str:
