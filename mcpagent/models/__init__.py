@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mcpagent.models.anthropic import AnthropicModel
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
+    from mcpagent.models.fallback import FallbackModel
     from mcpagent.models.offline import OfflineModel
     from mcpagent.models.openai_chat import OpenAIChatModel
     from mcpagent.models.openai_responses import OpenAIResponsesModel
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AnthropicModel": "anthropic",
+    "FallbackModel": "fallback",
     "Model": "base",
     "ModelRequest": "base",
     "ModelResponse": "base",
@@ -29,6 +31,7 @@ _HOMES = {
 
 __all__ = [
     "AnthropicModel",
+    "FallbackModel",
     "Model",
     "ModelRequest",
     "ModelResponse",

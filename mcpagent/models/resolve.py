@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
@@ -96,7 +96,7 @@ _OPTIONS = (
 
 
 def resolve_model(
-    spec: str | Model | None,
+    spec: str | Model | Sequence[str | Model] | None,
     *,
     environ: Mapping[str, str] | None = None,
     http_client: httpx2.AsyncClient | None = None,
@@ -105,8 +105,8 @@ def resolve_model(
 
     A `Model` is returned as it is. A text is `provider:model`, with options as in a URL's query:
     `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline"
-    is the built-in stand-in. None is MCPAGENT_MODEL, else the default model of the first provider whose key is set,
-    else the stand-in.
+    is the built-in stand-in. A list is a chain: the next one answers when one cannot. None is MCPAGENT_MODEL, else the
+    default model of the first provider whose key is set, else the stand-in.
 
     Does no I/O. Raises `ConfigError` for a name that means nothing and `CredentialsError` for a missing or broken key.
     """
@@ -114,6 +114,8 @@ def resolve_model(
     if spec is not None and not isinstance(spec, str):
         if isinstance(spec, Model):
             return spec
+        if isinstance(spec, Sequence):
+            return _chain(spec, environ, http_client)
         raise ConfigError(_not_a_model(spec))
     if spec is None:
         spec = environ.get("MCPAGENT_MODEL", "").strip() or _first_with_a_key(environ)
@@ -124,6 +126,14 @@ def resolve_model(
         return OfflineModel()
     parsed = parse_spec(spec)
     return _build(parsed, environ, http_client)
+
+
+def _chain(specs: Sequence[str | Model], environ: Mapping[str, str], http_client: httpx2.AsyncClient | None) -> Model:
+    from mcpagent.models.fallback import FallbackModel
+
+    models = [resolve_model(spec, environ=environ, http_client=http_client) for spec in specs]
+    owned = [model for model, spec in zip(models, specs, strict=True) if model is not spec]
+    return FallbackModel(models, owned=owned)
 
 
 def _not_a_model(given: object) -> str:

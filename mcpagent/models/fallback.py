@@ -1,0 +1,95 @@
+"""Several models as one: the next one answers when one is overloaded, out of quota, out of reach, or says nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
+from mcpagent.events import Emit, Notice
+from mcpagent.models.base import Model, ModelRequest, ModelResponse
+
+REST_SECONDS = 60.0
+"""How long a model that failed is passed over, where its provider did not say how long to wait."""
+
+
+class FallbackModel:
+    """Asks the models in order until one gives an answer that can be used.
+
+    Each model has repeated its own request already where that could help. A conversation that is too long is not
+    handed on: it has to be shortened. A model that failed is passed over for a while, unless all of them failed.
+    The history is the same for all, so tools that were found with one model are there with the next.
+    `owned` models are closed with this one.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        *,
+        owned: Sequence[Model] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not models:
+            raise ConfigError("model: the list of models is empty; name at least one")
+        self.models = tuple(models)
+        self._owned = tuple(owned)
+        self._clock = clock
+        self._rests_until: dict[int, float] = {}
+
+    @property
+    def name(self) -> str:
+        return ", else ".join(model.name for model in self.models)
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """The first usable answer. Raises `ModelError` that says what was tried, and why each failed."""
+        tried: list[tuple[Model, Exception]] = []
+        empty: ModelResponse | None = None
+        for position in self._order():
+            model = self.models[position]
+            if tried or empty:
+                emit(Notice(f"{model.name} answers instead", "warning"))
+            try:
+                response = await model.respond(request, emit)
+            except ContextOverflowError:
+                raise
+            except (ModelError, CredentialsError) as error:
+                tried.append((model, error))
+                self._rest(position, error)
+                emit(Notice(str(error), "warning"))
+                continue
+            if response.message.text.strip() or response.message.tool_calls or response.stop != "end":
+                return response
+            empty = response
+            emit(Notice(f"{model.name} gave an empty answer", "warning"))
+        if empty is not None:
+            return empty
+        raise _nobody_answered(tried)
+
+    def _order(self) -> list[int]:
+        """Positions in order, those that rest last: they are asked when nobody else is left."""
+        now = self._clock()
+        return sorted(range(len(self.models)), key=lambda place: (self._rests_until.get(place, now) > now, place))
+
+    def _rest(self, position: int, error: Exception) -> None:
+        told = error.retry_after_seconds if isinstance(error, ModelError) else None
+        self._rests_until[position] = self._clock() + (told if told is not None else REST_SECONDS)
+
+    async def aclose(self) -> None:
+        for model in self._owned:
+            await model.aclose()
+
+
+def _nobody_answered(tried: Sequence[tuple[Model, Exception]]) -> ModelError | CredentialsError:
+    if len(tried) == 1 and isinstance(tried[0][1], ModelError | CredentialsError):
+        return tried[0][1]
+    reasons = "; ".join(f"{number}. {error}" for number, (_, error) in enumerate(tried, 1))
+    failed = [error for _, error in tried if isinstance(error, ModelError)]
+    last = failed[-1] if failed else None
+    waits = [error.retry_after_seconds for error in failed if error.retry_after_seconds is not None]
+    return ModelError(
+        f"none of {len(tried)} models answered: {reasons}",
+        provider=last.provider if last else "",
+        status=last.status if last else None,
+        retryable=any(error.retryable for error in failed),
+        retry_after_seconds=min(waits, default=None),
+    )
