@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typer.exceptions import TyperException
 from mcpagent.cli import options as opt
 from mcpagent.cli.exit_codes import ExitCode, code_of_error
 from mcpagent.cli.failures import report_error, report_exception
+from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.errors import McpAgentError
 
@@ -21,7 +23,6 @@ _PLAIN: dict[str, Any] = {
     "add_completion": False,
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
 
 app = typer.Typer(name="mcpagent", **_PLAIN)
@@ -54,13 +55,29 @@ def command_line() -> Any:
 def _dispatch(arguments: Sequence[str]) -> int:
     command = command_line()
     routed = route(arguments, _grammar(command))
-    if routed in (["--help"], ["-h"]):
-        from mcpagent.cli.help import TOP_LEVEL_HELP
-
-        sys.stdout.write(TOP_LEVEL_HELP)
+    if _asks_for_help(routed):
+        sys.stdout.write(_help_page(command, routed))
         return ExitCode.OK
     result = command.main(routed, prog_name="mcpagent", standalone_mode=False)
     return int(result or 0)
+
+
+def _asks_for_help(routed: Sequence[str]) -> bool:
+    own = routed[: routed.index("--")] if "--" in routed else routed
+    return "--help" in own or "-h" in own
+
+
+def _help_page(command: Any, routed: Sequence[str]) -> str:
+    """The page of the command that the words name; typer would read the options before it shows its own."""
+    path = ["mcpagent"]
+    for word in routed[:2]:
+        if word not in getattr(command, "commands", ()):
+            break
+        command = command.commands[word]
+        path.append(word)
+    if path == ["mcpagent"]:
+        return TOP_LEVEL_HELP
+    return command_help(command, " ".join(path), shutil.get_terminal_size((MAX_WIDTH, 24)).columns)
 
 
 def _grammar(command: Any) -> Grammar:
@@ -130,7 +147,7 @@ Files = Annotated[
 Print = Annotated[bool, typer.Option("--print", "-p", hidden=True)]
 Output = Annotated[
     opt.OutputFormat,
-    typer.Option("--output", "-o", envvar="MCPAGENT_OUTPUT", help="The form of the answer on stdout."),
+    typer.Option("--output", "-o", envvar="MCPAGENT_OUTPUT", help="What stdout holds."),
 ]
 
 
@@ -265,7 +282,7 @@ def tools_show(
 @tools_app.command("search")
 def tools_search(
     query: Annotated[list[str], typer.Argument(metavar="QUERY", show_default=False, help="Words or a regex pattern.")],
-    limit: Annotated[int, typer.Option("-k", "--limit", min=1, max=50, help="Tools shown.")] = 5,
+    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Tools shown.")] = 5,
     explain: Annotated[bool, typer.Option("--explain", help="Tell which words matched where.")] = False,
     config: opt.Config = None,
     server: opt.Server = None,

@@ -57,7 +57,7 @@ def code_of_stop(stop: StopReason) -> ExitCode:
     match stop:
         case "answered":
             return ExitCode.OK
-        case "refused":
-            return ExitCode.ERROR
         case "max_turns" | "repeated_calls" | "truncated":
             return ExitCode.LIMIT
+        case _:
+            return ExitCode.ERROR

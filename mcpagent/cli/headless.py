@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from mcpagent.cli.agents import connecting, hints, make_agent, require_a_server
@@ -14,7 +15,7 @@ from mcpagent.cli.output import JsonReport
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.terminal import put
 from mcpagent.config import ServersConfig
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed, StopReason
+from mcpagent.events import Event, Notice, RunFinished, ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from mcpagent import Agent, Model
     from mcpagent.cli.terminal import Terminal
 
-STOPPED: dict[StopReason, str] = {
+STOPPED: Mapping[str, str] = {
     "max_turns": "stopped at --max-turns; the answer is what the model knew by then",
     "repeated_calls": "stopped: the model made the same call again and again",
     "truncated": "the answer is cut off: the model reached its limit of output tokens",
     "refused": "the model refused to answer",
+    "calls_pending": "stopped: a call waits for an approval or a result from outside",
 }
 
 

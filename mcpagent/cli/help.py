@@ -1,14 +1,20 @@
-"""The top-level help page: examples first, one screen. A test holds it against the commands there are."""
+"""Help pages: the top level as one composed screen, each command from its declaration.
+
+Written here because typer's own formatter loads a validation library first, and help has to be there at once.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 TOP_LEVEL_HELP = """\
 mcpagent - an agent with any number of MCP tools: it searches, adds what it needs, and calls it
 
-  mcpagent                               chat (works without a key or configuration)
-  mcpagent -p "what time is it in Tokyo" one answer on stdout
+  mcpagent                                 chat (works without a key or configuration)
+  mcpagent -p "what time is it in Tokyo"   one answer on stdout
   git diff | mcpagent -p "write a commit message"
-  mcpagent tools search "send mail"      what the model would find
+  mcpagent tools search "send mail"        what the model would find
 
 Commands
   chat                     talk to the agent in the terminal
@@ -19,9 +25,78 @@ Commands
 
 Common options (each also as a variable, MCPAGENT_MODEL for --model)
   -m, --model NAME         provider:model, e.g. anthropic:claude-sonnet-5-5, ollama:qwen3, offline
-  --config FILE            servers to use instead of .mcp.json and ~/.config/mcpagent/mcp.json
+  --config FILE            servers to use instead of .mcp.json and the user's mcp.json
   --server NAME='command'  one more server, also NAME=https://...
   --tool-search MODE       auto, on or off
   -h, --help               this page; mcpagent COMMAND --help tells more
   --version
 """
+
+MAX_WIDTH = 100
+NAMES_WIDTH = 26
+
+
+def command_help(command: Any, path: str, width: int = MAX_WIDTH) -> str:
+    """The page of one command or group; `path` is what was typed, `mcpagent tools list`."""
+    if hasattr(command, "commands"):
+        rows = [(name, (item.help or "")) for name, item in command.commands.items()]
+        sections = [("Commands", rows)]
+        usage = f"Usage: {path} COMMAND"
+    else:
+        arguments = [param for param in command.params if param.param_type_name == "argument"]
+        options = [param for param in command.params if param.param_type_name == "option" and not param.hidden]
+        sections = [
+            ("Arguments", [(param.metavar, param.help or "") for param in arguments]),
+            ("Options", [*((option_names(param), option_text(param)) for param in options), _HELP_ROW]),
+        ]
+        usage = " ".join(["Usage:", path, *(_argument(param) for param in arguments), "[OPTIONS]"])
+    lines = [usage, "", *_wrapped(command.help or "", "  ", width)]
+    for title, rows in sections:
+        if rows:
+            lines += ["", title, *(line for row in rows for line in _row_lines(*row, width))]
+    return "\n".join(lines) + "\n"
+
+
+_HELP_ROW = ("-h, --help", "Show this page.")
+
+
+def option_names(param: Any) -> str:
+    """`-m, --model NAME`."""
+    names = ", ".join(sorted(param.opts, key=len))
+    return names if param.is_flag else f"{names} {_metavar(param)}"
+
+
+def option_text(param: Any) -> str:
+    """What the option does, its default and its variable."""
+    default = getattr(param.default, "value", param.default)
+    shown = f" Default: {default}." if default not in (None, False) and "Default" not in (param.help or "") else ""
+    variable = f" [{param.envvar}]" if param.envvar else ""
+    return f"{param.help or ''}{shown}{variable}"
+
+
+def _metavar(param: Any) -> str:
+    if param.metavar:
+        return str(param.metavar)
+    return "|".join(item.value for item in type(param.default))
+
+
+def _argument(param: Any) -> str:
+    return str(param.metavar) if param.required else f"[{param.metavar}]"
+
+
+def _row_lines(names: str, text: str, width: int) -> Iterator[str]:
+    """Names on the left, text on the right; long names stand on a line of their own."""
+    wrapped = _wrapped(text, " " * (NAMES_WIDTH + 4), width)
+    if len(names) <= NAMES_WIDTH and wrapped:
+        yield f"  {names:<{NAMES_WIDTH}}  {wrapped[0].strip()}"
+        yield from wrapped[1:]
+    else:
+        yield f"  {names}"
+        yield from wrapped
+
+
+def _wrapped(text: str, indent: str, width: int) -> list[str]:
+    import textwrap
+
+    width = max(min(width, MAX_WIDTH), len(indent) + 20)
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

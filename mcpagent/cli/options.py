@@ -59,7 +59,7 @@ Server = Annotated[
     typer.Option(
         "--server",
         metavar="NAME='COMMAND'|NAME=URL",
-        help="One more server: a command that is started, or an address. Repeatable. [env var: MCPAGENT_SERVER]",
+        help="One more server: a command that is started, or an address. Repeatable. [MCPAGENT_SERVER]",
     ),
 ]
 ToolSearchOption = Annotated[
