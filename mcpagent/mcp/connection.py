@@ -7,6 +7,7 @@ task holds them, callers only await tasks, and whatever the SDK raises reaches t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -19,14 +20,15 @@ import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientSession
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import RootModel
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, LostError, Outcome, RefusedError
+from mcpagent.mcp.failures import CallTimeoutError, EraError, InvalidAnswerError, LostError, Outcome, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
 from mcpagent.mcp.mending import mended
 from mcpagent.mcp.remote import HTTP_FAILED, http_streams, outcome_of, sse_streams
@@ -90,6 +92,7 @@ class McpConnection:
         self._stop = asyncio.Event()
         self._closing = False
         self._jobs: set[asyncio.Task[Any]] = set()
+        self._open_calls: set[asyncio.Task[Any]] = set()
         self._junk_lines = 0
         self._last_junk = ""
         self._check: asyncio.Task[None] | None = None
@@ -154,6 +157,11 @@ class McpConnection:
         return self._client is not None and not self._stop.is_set()
 
     @property
+    def end_reason(self) -> str:
+        """How the connection ended, for one that did."""
+        return str(self._end() or "closed the connection") + _after_colon(self._stderr())
+
+    @property
     def session(self) -> ClientSession:
         """The SDK's session. Raises `LostError` where there is none."""
         if self._client is None or not self.usable:
@@ -170,7 +178,7 @@ class McpConnection:
         failure: ServerError | None = None
         try:
             for way, era in self._ways():
-                if failure is not None and not _worth_another_way(way, failure):
+                if failure is not None and not _worth_another_way(way, era, failure):
                     break
                 self._stop = asyncio.Event()
                 try:
@@ -192,12 +200,12 @@ class McpConnection:
 
     def _ways(self) -> list[tuple[str, Era]]:
         if self.config.command:
-            return [("stdio", "auto"), ("stdio", "legacy")] if self.era == "auto" else [("stdio", "legacy")]
-        if self.config.transport == "sse":
-            return [("sse", "legacy")]
-        if self.config.transport == "http":
-            return [("http", self.era)]
-        return [("http", self.era), ("sse", "legacy")]
+            ways: list[tuple[str, Era]] = [("stdio", "auto"), ("stdio", "legacy")]
+            return ways if self.era == "auto" else ways[::-1]
+        # Over HTTP the probe costs one short request, so it is always made.
+        if self.config.transport == "auto":
+            return [("http", "auto"), ("sse", "legacy")]
+        return [("sse", "legacy")] if self.config.transport == "sse" else [("http", "auto")]
 
     async def _hold(self, way: str, era: Era) -> None:
         client = Client(
@@ -212,7 +220,25 @@ class McpConnection:
             assert self._ready is not None
             if not self._ready.done():
                 self._ready.set_result(None)
+            if self.is_modern:
+                self._start(self._listen(client))
             await self._stop.wait()
+
+    async def _listen(self, client: Client) -> None:
+        """Asks a server of the 2026 era to tell of changed lists; the earlier era tells unasked."""
+        can = client.server_capabilities
+        tools = bool(can.tools and can.tools.list_changed)
+        prompts = bool(can.prompts and can.prompts.list_changed)
+        resources = bool(can.resources and can.resources.list_changed)
+        if not (tools or prompts or resources):
+            return
+        listening = client.listen(
+            tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+        )
+        with contextlib.suppress(MCPError, SubscriptionLost, TimeoutError, RuntimeError):
+            async with listening as subscription:
+                async for _ in subscription:
+                    pass  # the wire has told of the change as it passed
 
     def _transport(self, way: str) -> AbstractAsyncContextManager[TransportStreams]:
         if way == "http":
@@ -285,6 +311,8 @@ class McpConnection:
                 raise self._lost(phase, "not_sent")
         self._last_junk = ""
         job = self._start(_limited(send, limits, on_progress))
+        self._open_calls.add(job)
+        job.add_done_callback(self._open_calls.discard)
         try:
             await asyncio.wait({job})
         except asyncio.CancelledError:
@@ -296,7 +324,7 @@ class McpConnection:
         if error is None:
             return job.result()
         if isinstance(error, TimeoutError):
-            if not self._jobs - {job}:
+            if not self._open_calls - {job}:
                 self._check = self._start(self._check_alive())
             raise CallTimeoutError(self._timeout_text(phase, limits, error)) from None
         raise self._explained(error, phase) from None
@@ -355,7 +383,9 @@ class McpConnection:
             what = f'server "{self.config.name}" sent an invalid answer to {phase}: {safe_line(error.message)}'
             return InvalidAnswerError(what, server=self.config.name, phase=phase)
         if self._client is None:
-            return self._error(f"refused {phase}: {safe_line(error.message)}", phase)
+            kind = EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
+            what = f'server "{self.config.name}" refused {phase}: {safe_line(error.message)}'
+            return kind(what, server=self.config.name, phase=phase)
         return RefusedError(error.code, error.message, error.error.data)
 
     def _http_failed(self, error: MCPError, phase: str) -> ServerError:
@@ -419,10 +449,13 @@ async def _limited(send: Callable[[Any], Awaitable[T]], limits: Limits, on_progr
         raise TimeoutError("total" if loop.time() >= end else "idle") from None
 
 
-def _worth_another_way(way: str, failure: ServerError) -> bool:
-    """Whether the failure may be one of the way it was tried: a probe that kills, a URL that speaks the older SSE."""
+def _worth_another_way(way: str, era: Era, failure: ServerError) -> bool:
+    """Whether the way now at hand may mend the failure of the one before it.
+
+    A process may have died of the probe; a server may have changed its era; a URL may speak the older SSE.
+    """
     if way == "stdio":
-        return failure.exit_code is not None
+        return failure.exit_code is not None if era == "legacy" else isinstance(failure, EraError)
     return isinstance(failure, LostError) and failure.http_status in (200, 400, 404, 405, 406, 410, 415, 501)
 
 

@@ -34,3 +34,7 @@ class LostError(ServerError):
 
 class InvalidAnswerError(ServerError):
     """The server answered something that is no answer; the session goes on."""
+
+
+class EraError(ServerError):
+    """The server refuses the protocol era it was greeted in."""

@@ -106,10 +106,11 @@ class _Wire:
             return item
         if message.id is None:
             self._observer.junk(f"error without an id: {safe_line(message.error.message, 200)}")
-            if len(self._asked) != 1:
+            calls = [key for key, asked in self._asked.items() if asked.method != "subscriptions/listen"]
+            if len(calls) != 1:
                 return item
             # It could not read our request, and there is only one it can mean.
-            message.id = int(only) if (only := next(iter(self._asked))).isdigit() else only
+            message.id = int(calls[0]) if calls[0].isdigit() else calls[0]
         key = str(message.id)
         asked = self._asked.pop(key, None)
         if (timer := self._timers.pop(key, None)) is not None:

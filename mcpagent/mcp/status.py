@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-ServerState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
+ServerState: TypeAlias = Literal["cached", "connecting", "ready", "failed", "closed"]
+""""cached": its lists are known from an earlier time, it is started when one of its tools is called."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ignore
+from mcpagent.mcp.cache import CachedServer, ListCache
+from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, LostError, RefusedError
+from mcpagent.mcp.lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists, ToolsDifference, difference
 from mcpagent.mcp.status import ServerStatus
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line, safe_text
@@ -31,34 +34,12 @@ MAX_LISTED = 1_000
 MAX_DESCRIPTION = 20_000
 _MAX_WARNINGS = 50
 
-ContentKind: TypeAlias = Literal["prompts", "resources", "templates"]
+DEBOUNCE_SECONDS = 0.25
+SETTLE_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class PromptArgument:
-    name: str
-    description: str
-    required: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PromptInfo:
-    """One prompt of a server."""
-
-    name: str
-    description: str
-    arguments: tuple[PromptArgument, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceInfo:
-    """One resource or, where `is_template`, a URI template (RFC 6570) for many."""
-
-    uri: str
-    name: str
-    description: str
-    media_type: str = ""
-    is_template: bool = False
+def _ignore_change(change: ToolsDifference) -> None:
+    """For whoever does not want to know."""
 
 
 class McpToolset:
@@ -66,51 +47,72 @@ class McpToolset:
 
     Entering raises `ServerError` where the server cannot be used. Later failures never raise: a call that fails gives
     an output that says so, and the next call finds a new connection. `environ` is what the child may inherit from.
+
+    With a `cache` that knows the server, entering reads the lists from there and the server is started by its first
+    call, or in the background where `eager`. `on_tools_changed` is told when its tools are no longer what they were:
+    `tools()` then gives the new ones.
     """
 
-    def __init__(self, config: ServerConfig, *, emit: Emit = ignore, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        emit: Emit = ignore,
+        environ: Mapping[str, str] | None = None,
+        cache: ListCache | None = None,
+        eager: bool = False,
+        on_tools_changed: Callable[[ToolsDifference], None] = _ignore_change,
+    ) -> None:
         self.config = config
+        self.on_tools_changed = on_tools_changed
         self._emit = emit
         self._environ = environ
+        self._cache = cache
+        self._eager = eager
         self._status = ServerStatus(config.name, "closed")
         self._connection: McpConnection | None = None
+        self._is_modern: bool | None = None
         self._reconnecting = asyncio.Lock()
+        self._crashes = CrashLog()
         self._closed = False
-        self._definitions: tuple[ToolDefinition, ...] = ()
+        self._lists = ServerLists()
+        self._was_listed = False
+        self._stale = False
+        self._refreshing: asyncio.Task[None] | None = None
         self._warnings: dict[str, None] = {}
-        self.prompts: tuple[PromptInfo, ...] = ()
-        self.resources: tuple[ResourceInfo, ...] = ()
 
     @property
     def status(self) -> ServerStatus:
         return replace(self._status, warnings=tuple(self._warnings))
 
+    @property
+    def prompts(self) -> tuple[PromptInfo, ...]:
+        return self._lists.prompts
+
+    @property
+    def resources(self) -> tuple[ResourceInfo, ...]:
+        return self._lists.resources
+
     async def __aenter__(self) -> McpToolset:
-        started = time.monotonic()
-        name = self.config.name
-        self._status = ServerStatus(name, "connecting")
-        self._emit(ServerConnecting(name))
+        if self._cache is not None and (cached := self._cache.load(self.config)) is not None:
+            self._take_cached(cached)
+            if self._eager:
+                self._refresh_soon()
+            return self
         try:
             await self._connect()
-            await self._list_all()
-        except ServerError as error:
-            seconds = time.monotonic() - started
-            self._status = ServerStatus(name, "failed", reason=str(error), seconds=seconds)
-            self._emit(ServerFailed(name, str(error)))
-            await self._drop_connection()
-            raise
         except BaseException:
             await self._drop_connection()
             raise
-        seconds = time.monotonic() - started
-        self._status = replace(self._ready_status(), seconds=seconds)
-        self._emit(ServerConnected(name, len(self._definitions), seconds))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
         await self._drop_connection()
         self._status = replace(self._status, state="closed")
 
@@ -118,7 +120,8 @@ class McpToolset:
         """The server's tools by their own names, in its order."""
         return [
             Tool(definition, self._runner(definition.original_name), deferred=not self._is_always_loaded(definition))
-            for definition in self._definitions
+            for definition in self._lists.tools
+            if self._is_enabled(definition)
         ]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> ToolOutput:
@@ -168,7 +171,9 @@ class McpToolset:
         for attempt in (1, 2):
             try:
                 connection = await self._live_connection()
-                return await connection.request(request, target=target, limits=self._call_limits())
+                result = await connection.request(request, target=target, limits=self._call_limits())
+                await self._settled()
+                return result
             except RefusedError as error:
                 return ToolOutput.of_text(safe_text(error.message) or f"error {error.code}", error="failed")
             except CallTimeoutError as error:
@@ -193,32 +198,140 @@ class McpToolset:
     # --- connection ---
 
     async def _live_connection(self) -> McpConnection:
-        """The connection, or a new one where it died. One caller reconnects, the others wait for it."""
-        if self._connection is not None and self._connection.usable:
-            return self._connection
+        """The connection, or a new one where there is none. One caller connects, the others wait for it."""
         async with self._reconnecting:
             if self._closed:
-                raise ServerError(f'server "{self.config.name}" is closed', server=self.config.name, phase="connect")
-            if self._connection is None or not self._connection.usable:
+                raise self._error("is closed", "connect")
+            connection = self._connection
+            if connection is not None and connection.usable:
+                return connection
+            if connection is not None:
+                self._crashes.add(time.monotonic(), connection.end_reason)
                 await self._drop_connection()
+            await self._wait_for_turn()
+            return await self._connect_again()
+
+    async def _wait_for_turn(self) -> None:
+        """Holds back starts of a server that keeps dying. Raises `ServerError` where none may be tried now."""
+        now = time.monotonic()
+        if blocked := self._crashes.blocked_seconds(now):
+            times, reason = self._crashes.count(now), self._crashes.last_reason
+            raise self._error(f"died {times} times within a minute ({reason}); tried again in {blocked:.0f} s", "start")
+        await asyncio.sleep(self._crashes.delay_seconds(now))
+
+    async def _connect_again(self) -> McpConnection:
+        try:
+            if self._status.state == "ready":
+                self._connection = await self._open()
+            else:
                 await self._connect()
-            assert self._connection is not None
-            return self._connection
+        except ServerError as error:
+            self._crashes.add(time.monotonic(), str(error))
+            if self._cache is not None:
+                self._cache.drop(self.config)
+            raise
+        assert self._connection is not None
+        return self._connection
 
     async def _connect(self) -> None:
+        """Opens the connection, reads the lists and tells. Raises `ServerError`."""
+        started = time.monotonic()
+        name = self.config.name
+        self._status = ServerStatus(name, "connecting")
+        self._emit(ServerConnecting(name))
+        try:
+            self._connection = await self._open()
+            lists = await self._read_lists()
+        except ServerError as error:
+            await self._drop_connection()
+            self._status = ServerStatus(name, "failed", reason=str(error), seconds=time.monotonic() - started)
+            self._emit(ServerFailed(name, str(error)))
+            raise
+        seconds = time.monotonic() - started
+        self._status = replace(self._ready_status(), seconds=seconds)
+        self._take(lists)
+        self._emit(ServerConnected(name, self._status.tool_count, seconds))
+
+    async def _open(self) -> McpConnection:
         from mcpagent.mcp.connection import McpConnection
 
-        connection = McpConnection(self.config, on_warning=self._warn, on_change=self._changed, environ=self._environ)
+        connection = McpConnection(
+            self.config,
+            era="legacy" if self._is_modern is False else "auto",
+            on_warning=self._warn,
+            on_change=self._changed,
+            environ=self._environ,
+        )
         await connection.open()
-        self._connection = connection
+        self._is_modern = connection.is_modern
+        return connection
 
     async def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
+    # --- changes ---
+
     def _changed(self, what: str) -> None:
-        self._emit(Notice(f'server "{self.config.name}" changed its {what}'))
+        """The server says a list changed: all are read again, at most once in `DEBOUNCE_SECONDS`."""
+        self._stale = True
+        if what == "tools" and self._cache is not None:
+            self._cache.drop(self.config)
+        self._refresh_soon()
+
+    def _refresh_soon(self) -> None:
+        if (self._refreshing is None or self._refreshing.done()) and not self._closed:
+            self._refreshing = asyncio.create_task(self._refresh(), name=f"mcp-refresh-{self.config.name}")
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(DEBOUNCE_SECONDS)
+            self._stale = False
+            try:
+                is_known = self._status.state == "ready"
+                await self._live_connection()
+                if is_known:
+                    self._take(await self._read_lists())
+            except ServerError as error:
+                self._warn(f"its lists could not be read again: {error}")
+            if not self._stale:
+                return
+
+    async def _settled(self) -> None:
+        """Waits a little for lists that are being read again, so that what a call changed is known when it returns."""
+        if self._refreshing is not None and not self._refreshing.done():
+            await asyncio.wait({self._refreshing}, timeout=SETTLE_SECONDS)
+
+    def _take(self, lists: ServerLists) -> None:
+        """The lists as the server has them now; tells what changed and keeps them for the next start."""
+        before, self._lists = self._lists, lists
+        tools = [tool for tool in lists.tools if self._is_enabled(tool)]
+        self._status = replace(self._status, tool_count=len(tools))
+        if self._cache is not None:
+            status = self._status
+            cached = CachedServer(lists, self._is_modern, status.protocol_version, status.title, status.instructions)
+            self._cache.save(self.config, cached)
+        if not self._was_listed:
+            self._was_listed = True
+            return
+        change = difference(self.config.name, [tool for tool in before.tools if self._is_enabled(tool)], tools)
+        if change:
+            self._emit(Notice(safe_line(str(change), 300)))
+            self.on_tools_changed(change)
+
+    def _take_cached(self, cached: CachedServer) -> None:
+        self._lists = cached.lists
+        self._was_listed = True
+        self._is_modern = cached.is_modern
+        self._status = ServerStatus(
+            self.config.name,
+            "cached",
+            tool_count=sum(self._is_enabled(tool) for tool in cached.lists.tools),
+            protocol_version=cached.protocol_version,
+            title=cached.title,
+            instructions=cached.instructions,
+        )
 
     def _warn(self, text: str) -> None:
         line = f'server "{self.config.name}": {safe_line(text, 300)}'
@@ -229,7 +342,7 @@ class McpToolset:
 
     # --- lists ---
 
-    async def _list_all(self) -> None:
+    async def _read_lists(self) -> ServerLists:
         """Reads the lists at once; only the tool list is needed, without the others the server is still of use."""
         assert self._connection is not None
         capabilities = self._connection.session.server_capabilities
@@ -237,27 +350,30 @@ class McpToolset:
         try:
             async with asyncio.timeout(limit):
                 lists: tuple[Any, Any, Any] = await asyncio.gather(
-                    self._list_tools() if capabilities and capabilities.tools else _nothing(),
+                    self._list_tools() if capabilities and capabilities.tools else _no_tools(),
                     self._list_prompts() if capabilities and capabilities.prompts else _nothing(),
                     self._list_resources() if capabilities and capabilities.resources else _nothing(),
                 )
         except TimeoutError:
-            raise self._list_error(f"did not list its tools within {limit:g} s") from None
+            raise self._error(f"did not list its tools within {limit:g} s", "tools/list") from None
         except (RefusedError, CallTimeoutError) as error:
-            raise self._list_error(f"failed tools/list: {safe_line(str(error))}") from None
-        tools, self.prompts, self.resources = lists
-        self._definitions = tuple(definition for definition in tools if self._is_enabled(definition))
+            raise self._error(f"failed tools/list: {safe_line(str(error))}", "tools/list") from None
+        (tools, ttl_seconds), prompts, resources = lists
+        return ServerLists(tools, prompts, resources, ttl_seconds)
 
-    def _list_error(self, what: str) -> ServerError:
-        return ServerError(f'server "{self.config.name}" {what}', server=self.config.name, phase="tools/list")
+    def _error(self, what: str, phase: str) -> ServerError:
+        return ServerError(f'server "{self.config.name}" {what}', server=self.config.name, phase=phase)
 
-    async def _list_tools(self) -> tuple[ToolDefinition, ...]:
+    async def _list_tools(self) -> tuple[tuple[ToolDefinition, ...], float]:
+        """The tools and how many seconds the server says they stay as they are."""
         assert self._connection is not None
         found: dict[str, ToolDefinition] = {}
         cursor: str | None = None
         seen: set[str] = set()
+        ttl_seconds = 0.0
         for _ in range(MAX_PAGES):
             page = await self._connection.list_tools_page(cursor, self._list_limits())
+            ttl_seconds = (page.ttl_ms or 0) / 1000
             for tool in page.tools:
                 if tool.name in found:
                     self._warn(f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts')
@@ -265,13 +381,13 @@ class McpToolset:
                     found[tool.name] = _definition(tool, self.config.name)
             cursor = page.next_cursor
             if cursor is None and len(found) <= MAX_TOOLS:
-                return tuple(found.values())
+                return tuple(found.values()), ttl_seconds
             if cursor is None or cursor in seen or len(found) >= MAX_TOOLS:
                 break
             seen.add(cursor)
         kept = tuple(found.values())[:MAX_TOOLS]
         self._warn(f"its tool list does not end; the first {len(kept)} tools are used")
-        return kept
+        return kept, ttl_seconds
 
     async def _list_prompts(self) -> tuple[PromptInfo, ...]:
         import mcp_types as types
@@ -332,11 +448,14 @@ class McpToolset:
         return ServerStatus(
             self.config.name,
             "ready",
-            tool_count=len(self._definitions),
             protocol_version=session.protocol_version or "",
             title=safe_line((info.title or info.name) if info else "", 100),
             instructions=safe_text(session.instructions or ""),
         )
+
+
+async def _no_tools() -> tuple[tuple[ToolDefinition, ...], float]:
+    return (), 0.0
 
 
 async def _nothing() -> tuple[Any, ...]:

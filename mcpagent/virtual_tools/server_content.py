@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from mcpagent.mcp.toolset import McpToolset, PromptInfo, ResourceInfo
+from mcpagent.mcp.lists import PromptInfo, ResourceInfo
+from mcpagent.mcp.toolset import McpToolset
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput

@@ -1,0 +1,128 @@
+"""Tool lists on disk, so that a session starts at once and a server only when one of its tools is called.
+
+One JSON file a server, named by a hash of its whole configuration: another argument or key is another file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpagent.config import ServerConfig
+from mcpagent.mcp.lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
+from mcpagent.messages import ToolDefinition
+
+MAX_AGE_SECONDS = 7 * 24 * 3600.0
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CachedServer:
+    """What was true of a server when it was last connected. `is_modern` is its protocol era, None where unknown."""
+
+    lists: ServerLists
+    is_modern: bool | None = None
+    protocol_version: str = ""
+    title: str = ""
+    instructions: str = ""
+
+
+class ListCache:
+    """Cached lists in one folder. A file that is too old, of another format or broken counts as none; nothing raises.
+
+    An entry lives `max_age_seconds`, or as long as the server itself said where that is shorter.
+    """
+
+    def __init__(
+        self, folder: Path, *, max_age_seconds: float = MAX_AGE_SECONDS, now: Callable[[], float] = time.time
+    ) -> None:
+        self._folder = folder
+        self._max_age_seconds = max_age_seconds
+        self._now = now
+
+    def path(self, config: ServerConfig) -> Path:
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", config.name)[:40]
+        return self._folder / f"{name}-{fingerprint(config)[:24]}.json"
+
+    def load(self, config: ServerConfig) -> CachedServer | None:
+        try:
+            data = json.loads(self.path(config).read_bytes())
+            if data["format"] != _FORMAT:
+                return None
+            cached = _read(data["server"])
+            age = self._now() - float(data["saved"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        life = min(self._max_age_seconds, cached.lists.ttl_seconds or self._max_age_seconds)
+        return cached if 0 <= age <= life else None
+
+    def save(self, config: ServerConfig, server: CachedServer) -> None:
+        data = {"format": _FORMAT, "saved": self._now(), "server": asdict(server)}
+        with contextlib.suppress(OSError, ValueError):
+            _write(self.path(config), json.dumps(data).encode())
+
+    def drop(self, config: ServerConfig) -> None:
+        with contextlib.suppress(OSError):
+            self.path(config).unlink(missing_ok=True)
+
+
+def fingerprint(config: ServerConfig) -> str:
+    """SHA-256 over all that decides which server answers: command, arguments, environment, folder, URL, headers."""
+    parts = [
+        config.command,
+        list(config.args),
+        sorted(config.env.items()),
+        config.cwd,
+        config.url,
+        sorted(config.headers.items()),
+        config.transport,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A whole file or none, readable by its user only."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read(data: dict[str, Any]) -> CachedServer:
+    lists = data["lists"]
+    return CachedServer(
+        ServerLists(
+            tools=tuple(_tool(item) for item in lists["tools"]),
+            prompts=tuple(
+                PromptInfo(**item | {"arguments": tuple(PromptArgument(**part) for part in item["arguments"])})
+                for item in lists["prompts"]
+            ),
+            resources=tuple(ResourceInfo(**item) for item in lists["resources"]),
+            ttl_seconds=float(lists["ttl_seconds"]),
+        ),
+        is_modern=data["is_modern"],
+        protocol_version=str(data["protocol_version"]),
+        title=str(data["title"]),
+        instructions=str(data["instructions"]),
+    )
+
+
+def _tool(item: dict[str, Any]) -> ToolDefinition:
+    tool = ToolDefinition(**item | {"tags": tuple(item["tags"])})
+    if not isinstance(tool.name, str) or not isinstance(tool.parameters, dict):
+        raise TypeError("not a tool")
+    return tool

@@ -1,0 +1,41 @@
+"""When a server that keeps dying may be started again."""
+
+from __future__ import annotations
+
+from collections import deque
+
+WINDOW_SECONDS = 60.0
+MOST_CRASHES = 5
+OPEN_SECONDS = 30.0
+_FIRST_DELAY_SECONDS = 0.5
+_LONGEST_DELAY_SECONDS = 4.0
+
+
+class CrashLog:
+    """The crashes of one server within the last minute; times are seconds of one monotonic clock.
+
+    The first crash costs no wait, each further one doubles it. After `MOST_CRASHES` nothing is started for
+    `OPEN_SECONDS`; then one start is tried, and a crash of that one closes the way again.
+    """
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=MOST_CRASHES)
+        self.last_reason = ""
+
+    def add(self, now: float, reason: str) -> None:
+        self._times.append(now)
+        self.last_reason = reason
+
+    def count(self, now: float) -> int:
+        return sum(now - time < WINDOW_SECONDS for time in self._times)
+
+    def blocked_seconds(self, now: float) -> float:
+        """How long no start may be tried; 0 where one may."""
+        if self.count(now) < MOST_CRASHES:
+            return 0.0
+        return max(0.0, self._times[-1] + OPEN_SECONDS - now)
+
+    def delay_seconds(self, now: float) -> float:
+        """How long to wait before the next start."""
+        crashes = self.count(now)
+        return 0.0 if crashes < 2 else min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** (crashes - 2))
