@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from mcp.server import MCPServer
 
-server: MCPServer[Any] = MCPServer("weather", version="1.0", log_level="WARNING")
+server: MCPServer[Any] = MCPServer(
+    "weather", title="the weather now and on the next days", version="1.0", log_level="WARNING"
+)
 
 
 @server.tool(structured_output=False)
