@@ -32,7 +32,7 @@ NAME_COVERAGE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Scores of the best tools by number, and how many tools scored at all."""
+    """Scores of the best tools by number, and how many tools scored at least half of the best."""
 
     scores: dict[int, float]
     found: int
@@ -87,10 +87,12 @@ class Postings:
         # What the name can still add must not decide who is looked at.
         floor = _nth_best(scores, limit) / (1 + NAME_COVERAGE)
         top = {number: score for number, score in scores.items() if score >= floor}
+        half = max(top.values(), default=0.0) / 2
+        found = sum(score >= half for score in top.values())
         if len(top) > _CANDIDATES:
             top = dict(heapq.nsmallest(_CANDIDATES, top.items(), key=lambda hit: (-hit[1], hit[0])))
         lifted = {number: score * self._name_lift(number, wanted) for number, score in top.items()}
-        return Hits(lifted, len(scores))
+        return Hits(lifted, found)
 
     def _name_lift(self, number: int, wanted: Mapping[int, float]) -> float:
         """A factor of 1 and more: how much of the tool's name the query says."""

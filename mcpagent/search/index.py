@@ -34,6 +34,11 @@ Strategy: TypeAlias = RankingName | Ranking
 _EXACT_SCORE = 1000.0
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
+_NEAREST = 3
+
+MIN_STRENGTH = 0.88
+MIN_HYBRID_STRENGTH = 1.85
+"""Strength of a best match below which nothing is found, by words alone and with vectors."""
 
 
 class ToolIndex:
@@ -43,7 +48,8 @@ class ToolIndex:
     `mcpagent[semantic]`), "auto" (the best that is installed), "regex" (every query is a pattern), or your own
     function `(query, tools) -> names`, sync or async. `embedder` replaces the word vectors of `mcpagent[semantic]`:
     an `EmbeddingsEndpoint` or any function from texts to vectors; its vectors are kept in `cache_folder`.
-    `server_descriptions` are searched with each server's tools.
+    `server_descriptions` are searched with each server's tools. `min_strength` is how strong the best match must be
+    for anything to be found; 0 gives the best tools always. Its default is what `benchmarks/search_threshold.py` found.
     Same tools and same query give the same result, whatever the order in which servers came and went.
     """
 
@@ -54,6 +60,7 @@ class ToolIndex:
         embedder: Embedder | None = None,
         server_descriptions: Mapping[str, str] | None = None,
         cache_folder: Path | None = None,
+        min_strength: float | None = None,
     ) -> None:
         if not callable(strategy) and strategy not in ("auto", "regex", "bm25", "hybrid"):
             raise ConfigError(f'strategy: unknown ranking "{strategy}"; use auto, regex, bm25, hybrid or a function')
@@ -61,6 +68,8 @@ class ToolIndex:
         if strategy == "hybrid" or (strategy == "auto" and (embedder or static_model_folder())):
             _check_vectors(embedder)
             self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
+        default = MIN_STRENGTH if self._vectors is None else MIN_HYBRID_STRENGTH
+        self._min_strength = default if min_strength is None else min_strength
         self._strategy = strategy
         self._server_descriptions = dict(server_descriptions or {})
         self._lock = threading.RLock()
@@ -268,29 +277,30 @@ class ToolIndex:
         ranking = self._ranker.rank(text, limit + len(named), only)
         asked = ranking.asked
         others = [one for one in ranking.candidates if one.number not in named]
-        found = ranking.found + len(named) - (len(ranking.candidates) - len(others))
-        best = heapq.nsmallest(
-            max(limit - len(named), 0), others, key=lambda one: (-one.score, self._tools[one.number].name)
-        )
+        others.sort(key=lambda one: (-one.score, self._tools[one.number].name))
+        notes = [*notes, *ranking.notes]
+        missing = tuple(asked.missing)
+        if not named and server is None and ranking.strength < self._min_strength:
+            near = tuple(self._tools[one.number].name for one in others[:_NEAREST]) or self.names_near(text)
+            return self._like_named(text, limit) or SearchResult(
+                query, error=error, notes=(*notes, "nothing fits well enough"), nearest=near, unmatched_words=missing
+            )
         matches = [self._exact_match(number, word) for number, word in named.items()]
-        matches += [self._word_match(one, asked) for one in best]
-        how: How = "exact" if named else "ranked"
-        if not named and asked.guessed.issuperset(asked.factors):
-            how = "fuzzy"
-        if not matches:
-            like = [near for near in self._near(text, _NAME_LIKENESS, limit) if self._serves(near[0], server)]
-            matches = [Match(self._tools[number], likeness, _name_reason(text, likeness)) for number, likeness in like]
-            how, found = "fuzzy" if matches else "none", len(matches)
+        matches += [self._word_match(one, asked) for one in others[: max(limit - len(named), 0)]]
+        found = max(ranking.found + len(named) - (len(ranking.candidates) - len(others)), len(matches))
+        how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
+        near = () if matches else self.names_near(text)
         return SearchResult(
-            query,
-            tuple(matches),
-            max(found, len(matches)),
-            how,
-            error,
-            (*notes, *ranking.notes),
-            () if matches else self.names_near(text),
-            tuple(asked.missing),
+            query, tuple(matches), found, how if matches else "none", error, tuple(notes), near, missing
         )
+
+    def _like_named(self, query: str, limit: int) -> SearchResult | None:
+        """Tools whose names have nearly the letters of the query, where any have."""
+        matches = tuple(
+            Match(self._tools[number], likeness, _name_reason(query, likeness))
+            for number, likeness in self._near(query, _NAME_LIKENESS, limit)
+        )
+        return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
 
     def _word_match(self, ranked: Ranked, asked: Asked) -> Match:
         tool = self._tools[ranked.number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -11,11 +12,28 @@ from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import Postings
 from mcpagent.search.embedding import EmbeddingError
 from mcpagent.search.vectors import Vectors
+from mcpagent.search.words import written_words
 
 POOL = 50
 """Candidates of each ranking that are fused."""
 
 _VECTOR_WEIGHT = 0.8
+_STRONG = 2.5
+"""Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more."""
+
+_COSINE_STRENGTH = 2.5
+_COVERED = 0.75
+_TELLING = 0.5
+"""Share of a query's words that must say something before being wholly covered makes a match sure."""
+
+_MANY_TOOLS = 500
+"""In smaller catalogues no word is rare, so that scores stay lower."""
+
+_QUESTION = re.compile(
+    r"\W*(?:what|who|whose|when|where|why|which|how|is|are|do|does|did|tell|explain|name|i feel)\b", re.IGNORECASE
+)
+_QUESTION_FACTOR = 0.7
+"""Questions are mostly answered, not acted on: a tool must fit them better than it must fit a request."""
 _NEED_WEIGHT = 0.5
 _NEED_RARITY = 8.0
 """Rarity that the words of a clause must add up to before it counts as a need of its own."""
@@ -46,11 +64,15 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates, in no order; `found` counts the tools that hold any of the words."""
+    """The candidates, in no order; `found` counts the tools whose words score at least half of the best.
+
+    `strength` says how sure it is that the best tool is meant at all (see `Ranker._strength`).
+    """
 
     asked: Asked
     candidates: list[Ranked]
     found: int
+    strength: float
     notes: tuple[str, ...] = ()
 
 
@@ -101,19 +123,40 @@ class Ranker:
         hits = self._postings.best(asked.factors, max(limit, POOL), only)
         by_words = [Ranked(number, score) for number, score in hits.scores.items()]
         if self._vectors is None:
-            return Ranking(asked, by_words, hits.found)
+            return Ranking(asked, by_words, hits.found, self._strength(text, asked, hits.scores))
         try:
             likeness = self._vectors.closest(text, POOL, hits.scores if only is None else only)
         except EmbeddingError as error:
-            return Ranking(asked, by_words, hits.found, (f"searched without embeddings: {safe_line(str(error))}",))
+            note = f"searched without embeddings: {safe_line(str(error))}"
+            return Ranking(asked, by_words, hits.found, self._strength(text, asked, hits.scores), (note,))
         if only is not None:
             likeness = {number: likeness[number] for number in only}
-        return Ranking(asked, _fused(hits.scores, likeness), hits.found)
+        strength = self._strength(text, asked, hits.scores) * math.exp(
+            _COSINE_STRENGTH * max(likeness.values(), default=0.0)
+        )
+        return Ranking(asked, _fused(hits.scores, likeness, _STRONG * self._postings.rarity(-1)), hits.found, strength)
+
+    def _strength(self, text: str, asked: Asked, scores: Mapping[int, float]) -> float:
+        """The best BM25 score in units of the rarest word there can be; infinite where a tool holds nearly all that
+        was asked. Vectors multiply it by e^(2.5 cosine): both were fitted on requests with and without a right tool."""
+        if not scores:
+            return 0.0
+        rarest = self._postings.rarity(-1)
+        best = min(scores, key=lambda number: (-scores[number], number))
+        held = {term: factor for term, factor in asked.factors.items() if self._postings.weight(term, best)}
+        whole = self._rarity(asked.factors) + rarest * len(asked.missing)
+        telling = len(set(asked.words.values())) + len(asked.missing)
+        if self._rarity(held) >= _COVERED * whole and telling >= _TELLING * len(written_words(text)):
+            return math.inf
+        question = _QUESTION_FACTOR if _QUESTION.match(text) else 1.0
+        few = max(1.0, math.log(_MANY_TOOLS) / math.log(1 + self._postings.size))
+        return scores[best] / rarest * question * few
 
 
-def _fused(scores: Mapping[int, float], likeness: Mapping[int, float]) -> list[Ranked]:
-    """Both parts are divided by the best of their kind before they are added: their scales differ by query."""
-    word_share = 1 / (max(scores.values(), default=0.0) or 1.0)
+def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> list[Ranked]:
+    """Both parts are divided by the best of their kind, words at least by `strong`, and then added: their scales
+    differ from query to query."""
+    word_share = 1 / max(max(scores.values(), default=0.0), strong)
     closest = max(likeness.values(), default=0.0)
     share = _VECTOR_WEIGHT / closest if closest > 0 else 0.0
     return [

@@ -22,11 +22,11 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+"
 
 _STOP_WORDS = (
     "a about above again also am an and any are as at be because been being below both but by can could did do does "
-    "doing don during each etc few for from further had has have having he her here hers him his how i if in into is "
-    "it its just let like ll me might more must my need no nor not now of once only or other our over per please re s "
-    "same shall she should so some such t than that the their them then there these they this those through to too "
-    "under until us used using ve very via want was way we well were what when where whether which while who whom why "
-    "will with within without would you your"
+    "doing don during each etc few for from further had has have having he hello her here hers hey hi him his how i "
+    "if in into is it its just let like ll me might more must my need no nor not now of ok okay once only or other "
+    "our over per please re s same shall she should so some such t than thank thanks that the their them then there "
+    "these they this those through to too under until us used using ve very via want was way we well were what when "
+    "where whether which while who whom why will with within without would you your"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English words that say nothing about what a tool does; they are not indexed."""
