@@ -476,12 +476,13 @@ async def test_a_server_sees_the_allowed_and_declared_environment_only(log: Path
 
 
 @pytest.mark.parametrize(
-    ("mode", "most_seconds"), [("ok", 1.5), ("ignore-eof", 2.0), ("flood-at-exit", 2.0), ("grandchild", 1.5)]
+    ("mode", "most_seconds"),
+    [("ok", 1.5), ("ignore-eof", 2.0), ("flood-at-exit", 2.0), ("grandchild", 1.5), ("daemon-child", 1.5)],
 )
 async def test_closing_leaves_nothing(mode: str, most_seconds: float, log: Path) -> None:
     async with nothing_left(str(log)):
         toolset = await McpToolset(config(mode, log, shutdown_seconds=1.0)).__aenter__()
-        if mode == "grandchild":
+        if mode in ("grandchild", "daemon-child"):
             assert sum("time.sleep(600)" in text for text in processes(str(log)).values()) == 1
         started = time.monotonic()
         await toolset.__aexit__(None, None, None)
@@ -516,3 +517,33 @@ async def test_entered_in_one_task_and_left_in_another(log: Path) -> None:
         tools = {tool.name: tool for tool in await toolset.tools()}
         assert text_of(await tools["echo"].run({"text": "here"})) == "here"
         await asyncio.create_task(toolset.__aexit__(None, None, None))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's parent-death signal")
+async def test_a_killed_host_takes_a_frozen_server_with_it(log: Path) -> None:
+    program = f"""
+import asyncio, sys
+from mcpagent.config import ServerConfig
+from mcpagent.mcp.toolset import McpToolset
+
+async def main():
+    arguments = ({str(SERVER)!r}, "freeze-on-call", "--log", {str(log)!r})
+    toolset = await McpToolset(ServerConfig(name="s", command=sys.executable, args=arguments)).__aenter__()
+    await [tool for tool in await toolset.tools() if tool.name == "trouble"][0].run({{}})
+
+asyncio.run(main())
+"""
+    async with nothing_left(str(log)):
+        host = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+        await logged(log, "call trouble")
+        assert any(str(SERVER) in text for text in processes(str(log)).values())
+        host.kill()
+        await host.wait()
+
+
+async def test_a_program_that_is_none_says_so(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF nonsense")
+    program.chmod(0o755)
+    with pytest.raises(ServerError, match="Exec format error"):
+        await McpToolset(ServerConfig(name="git", command=str(program))).__aenter__()

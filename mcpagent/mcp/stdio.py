@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,6 +24,7 @@ from mcp_types import JSONRPCRequest
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.framing import Decoded, Junk, MessageReader, invalid_answer
+from mcpagent.mcp.process_tree import Process, descendants, kill_all
 from mcpagent.safe_text import safe_line
 
 Incoming: TypeAlias = SessionMessage | Exception
@@ -136,6 +137,7 @@ class StdioTransport:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self._died: ProcessEnd | None = None
+        self._started: tuple[Process, ...] = ()
         self.patient = True
         """False: do not wait for a server that was told to stop, end it."""
 
@@ -163,8 +165,7 @@ class StdioTransport:
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self._pipes,
-                executable,
-                *config.args,
+                *_launch(executable, config.args),
                 env=environment,
                 cwd=config.cwd or None,
                 start_new_session=sys.platform != "win32",
@@ -187,6 +188,7 @@ class StdioTransport:
             await self._stop()
         finally:
             self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+            kill_all(self._started)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -259,6 +261,7 @@ class StdioTransport:
         transport = self._pipes.transport
         if transport is None:
             return
+        self._started = descendants(transport.get_pid())
         stdin = transport.get_pipe_transport(0)
         if stdin is not None:
             stdin.close()
@@ -296,6 +299,14 @@ class StdioTransport:
                 os.kill(pid, number)
             else:
                 os.killpg(pid, number)
+
+
+def _launch(executable: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """The argument vector; on Linux by way of the launcher, so that the server dies with us."""
+    if sys.platform != "linux" or not sys.executable:
+        return executable, *arguments
+    launcher = str(Path(__file__).with_name("launcher.py"))
+    return sys.executable, "-I", "-S", launcher, str(os.getpid()), executable, *arguments
 
 
 def find_executable(config: ServerConfig, environment: Mapping[str, str]) -> str:

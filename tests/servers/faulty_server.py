@@ -72,6 +72,11 @@ def leave_a_grandchild() -> None:
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
+def leave_a_daemon() -> None:
+    command = [sys.executable, "-c", f"import time; time.sleep(600) # {OPTIONS.log}"]
+    subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
 AT_START: dict[str, Callable[[], object]] = {
     "exit-at-start": lambda: die("KeyError: GITHUB_TOKEN is required", 3),
     "exit0-at-start": lambda: os._exit(0),
@@ -81,6 +86,7 @@ AT_START: dict[str, Callable[[], object]] = {
     "init-bom": lambda: write(b"\xef\xbb\xbf"),
     "ignore-eof": ignore_sigterm,
     "grandchild": leave_a_grandchild,
+    "daemon-child": leave_a_daemon,
     "stderr-ansi": lambda: die("\x1b]0;owned\x07\x1b[2Jcannot start", 4),
 }
 
