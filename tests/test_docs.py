@@ -42,7 +42,7 @@ NOT_RUN = {
 """Commands that a `sh` block shows, by page, and who runs them."""
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MODEL = re.compile(r'"(?:anthropic|openai|openai-chat|gemini|ollama|openrouter|vllm):[^"\s]*"')
+MODEL = re.compile(r'(?<=Agent\()(\s*)"(?:anthropic|openai|openai-chat|gemini|ollama|openrouter|vllm):[^"\s]*"')
 KEYS = re.compile(r"_API_KEY$|^MCPAGENT_|_AUTH_TOKEN$|_BASE_URL$|^OLLAMA_HOST$")
 VARYING = re.compile(
     r"""\d[\d,.]*(?=\ (?:ms|s|tokens|tok)\b)
@@ -138,7 +138,7 @@ def assert_prints(block: Block, expected: str, got: str) -> None:
 @of_kind("python")
 def test_scripts_run_and_print_what_the_page_says(block: Block, folder: Path) -> None:
     script = folder / "example.py"
-    script.write_text(MODEL.sub('"offline"', block.text), "utf-8")
+    script.write_text(MODEL.sub(r'\1"offline"', block.text), "utf-8")
     done = run([sys.executable, str(script)], folder)
     assert done.returncode == 0, f"{block} fails:\n{done.stderr}"
     if block.output is not None:
