@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -164,6 +164,7 @@ def _fill_object(
                 )
                 filling.guessed += candidate.score < 1.0
     _only_optional(properties, filling, context)
+    missing.extend(_undeclared(schema, root, properties))
     missing.extend(
         wanted.name
         for wanted in properties
@@ -181,6 +182,12 @@ def _fill_object(
         untyped,
         tuple(filling.loose_spans),
     )
+
+
+def _undeclared(schema: Mapping[str, Any], root: Mapping[str, Any], properties: Sequence[Property]) -> list[str]:
+    """Required names that the schema says nothing else about: nothing can be chosen for them."""
+    listed, known = resolve(schema, root).get("required"), {wanted.name for wanted in properties}
+    return [name for name in listed if isinstance(name, str) and name not in known] if isinstance(listed, list) else []
 
 
 def _has_default(wanted: Property) -> bool:

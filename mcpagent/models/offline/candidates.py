@@ -408,7 +408,7 @@ def _simple_query(text: str) -> Iterator[Candidate]:
 
 def _sql(wanted: Property, context: Context) -> Iterator[Candidate]:
     yield from _written_sql(context)
-    if "select" in wanted.description.lower():
+    if "select" in wanted.description.lower() or concept("select") in wanted.tool_concepts:
         yield from _simple_query(context.evidence.text)
 
 

@@ -61,7 +61,7 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bupper ?case\b|\blower ?case\b|\btitle ?case\b", "change case"),
         (r"\bwhat(?: has|'s)? changed\b|\buncommitted\b|^\W*(?:what|show|list|see)\b.*\bchanges\b", "diff status"),
         (r"\b(?:know|remember) about\b", "knowledge notes"),
-        (r"\b(?:rows|records|entries)\b.*\btable\b", "query select"),
+        (r"\b(?:rows|records|entries)\b.*\btable\b|\bselect\b.+\bfrom\b", "query select"),
         (r"\bwhere am i\b|\bpwd\b|\bwhich (?:folder|directory)\b", "working directory"),
         (r"\b(?:what|which) files\b|\bfiles (?:are )?(?:here|there|in)\b|\bls\b", "list files"),
         (r"\bsha-?\d|\bmd5\b|\bchecksum\b", "hash"),
@@ -125,6 +125,7 @@ def _starts_request(piece: str) -> bool:
     return bool(words) and words[0] in COMMANDS
 
 
+_CONNECTION = re.compile(r"^(?:(?:and|then|also)\b[\s,]*)+", re.IGNORECASE)
 _CONTINUES = re.compile(r"^(?:in|at|for|of|from|on)\s+\S+", re.IGNORECASE)
 _AMOUNT_AGAIN = re.compile(r"^[-+]?[\d.,]+\s*[a-z°]+\s+(?:to|in|into)\s+\w+", re.IGNORECASE)
 
@@ -152,6 +153,7 @@ def split_needs(prompt: str) -> list[str]:
             pieces.append(here)
             start = match.end()
     pieces.append(prompt[start:].strip())
+    pieces[1:] = [_CONNECTION.sub("", piece) for piece in pieces[1:]]
     return [piece for piece in pieces if not _is_courtesy(piece)] or [prompt.strip()]
 
 

@@ -134,7 +134,7 @@ def _role_by_name(wanted: Property) -> Role | None:
         ("zone", "timezone" in wanted.name.lower().replace("_", "") or last in ("tz", "zone") or "iana" in described),
         ("url", last in ("url", "uri", "link", "href", "website", "webpage", "endpoint")),
         ("email", "email" in words or "email address" in described),
-        ("sql", "sql" in words or (last in ("query", "statement") and re.search(r"\bsql\b", described) is not None)),
+        ("sql", "sql" in words or (last in ("query", "statement") and _speaks_sql(wanted, described))),
         ("expression", last in ("expression", "formula", "equation", "calculation", "expr")),
         ("glob", last in ("pattern", "glob") and (concept("file") in wanted.tool_concepts or "glob" in described)),
         ("colour", bool({"colour", "color"} & {*words, *split_words(described)[:3]})),
@@ -145,10 +145,18 @@ def _role_by_name(wanted: Property) -> Role | None:
     return _path_role(wanted) or _moment_role(wanted) or _name_role(wanted)
 
 
+def _speaks_sql(wanted: Property, described: str) -> bool:
+    spoken = {concept("sql"), concept("sqlite"), concept("select")} & wanted.tool_concepts
+    return bool(spoken) or re.search(r"\bsql\b", described) is not None
+
+
 def _path_role(wanted: Property) -> Role | None:
     words, last = set(wanted.words), wanted.words[-1] if wanted.words else ""
     if words & {"file", "filename", "filepath", "files"}:
         return "file"
+    looks_around = {concept("search"), concept("list"), concept("tree")} & wanted.tool_concepts
+    if last == "path" and looks_around and not wanted.description:
+        return "folder"
     if last in ("path", "paths", "cwd", "dir", "directory", "folder", "dirname"):
         if words & _FOLDER_WORDS:
             return "folder"
