@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mcpagent.errors import ModelError
-from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
-from mcpagent.messages import Message, ProviderBlock, Text, Thinking, ToolCall, Usage, user_message
+from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolsSearched, ignore
+from mcpagent.messages import Message, ProviderBlock, Text, Thinking, ToolCall, ToolsChanged, Usage, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings
 from tests.wire.provider import PlayedProvider, anthropic_stream, sse, text_block, tool_block
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
@@ -129,9 +129,16 @@ async def test_a_streamed_answer_with_thinking_search_and_parallel_calls_is_kept
         )
     )
     events: list[Event] = []
-    answer = await model(provider).respond(HELLO, events.append)
+    asked = ModelRequest("", (user_message("hello"),), deferred_tools=(WEATHER,))
+    answer = await model(provider).respond(asked, events.append)
 
-    assert events == [ThinkingDelta("Hmm"), ThinkingDelta("."), TextDelta("Loo"), TextDelta("king.")]
+    assert events == [
+        ThinkingDelta("Hmm"),
+        ThinkingDelta("."),
+        TextDelta("Loo"),
+        TextDelta("king."),
+        ToolsSearched("weather", 1, ("get_weather",), 1, 0.0),
+    ]
     assert answer.stop == "tool_calls"
     assert answer.usage == Usage(350, 20, cache_read_tokens=300, cache_write_tokens=40, requests=1)
     assert answer.message.provider == "anthropic"
@@ -141,13 +148,14 @@ async def test_a_streamed_answer_with_thinking_search_and_parallel_calls_is_kept
         Text,
         ProviderBlock,
         ProviderBlock,
+        ToolsChanged,
         ProviderBlock,
         ToolCall,
         ToolCall,
     ]
     assert [call.arguments for call in answer.message.tool_calls] == [{"location": "Rome"}, {}]
 
-    body = model(provider).request_body(ModelRequest("", (user_message("hello"), answer.message)))
+    body = model(provider).request_body(ModelRequest("", (user_message("hello"), answer.message), (WEATHER,)))
     direct = {"type": "direct"}
     assert body["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "Hmm.", "signature": "sig=="},

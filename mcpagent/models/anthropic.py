@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcpagent.events import Emit, TextDelta, ThinkingDelta
+from mcpagent.errors import ConfigError
+from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta, ToolsSearched
 from mcpagent.messages import (
     Image,
     Message,
@@ -25,7 +27,7 @@ from mcpagent.messages import (
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
-from mcpagent.models.discovery import Change, ToolPlan, annotated, plan_tools, redefinition_notes
+from mcpagent.models.discovery import Change, annotated, plan_tools, redefinition_notes, with_found
 from mcpagent.models.failures import AnswerError, Endpoint
 from mcpagent.models.http_model import Delta, HttpModel, encoded, timeouts
 from mcpagent.models.wire import (
@@ -41,6 +43,7 @@ from mcpagent.models.wire import (
     usable_image,
     without,
 )
+from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     import anthropic
@@ -53,6 +56,16 @@ DEFAULT_MAX_TOKENS = 32_000
 
 MAX_CONTINUATIONS = 5
 """How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""
+
+MAX_DEFERRED_TOOLS = 10_000
+"""Anthropic's documented limit for one request."""
+
+_SEARCH_RESULT = "tool_search_tool_result"
+_SEARCH_TOOLS = {
+    "auto": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+    "bm25": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+    "regex": {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+}
 
 CHANGES_BY_REFERENCE_BETA = "mid-conversation-tool-changes-2026-07-01"
 CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
@@ -104,7 +117,15 @@ class AnthropicModel(HttpModel):
         return request_body(request, self.model_name, self.capabilities)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        return read_message(answer, turn=len(request.messages))
+        response = read_message(answer, turn=len(request.messages))
+        return replace(response, message=with_found(response.message, request, found_names))
+
+    @property
+    def searches_tools(self) -> bool:
+        return self.capabilities.searches
+
+    def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:
+        return search_events(message, known=len(request.tools) + len(request.deferred_tools))
 
     def stream_reader(self) -> MessageStream:
         return MessageStream()
@@ -155,15 +176,16 @@ class AnthropicModel(HttpModel):
 def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
     """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
     settings = request.settings
-    history = History(plan_tools(request), can)
+    history = History(request, can)
     messages = history.write(request.messages)
     body: dict[str, Any] = {"model": model_name, "max_tokens": settings.max_output_tokens or DEFAULT_MAX_TOKENS}
-    if history.plan.all_tools:
-        body["tools"] = history.tools()
+    tools = history.tools()
+    if tools:
+        body["tools"] = tools
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHED_FROM_HERE}]
-    elif history.plan.eager:
-        body["tools"][len(history.plan.eager) - 1]["cache_control"] = _CACHED_FROM_HERE
+    elif eager := [tool for tool in tools if not tool.get("defer_loading")]:
+        eager[-1]["cache_control"] = _CACHED_FROM_HERE
     body["messages"] = messages
     body["cache_control"] = _CACHED_FROM_HERE
     if request.tools and request.tool_choice == "none":
@@ -191,14 +213,20 @@ class History:
 
     A found tool is a deferred definition, at the end of `tools`, and a `tool_reference` in the result that found it;
     that result's own words follow the results. Withdrawals and new definitions are system messages after the turn
-    where the model knows such, else the words of the result alone.
+    where the model knows such, else the words of the result alone. With Anthropic's own search all deferred tools are
+    there from the start, and its own results refer to them.
     """
 
-    def __init__(self, plan: ToolPlan, can: Capabilities) -> None:
-        self.plan = plan
-        self.by_reference = can.discovery == "references" and bool(plan.eager)
+    def __init__(self, request: ModelRequest, can: Capabilities) -> None:
+        self.plan = plan_tools(request)
+        asked = can.searches and bool(request.deferred_tools)
+        self.searched = asked or any(map(_has_search, request.messages))
+        self.by_reference = can.discovery == "references" and (bool(self.plan.eager) or self.searched)
         self.changes_tools = self.by_reference and can.tool_changes != "none"
         self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
+        self._strategy = request.search_strategy
+        self._deferred = request.deferred_tools if asked else ()
+        self._defined = {tool.name for tool in (*self.plan.all_tools, *self._deferred)}
         self._referenced: set[str] = set()
         self._withdrawn: set[str] = set()
         self._turns: list[dict[str, Any]] = []
@@ -206,22 +234,52 @@ class History:
 
     def tools(self) -> list[dict[str, Any]]:
         """The definitions, to be written after the history: only what it refers to is deferred."""
-        found = (
-            {**write_tool(tool), "defer_loading": True} if name in self._referenced else write_tool(tool)
-            for name, tool in self.plan.found.items()
-        )
-        return [*map(write_tool, self.plan.eager), *found]
+        if len(self._deferred) > MAX_DEFERRED_TOOLS:
+            raise ConfigError(
+                f"anthropic: {len(self._deferred):,} deferred tools are over its limit of {MAX_DEFERRED_TOOLS:,}; "
+                "select fewer tools, or let mcpagent search (execution local)"
+            )
+        whole = [tool for name, tool in self.plan.found.items() if name not in self._referenced]
+        later = [tool for name, tool in self.plan.found.items() if name in self._referenced]
+        search = [_SEARCH_TOOLS[self._strategy]] if self.searched else []
+        if self.searched:
+            later = sorted([*later, *self._deferred], key=lambda tool: tool.name)
+            return [*search, *map(write_tool, (*self.plan.eager, *whole)), *map(_deferred_tool, later)]
+        return [*map(write_tool, self.plan.eager), *map(self._found_tool, self.plan.found.values())]
+
+    def _found_tool(self, tool: ToolDefinition) -> dict[str, Any]:
+        return _deferred_tool(tool) if tool.name in self._referenced else write_tool(tool)
 
     def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         for position, message in enumerate(messages):
             changes = self.plan.changes.get(position, ())
             if message.role == "assistant":
+                self._find(message, changes)
                 self._announce()
-                self._append("assistant", _assistant_blocks(message))
+                self._append("assistant", self._assistant_blocks(message))
             else:
                 self._append("user", self._user_blocks(message, changes))
         self._announce()
         return self._turns
+
+    def _find(self, message: Message, changes: Sequence[Change]) -> None:
+        """What a provider's search found: Anthropic's results refer to it; of another's the model is told before."""
+        if self.searched and message.provider == PROVIDER:
+            self._referenced.update(name for part in message.parts for name in found_names(part))
+        self._references(changes)
+
+    def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
+        ours = message.provider == PROVIDER
+        blocks = (_assistant_block(part, ours) for part in message.parts)
+        return [self._without_lost(block) for block in blocks if block is not None]
+
+    def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
+        """A search's result without tools that no longer exist: Anthropic refuses a request that refers to one."""
+        references = block["content"].get("tool_references") if block["type"] == _SEARCH_RESULT else None
+        if not references or not self._defined:
+            return block
+        known = [reference for reference in references if reference["tool_name"] in self._defined]
+        return {**block, "content": {**block["content"], "tool_references": known}}
 
     def _append(self, role: str, blocks: list[dict[str, Any]]) -> None:
         if not blocks:
@@ -263,16 +321,14 @@ class History:
         for change in changes:
             if self.changes_tools:
                 self._withdraw(change.removed)
-            for tool in change.added:
-                if tool.name in self._withdrawn:
-                    self._restore(tool.name)
-            for tool in change.new:
-                if change.result:
-                    references.setdefault(change.result, []).append(tool.name)
-                    self._referenced.add(tool.name)
-                elif self.changes_tools:
-                    self._announced[tool.name] = _tool_change("tool_addition", tool.name)
-                    self._referenced.add(tool.name)
+                self._restore([tool.name for tool in change.added if tool.name in self._withdrawn])
+            new = [tool.name for tool in change.new if tool.name not in self._referenced]
+            if change.result and new:
+                references.setdefault(change.result, []).extend(new)
+            elif self.changes_tools:
+                self._announced |= {name: _tool_change("tool_addition", name) for name in new}
+            if change.result or self.changes_tools:
+                self._referenced.update(new)
             if self.redefines_tools:
                 self._announced |= {tool.name: _tool_definition(tool) for tool in change.redefined}
         return references
@@ -282,12 +338,55 @@ class History:
             self._withdrawn.add(name)
             self._announced[name] = _tool_change("tool_removal", name)
 
-    def _restore(self, name: str) -> None:
-        self._withdrawn.discard(name)
-        if name in self._announced:  # withdrawn and added again before the model saw either
-            del self._announced[name]
+    def _restore(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._withdrawn.discard(name)
+            if name in self._announced:  # withdrawn and added again before the model saw either
+                del self._announced[name]
+            else:
+                self._announced[name] = _tool_change("tool_addition", name)
+
+
+def _deferred_tool(tool: ToolDefinition) -> dict[str, Any]:
+    return {**write_tool(tool), "defer_loading": True}
+
+
+def _has_search(message: Message) -> bool:
+    return any(map(_is_search, message.parts))
+
+
+def _is_search(part: Part) -> bool:
+    """Whether it is a search on Anthropic's side, or its result."""
+    if not isinstance(part, ProviderBlock) or part.provider != PROVIDER:
+        return False
+    return part.data.get("type") == _SEARCH_RESULT or str(part.data.get("name")).startswith("tool_search_tool")
+
+
+def found_names(part: Part) -> list[str]:
+    """The tools that a result of Anthropic's own search refers to."""
+    if not isinstance(part, ProviderBlock) or part.data.get("type") != _SEARCH_RESULT:
+        return []
+    return [reference["tool_name"] for reference in part.data["content"].get("tool_references") or ()]
+
+
+def search_events(message: Message, *, known: int) -> list[Event]:
+    """Each search on Anthropic's side, and its errors, which come inside an answer that is otherwise good."""
+    events: list[Event] = []
+    query = ""
+    for part in message.parts:
+        if not isinstance(part, ProviderBlock) or not _is_search(part):
+            continue
+        if part.data["type"] != _SEARCH_RESULT:
+            asked = part.data.get("input") or {}
+            query = str(asked.get("query") or asked.get("pattern") or "")
+            continue
+        names, content = tuple(found_names(part)), part.data["content"]
+        if code := content.get("error_code"):
+            why = safe_line(f"{code}: {content.get('error_message') or 'no reason given'}")
+            events.append(Notice(f"anthropic: its tool search failed ({why})", "warning"))
         else:
-            self._announced[name] = _tool_change("tool_addition", name)
+            events.append(ToolsSearched(query, len(names), names, known, 0.0))
+    return events
 
 
 def _tool_change(kind: str, name: str) -> dict[str, Any]:
@@ -334,12 +433,6 @@ def _content(parts: Sequence[Text | Image]) -> list[dict[str, Any]]:
         else:
             blocks.append({"type": "text", "text": left_out(part)})
     return blocks
-
-
-def _assistant_blocks(message: Message) -> list[dict[str, Any]]:
-    ours = message.provider == PROVIDER
-    blocks = (_assistant_block(part, ours) for part in message.parts)
-    return [block for block in blocks if block is not None]
 
 
 def _assistant_block(part: Part, ours: bool) -> dict[str, Any] | None:

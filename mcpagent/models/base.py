@@ -28,7 +28,8 @@ class ModelRequest:
     """One request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
 
     `tool_choice` "none" asks for an answer without a call while the offered tools (and so the cached prefix) stay.
-    `deferred_tools` are known but not offered: empty until an adapter can search on the provider's side.
+    `deferred_tools` are known but not offered, for the provider's own search; they are given only to models whose
+    `searches_tools` is true, and `search_strategy` says how that search ranks, where there is a choice.
     """
 
     system: str
@@ -37,6 +38,7 @@ class ModelRequest:
     deferred_tools: tuple[ToolDefinition, ...] = ()
     tool_choice: Literal["auto", "none"] = "auto"
     settings: ModelSettings = field(default_factory=ModelSettings)
+    search_strategy: Literal["auto", "bm25", "regex"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)

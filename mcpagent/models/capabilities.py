@@ -7,8 +7,7 @@ A model that no row names gets the safe way: newly found tools at the end of `to
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Discovery: TypeAlias = Literal["append", "references", "additional_tools", "call_tool"]
@@ -26,12 +25,14 @@ class Capabilities:
     """`tool_changes`: whether tools can be withdrawn ("by_reference") and redefined ("by_value") inside the history.
 
     `allowed_tools`: whether a request can name the tools that may be called, so that one is withdrawn without a trace
-    in the prefix. `source` says where this is known from.
+    in the prefix. `searches`: whether the provider can search deferred tools by itself. `source` says where this is
+    known from.
     """
 
     discovery: Discovery = "append"
     tool_changes: Literal["none", "by_reference", "by_value"] = "none"
     allowed_tools: bool = False
+    searches: bool = False
     source: str = "nothing is known of this model: the safe way"
 
 
@@ -50,25 +51,26 @@ _Row: TypeAlias = tuple[str, _Version, _Version, Capabilities]
 
 _ANTHROPIC: tuple[_Row, ...] = (
     # family, from version, to version (both included), what it can; the first row that fits counts
-    ("fable", (5, 0), (5, 9), Capabilities("references", "by_value", source=_CHANGES)),
-    ("mythos", (5, 0), (5, 9), Capabilities("references", "by_value", source=_CHANGES)),
-    ("opus", (4, 8), (5, 5), Capabilities("references", "by_value", source=_CHANGES)),
-    ("sonnet", (5, 5), (5, 5), Capabilities("references", "by_value", source=_CHANGES)),
-    ("haiku", (5, 5), (5, 5), Capabilities("references", "by_value", source=_CHANGES)),
-    ("opus", (4, 5), (4, 7), Capabilities("references", source=_REFERENCES)),
-    ("sonnet", (4, 5), (5, 4), Capabilities("references", source=_REFERENCES)),
-    ("haiku", (4, 5), (5, 4), Capabilities("references", source=_REFERENCES)),
+    ("fable", (5, 0), (5, 9), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
+    ("mythos", (5, 0), (5, 9), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
+    ("opus", (4, 8), (5, 5), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
+    ("sonnet", (5, 5), (5, 5), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
+    ("haiku", (5, 5), (5, 5), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
+    ("opus", (4, 5), (4, 7), Capabilities("references", searches=True, source=_REFERENCES)),
+    ("sonnet", (4, 5), (5, 4), Capabilities("references", searches=True, source=_REFERENCES)),
+    ("haiku", (4, 5), (5, 4), Capabilities("references", searches=True, source=_REFERENCES)),
 )
 
+_HOSTED = "OpenAI docs, tool search (Nov 2026); recorded: gpt-5.4"
+_INLINE = Capabilities("additional_tools", allowed_tools=True, source=_ADDITIONAL)
+_INLINE_AND_HOSTED = replace(_INLINE, searches=True, source=f"{_ADDITIONAL}; {_HOSTED}")
+
 _OPENAI: tuple[_Row, ...] = (
-    ("gpt", (4, 1), (5, 6), Capabilities("additional_tools", allowed_tools=True, source=_ADDITIONAL)),
-    (
-        "gpt",
-        (6, 0),
-        (6, 9),
-        Capabilities("additional_tools", allowed_tools=True, source=f"{_ADDITIONAL}; 6.x by the SDK's type alone"),
-    ),
-    ("gpt-4o", (4, 0), (4, 0), Capabilities("additional_tools", allowed_tools=True, source=_ADDITIONAL)),
+    ("gpt-4o", (4, 0), (4, 0), _INLINE),
+    ("gpt-nano", (4, 1), (5, 6), _INLINE),
+    ("gpt", (4, 1), (5, 3), _INLINE),
+    ("gpt", (5, 4), (5, 6), _INLINE_AND_HOSTED),
+    ("gpt", (6, 0), (6, 9), replace(_INLINE_AND_HOSTED, source=f"{_HOSTED}; additional_tools by the SDK's type alone")),
 )
 
 _CLAUDE = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:-\d{8})?")
@@ -85,7 +87,10 @@ def openai_capabilities(model_name: str) -> Capabilities:
     """For OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`."""
     if _GPT_4O.fullmatch(model_name):
         return _looked_up(_OPENAI, ("gpt-4o", (4, 0)))
-    return _looked_up(_OPENAI, _family_and_version(_GPT, model_name))
+    asked = _family_and_version(_GPT, model_name)
+    if asked is not None and "-nano" in model_name:
+        asked = ("gpt-nano", asked[1])
+    return _looked_up(_OPENAI, asked)
 
 
 def _family_and_version(pattern: re.Pattern[str], model_name: str) -> tuple[str, _Version] | None:
@@ -97,5 +102,5 @@ def _looked_up(rows: tuple[_Row, ...], asked: tuple[str, _Version] | None) -> Ca
     if asked is None:
         return SAFE
     family, version = asked
-    fits: Callable[[_Row], bool] = lambda row: row[0] == family and row[1] <= version <= row[2]  # noqa: E731
-    return next((row[3] for row in rows if fits(row)), SAFE)
+    fitting = (can for row, first, last, can in rows if row == family and first <= version <= last)
+    return next(fitting, SAFE)

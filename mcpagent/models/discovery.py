@@ -172,3 +172,15 @@ def annotated(message: Message, changes: Sequence[Change], notes_of: Callable[[C
         own = notes.pop(part.call_id, []) if isinstance(part, ToolResult) else []
         parts.append(replace(part, content=(*part.content, *own)) if own and isinstance(part, ToolResult) else part)
     return replace(message, parts=(*parts, *(note for rest in notes.values() for note in rest)))
+
+
+def with_found(message: Message, request: ModelRequest, names_of: Callable[[Part], Sequence[str]]) -> Message:
+    """The message with the tools that the provider's own search found in it, directly after each search's result."""
+    deferred = {tool.name: tool for tool in request.deferred_tools}
+    parts: list[Part] = []
+    for part in message.parts:
+        parts.append(part)
+        new = tuple(deferred.pop(name) for name in dict.fromkeys(names_of(part)) if name in deferred)
+        if new:
+            parts.append(ToolsChanged(added=new))
+    return replace(message, parts=tuple(parts)) if len(parts) > len(message.parts) else message

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
+from mcpagent.messages import Message
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.failures import (
     AnswerError,
@@ -113,14 +114,24 @@ class HttpModel(ABC):
         """One answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception."""
         effective = replace(request, settings=merged(self.settings, request.settings))
         answer = await self.ask(self.request_body(effective), emit)
-        return await self.read(answer, effective)
-
-    async def read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         try:
             with reading():
-                return self.read_answer(answer, request)
+                response = self.read_answer(answer, effective)
+                happened = self.searches_in(response.message, effective)
         except (AnswerError, ReportedError) as error:
             raise to_error(read_failure(error), self.endpoint) from None
+        for event in happened:
+            emit(event)
+        return response
+
+    @property
+    def searches_tools(self) -> bool:
+        """Whether requests may carry `deferred_tools`, which the provider searches by itself."""
+        return False
+
+    def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:  # noqa: ARG002
+        """What to tell of the provider's own searches in an answer: what was found, and errors inside a good answer."""
+        return []
 
     async def ask(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
         """The answer to one body, whole. Repeats the request only while nothing of an answer was shown."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcpagent.events import TextDelta, ThinkingDelta
+from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolsSearched
 from mcpagent.messages import (
     Image,
     Message,
@@ -24,7 +25,7 @@ from mcpagent.messages import (
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, openai_capabilities
-from mcpagent.models.discovery import ToolPlan, annotated, plan_tools, redefinition_notes
+from mcpagent.models.discovery import ToolPlan, annotated, plan_tools, redefinition_notes, with_found
 from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel, encoded, timeouts
 from mcpagent.models.wire import (
@@ -41,6 +42,7 @@ from mcpagent.models.wire import (
     usable_image,
     without,
 )
+from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     import httpx2
@@ -88,7 +90,15 @@ class OpenAIResponsesModel(HttpModel):
         return request_body(request, self.model_name, self.capabilities)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        return read_response(answer, turn=len(request.messages))
+        response = read_response(answer, turn=len(request.messages))
+        return replace(response, message=with_found(response.message, request, found_names))
+
+    @property
+    def searches_tools(self) -> bool:
+        return self.capabilities.searches
+
+    def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:
+        return search_events(message, known=len(request.tools) + len(request.deferred_tools))
 
     def stream_reader(self) -> ResponseStream:
         return ResponseStream()
@@ -130,16 +140,21 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
     settings = request.settings
     plan = plan_tools(request)
     inline = can.discovery == "additional_tools"
+    hosted = _hosted_names(request.messages)
     body: dict[str, Any] = {"model": model_name}
-    tools = plan.eager if inline else plan.all_tools
+    tools = [write_tool(tool) for tool in plan.eager]
+    tools += [] if inline else [write_tool(tool) for name, tool in plan.found.items() if name not in hosted]
+    if (can.searches and request.deferred_tools) or hosted:
+        deferred = request.deferred_tools if can.searches else ()
+        tools += write_deferred([*deferred, *(tool for name, tool in plan.found.items() if name in hosted)])
     if tools:
-        body["tools"] = [write_tool(tool) for tool in tools]
+        body["tools"] = tools
     if request.system.strip():
         body["instructions"] = request.system
-    body["input"] = write_input(request.messages, plan, inline=inline)
+    body["input"] = write_input(request.messages, plan, inline=inline, hosted=hosted)
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
-    elif plan.withdrawn and can.allowed_tools:
+    elif plan.withdrawn and can.allowed_tools and not hosted:  # it cannot name tools in namespaces
         body["tool_choice"] = _allowed(plan.callable_names())
     body["include"] = ["reasoning.encrypted_content"]
     body["store"] = False
@@ -167,15 +182,69 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
     }
 
 
-def write_input(messages: Sequence[Message], plan: ToolPlan, *, inline: bool) -> list[dict[str, Any]]:
-    """The history as input items; with `inline`, found tools stand where they were found, as `additional_tools`."""
+def write_deferred(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
+    """OpenAI's search and what it searches: one namespace per server, local functions by themselves, all by name.
+
+    The model sees of a namespace only its name and description, so the description lists what is in it.
+    """
+    written: list[dict[str, Any]] = [{"type": "tool_search"}]
+    by_server: dict[str, list[ToolDefinition]] = {}
+    for tool in sorted(tools, key=lambda tool: tool.name):
+        by_server.setdefault(tool.server or "", []).append(tool)
+    for server, members in sorted(by_server.items()):
+        functions = [{**write_tool(tool), "defer_loading": True} for tool in members]
+        if not server:
+            written += functions
+            continue
+        names = safe_line(", ".join(tool.name for tool in members), 500)
+        described = f"{len(members)} tools of the server {safe_line(server, 60)}: {names}"
+        written.append({"type": "namespace", "name": legal_name(server), "description": described, "tools": functions})
+    return written
+
+
+def _hosted_names(messages: Sequence[Message]) -> frozenset[str]:
+    """The tools that OpenAI's own search found in this history: its items bring their definitions."""
+    return frozenset(name for message in messages for part in message.parts for name in found_names(part))
+
+
+def found_names(part: Part) -> list[str]:
+    """The tools that a result of OpenAI's own search loads, those inside namespaces too."""
+    if not isinstance(part, ProviderBlock) or part.data.get("type") != "tool_search_output":
+        return []
+    found = part.data.get("tools") or ()
+    inside = [function for tool in found for function in (tool.get("tools") or (tool,))]
+    return [str(function["name"]) for function in inside if "name" in function]
+
+
+def search_events(message: Message, *, known: int) -> list[Event]:
+    """Each search on OpenAI's side; what it asked for is paths, not words."""
+    events: list[Event] = []
+    query = ""
+    for part in message.parts:
+        if not isinstance(part, ProviderBlock):
+            continue
+        if part.data.get("type") == "tool_search_call":
+            query = json_text(part.data.get("arguments"))
+        elif part.data.get("type") == "tool_search_output":
+            names = tuple(found_names(part))
+            events.append(ToolsSearched(query, len(names), names, known, 0.0))
+    return events
+
+
+def write_input(
+    messages: Sequence[Message], plan: ToolPlan, *, inline: bool, hosted: frozenset[str] = frozenset()
+) -> list[dict[str, Any]]:
+    """The history as input items; with `inline`, found tools stand where they were found, as `additional_tools`.
+
+    Those that OpenAI's own search found (`hosted`) stand in its items. What another provider's search found stands
+    before that answer, since its calls follow in it.
+    """
     items: list[dict[str, Any]] = []
     for position, message in enumerate(messages):
         noted = annotated(message, plan.changes.get(position, ()), redefinition_notes)
-        items += _assistant_items(message) if message.role == "assistant" else _user_items(noted)
-        new = plan.new_at(position) if inline else ()
-        if new:
-            items.append({"type": "additional_tools", "role": "developer", "tools": [write_tool(tool) for tool in new]})
+        new = [write_tool(tool) for tool in plan.new_at(position) if tool.name not in hosted] if inline else []
+        added = [{"type": "additional_tools", "role": "developer", "tools": new}] if new else []
+        items += [*added, *_assistant_items(message)] if message.role == "assistant" else [*_user_items(noted), *added]
     return items
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from tests.simulator.values import Said, Unit, View, rendered, require
+from tests.simulator.values import PROVIDER_SEARCH, Said, Unit, View, matching, rendered, require
 
 CHANGE_BETAS = {"mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -34,7 +34,7 @@ def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
             case "system":
                 _check_change(place, turn, messages, tools, betas)
             case "assistant":
-                _check_assistant(place, turn, after)
+                _check_assistant(place, turn, after, tools)
             case _:
                 before = messages[place - 1] if place else {"role": "", "content": []}
                 _check_user(place, turn, before, tools)
@@ -45,6 +45,8 @@ def _check_tools(body: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
     require(len(tools) == len(body.get("tools", ())), "tools: Tool names must be unique.")
     for name, tool in tools.items():
         require(_NAME.fullmatch(name), f"tools.{name}: String should match pattern")
+        if tool.get("type", "custom") != "custom":
+            continue
         schema = tool.get("input_schema", {})
         require(schema.get("type") == "object", f"tools.{name}.input_schema.type: Field required")
         top = {"oneOf", "allOf", "anyOf"} & schema.keys()
@@ -81,10 +83,15 @@ def _check_change(
             require(known, f"Tool reference '{tool['name']}' not found", "tool_reference_unresolved")
 
 
-def _check_assistant(place: int, turn: Mapping[str, Any], after: Mapping[str, Any] | None) -> None:
+def _check_assistant(
+    place: int, turn: Mapping[str, Any], after: Mapping[str, Any] | None, tools: Mapping[str, Any]
+) -> None:
     calls = [block["id"] for block in turn["content"] if block["type"] == "tool_use"]
     for block in turn["content"]:
         _check_text(place, block)
+        if block["type"] == "tool_search_tool_result":
+            lost = [name for name in _named(block) if name not in tools]
+            require(not lost, f"Tool reference '{''.join(lost[:1])}' not found in available tools")
     require(all(_CALL_ID.fullmatch(call) for call in calls), f"messages.{place}: tool_use.id: invalid")
     require(len(set(calls)) == len(calls), "messages: `tool_use` ids must be unique")
     answered = [block.get("tool_use_id") for block in after["content"]] if after else []
@@ -157,13 +164,16 @@ def _named(block: Mapping[str, Any]) -> list[str]:
         return [piece["tool_name"] for piece in block["content"] if piece["type"] == "tool_reference"]
     if block["type"] == "tool_addition" and block["tool"]["type"] == "tool_reference":
         return [block["tool"]["name"]]
+    if block["type"] == "tool_search_tool_result":
+        return [reference["tool_name"] for reference in block["content"].get("tool_references", ())]
     return []
 
 
 def view(body: Mapping[str, Any]) -> View:
     """What the model sees: eager tools, those referred to or defined since, without those withdrawn."""
     tools = {tool["name"]: tool for tool in body.get("tools", ())}
-    shown = {name: tool["input_schema"] for name, tool in tools.items() if not tool.get("defer_loading")}
+    eager = {name: tool for name, tool in tools.items() if not tool.get("defer_loading")}
+    shown = {name: tool.get("input_schema", {}) for name, tool in eager.items()}
     texts: list[str] = []
     for turn in body["messages"]:
         for block in turn["content"]:
@@ -204,13 +214,15 @@ def answer(body: Mapping[str, Any], said: Sequence[Said], number: int, usage: Ma
     for place, piece in enumerate(said):
         if isinstance(piece, str):
             content.append({"type": "text", "text": piece})
+        elif piece[0] == PROVIDER_SEARCH:
+            content += _search(body, piece[1], f"srvtoolu_{number}_{place}")
         else:
             call_id = f"toolu_{number}_{place}"
             caller = {"type": "direct"}
             content.append(
                 {"type": "tool_use", "id": call_id, "name": piece[0], "input": dict(piece[1]), "caller": caller}
             )
-    called = any(not isinstance(piece, str) for piece in said)
+    called = any(not isinstance(piece, str) and piece[0] != PROVIDER_SEARCH for piece in said)
     return {
         "id": f"msg_{number}",
         "type": "message",
@@ -221,6 +233,21 @@ def answer(body: Mapping[str, Any], said: Sequence[Said], number: int, usage: Ma
         "stop_sequence": None,
         "usage": dict(usage),
     }
+
+
+def _search(body: Mapping[str, Any], arguments: Mapping[str, Any], search_id: str) -> list[dict[str, Any]]:
+    """A search on the provider's side and its result; "#broken" fails inside the good answer."""
+    [tool] = [tool for tool in body["tools"] if tool.get("type", "").startswith("tool_search_tool")]
+    deferred = {tool["name"]: tool for tool in body["tools"] if tool.get("defer_loading")}
+    names = matching(deferred, arguments["query"])
+    found: dict[str, Any] = {
+        "type": "tool_search_tool_search_result",
+        "tool_references": [{"type": "tool_reference", "tool_name": name} for name in names],
+    }
+    if arguments["query"] == "#broken":
+        found = {"type": "tool_search_tool_result_error", "error_code": "unavailable", "error_message": "try later"}
+    call = {"type": "server_tool_use", "id": search_id, "name": tool["name"], "input": dict(arguments)}
+    return [call, {"type": "tool_search_tool_result", "tool_use_id": search_id, "content": found}]
 
 
 def events(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -245,5 +272,7 @@ def _streamed(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, 
                 thought,
                 {"type": "signature_delta", "signature": block["signature"]},
             ]
+        case "tool_search_tool_result":
+            return dict(block), []
         case _:
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.simulator.values import Said, Unit, View, rendered, require
+from tests.simulator.values import PROVIDER_SEARCH, Said, Unit, View, matching, rendered, require
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -27,11 +27,22 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
         _check_function(function)
     names = [function["name"] for function in functions]
     require(len(names) == len(set(names)), "Duplicate tool names found")
+    deferred = any(function.get("defer_loading") for function in functions)
+    searching = {"type": "tool_search"} in body.get("tools", ())
+    require(
+        searching or not deferred, "Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search."
+    )
+    spaces = _namespaces(body)
     calls: dict[str, str] = {}
     open_calls: set[str] = set()
     for item in body["input"]:
         kind = item.get("type", "message")
         if kind == "function_call":
+            space = spaces.get(item["name"], "")
+            require(
+                not space or item.get("namespace") == space,
+                f"Missing namespace for function_call '{item['name']}'. It does not exist in the default namespace.",
+            )
             calls[item["call_id"]] = item["name"]
             open_calls.add(item["call_id"])
         elif kind == "function_call_output":
@@ -43,27 +54,62 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
     require(not open_calls, f"No tool output found for function call {', '.join(sorted(open_calls))}.")
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
-        unknown = [tool["name"] for tool in choice["tools"] if tool["name"] not in names]
+        callable_names = [function["name"] for function in functions if not function.get("defer_loading")]
+        unknown = [tool["name"] for tool in choice["tools"] if tool["name"] not in callable_names]
         require(not unknown, f"Tool choice {unknown} not found in 'tools' parameter.")
 
 
 def responses_functions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """All functions of a request, those that came inside the history too."""
-    inline = [item["tools"] for item in body["input"] if item.get("type") == "additional_tools"]
-    return [*body.get("tools", ()), *(tool for tools in inline for tool in tools)]
+    inline = [tool for item in body["input"] if item.get("type") == "additional_tools" for tool in item["tools"]]
+    nested = [inner for tool in body.get("tools", ()) for inner in tool.get("tools", (tool,))]
+    return [function for function in (*nested, *inline) if function["type"] == "function"]
+
+
+def _namespaces(body: Mapping[str, Any]) -> dict[str, str]:
+    """The namespace of each function that has one; a deferred function by itself is its own."""
+    spaces: dict[str, str] = {}
+    for tool in body.get("tools", ()):
+        if tool["type"] == "namespace":
+            spaces |= {function["name"]: tool["name"] for function in tool["tools"]}
+        elif tool.get("defer_loading"):
+            spaces[tool["name"]] = tool["name"]
+    return spaces
+
+
+def _loaded(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Functions whose definition the model reads: those not deferred, and those a search has loaded."""
+    searched = [item["tools"] for item in body["input"] if item.get("type") == "tool_search_output"]
+    found = {name for tools in searched for tool in tools for name in _names(tool)}
+    functions = responses_functions(body)
+    return [function for function in functions if not function.get("defer_loading") or function["name"] in found]
+
+
+def _names(tool: Mapping[str, Any]) -> list[str]:
+    return [inner["name"] for inner in tool.get("tools", (tool,))]
 
 
 def responses_units(body: Mapping[str, Any]) -> list[Unit]:
-    head = [*body.get("tools", ()), body.get("instructions", "")]
+    read = (_as_read(tool) for tool in body.get("tools", ()))
+    head = [*(tool for tool in read if tool is not None), body.get("instructions", "")]
     return [Unit(rendered(piece)) for piece in (*head, *body["input"])]
 
 
+def _as_read(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A tool as it stands in the prompt: namespaces with their description only, deferred ones without schema."""
+    if tool["type"] == "namespace":
+        return {"name": tool["name"], "description": tool["description"]}
+    if tool.get("defer_loading"):
+        return {"name": tool["name"], "description": tool["description"]}
+    return tool
+
+
 def responses_definition_tokens(body: Mapping[str, Any]) -> int:
-    return sum(Unit(rendered(function)).tokens for function in responses_functions(body))
+    return sum(Unit(rendered(function)).tokens for function in _loaded(body))
 
 
 def responses_view(body: Mapping[str, Any]) -> View:
-    shown = {function["name"]: function["parameters"] for function in responses_functions(body)}
+    shown = {function["name"]: function["parameters"] for function in _loaded(body)}
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
         allowed = {tool["name"] for tool in choice["tools"]}
@@ -89,10 +135,14 @@ def responses_answer(
             text = {"type": "output_text", "text": piece, "annotations": [], "logprobs": []}
             ident = {"type": "message", "id": f"msg_{number}_{place}", "role": "assistant", "status": "completed"}
             output.append({**ident, "content": [text]})
+        elif piece[0] == PROVIDER_SEARCH:
+            output += _search(body, piece[1], f"{number}_{place}")
         else:
             arguments = json.dumps(piece[1])
             ident = {"type": "function_call", "id": f"fc_{number}_{place}", "call_id": f"call_{number}_{place}"}
-            output.append({**ident, "name": piece[0], "arguments": arguments, "status": "completed"})
+            space = _namespaces(body).get(piece[0])
+            spaced = {"namespace": space} if space else {}
+            output.append({**ident, "name": piece[0], "arguments": arguments, "status": "completed", **spaced})
     counted = {
         "input_tokens": usage["total"],
         "input_tokens_details": {"cached_tokens": usage["read"]},
@@ -100,6 +150,18 @@ def responses_answer(
     }
     head = {"id": f"resp_{number}", "object": "response", "status": "completed", "model": body["model"]}
     return {**head, "error": None, "incomplete_details": None, "output": output, "usage": counted}
+
+
+def _search(body: Mapping[str, Any], arguments: Mapping[str, Any], ident: str) -> list[dict[str, Any]]:
+    """A search on the provider's side and what it loads."""
+    deferred = {function["name"]: function for function in responses_functions(body) if function.get("defer_loading")}
+    names = matching(deferred, arguments["query"])
+    head = {"call_id": None, "execution": "server", "status": "completed"}
+    loaded = [dict(deferred[name]) for name in names]
+    return [
+        {"type": "tool_search_call", "id": f"tsc_{ident}", **head, "arguments": {"paths": names}},
+        {"type": "tool_search_output", "id": f"tso_{ident}", **head, "tools": loaded},
+    ]
 
 
 def responses_events(answer: Mapping[str, Any]) -> list[dict[str, Any]]:

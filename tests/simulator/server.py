@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from tests.simulator import anthropic_rules as messages_api
 from tests.simulator import openai_rules as openai_api
 from tests.simulator.prompt_cache import BreakpointCache, PrefixCache
-from tests.simulator.values import Brain, Counted, Log, Refusal, Unit, View, rendered
+from tests.simulator.values import PROVIDER_SEARCH, Brain, Counted, Log, Refusal, Said, Unit, View, rendered
 
 Fault: TypeAlias = Literal["cut", "silent", "reset"] | tuple[int, dict[str, Any], dict[str, str]]
 """What one request meets instead of an answer: half of it, nothing at all, a closed connection, or an error."""
@@ -140,9 +140,7 @@ class Simulator:
         self.log.counted.append(Counted(total, read, written, protocol.definition_tokens(body)))
         seen = protocol.view(body)
         said = self._brain(seen)
-        self.log.blind_calls += [
-            piece[0] for piece in said if not isinstance(piece, str) and piece[0] not in seen.shown
-        ]
+        self.log.blind_calls += _blind(said, seen)
         usage = {"total": total, "read": read, "output": sum(len(str(piece)) for piece in said) // 4 + 1}
         if path == "/v1/messages":
             usage = {
@@ -152,6 +150,12 @@ class Simulator:
                 "output_tokens": usage["output"],
             }
         return protocol.answer(body, said, len(self.log.bodies), usage)
+
+
+def _blind(said: Sequence[Said], seen: View) -> list[str]:
+    """Calls of tools whose schema the model was not shown; a search in the same answer may just have shown it."""
+    names = [piece[0] for piece in said if not isinstance(piece, str)]
+    return [] if PROVIDER_SEARCH in names else [name for name in names if name not in seen.shown]
 
 
 def _event(event: Mapping[str, Any]) -> str:

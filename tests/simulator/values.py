@@ -31,7 +31,17 @@ class View:
 
 
 Said: TypeAlias = str | tuple[str, Mapping[str, Any]]
-"""A text, or a call: name and arguments."""
+"""A text, or a call: name and arguments. A call to PROVIDER_SEARCH is run on the provider's side, at once."""
+
+PROVIDER_SEARCH = "#search"
+
+
+def matching(tools: Mapping[str, Mapping[str, Any]], query: str) -> list[str]:
+    """What the provider's search finds: tools with one of the words in name or description, at most five."""
+    words = query.lower().split()
+    texts = {name: f"{name} {tool.get('description', '')}".lower() for name, tool in tools.items()}
+    return [name for name, text in texts.items() if any(word in text for word in words)][:5]
+
 
 Brain: TypeAlias = Callable[[View], Sequence[Said]]
 
