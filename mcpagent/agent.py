@@ -7,29 +7,38 @@ import atexit
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from uuid import uuid4
 
 from mcpagent.background import BackgroundLoop
 from mcpagent.catalog import Catalog, ToolSearch
-from mcpagent.config import ServersConfig, load_servers
+from mcpagent.config import ServerConfig, ServersConfig, load_servers
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, ConfigError, InputError
-from mcpagent.events import Emit, Event, Notice
-from mcpagent.loop import Run, converse
+from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent
+from mcpagent.execution import open_requests
+from mcpagent.loop import Run, converse, current_run, execution_of
 from mcpagent.mcp.servers import McpServers
 from mcpagent.messages import Message, Text, ToolDefinition, ToolsChanged, Usage, load_messages
 from mcpagent.models.base import Model, ModelSettings
+from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
+from mcpagent.run_context import RunContext
+from mcpagent.safe_text import safe_line
 from mcpagent.selection import Selection
-from mcpagent.tools import Tool, Toolset
+from mcpagent.tool_algebra import ApprovalPredicate, approval_required, deferred, listed
+from mcpagent.tool_algebra import combined as combined_lists
+from mcpagent.tool_context import ToolContext
+from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.compose import ToolSource, as_toolset, label_of
 from mcpagent.toolsets.function import function_tool
 from mcpagent.virtual_tools.server_content import server_content_tools
 from mcpagent.virtual_tools.tool_search import tool_search_tools
 
 if TYPE_CHECKING:
-    from mcpagent.config import ServerConfig, ServersConfig
     from mcpagent.mcp.status import ServerStatus
     from mcpagent.mcp.toolset import McpToolset
     from mcpagent.search import SearchResult
@@ -38,7 +47,22 @@ logger = logging.getLogger("mcpagent")
 
 MAX_PROMPT_CHARACTERS = 10_000_000
 
+MAX_DEPTH = 8
+"""Agents called by agents, one inside the other."""
+
+NOT_ANSWERED = "This call waited for an approval or an answer that was not given, so it was not run."
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class _Session:
+    """One conversation and what it can use; `listed` is what the toolsets gave last."""
+
+    conversation: Conversation
+    catalog: Catalog
+    listed: list[Tool]
+    thread_id: str = field(default_factory=lambda: uuid4().hex)
 
 
 class Agent:
@@ -54,6 +78,10 @@ class Agent:
     `with_tool_search_mode=True` is short for `tool_search=ToolSearch()`; "auto" turns it on for large catalogues.
     `pre_discovered_tools` are offered from the first request on. `selected_servers` and `selected_tools`
     (`server:tool`, `server:*`) narrow what is connected and known.
+    `toolsets` may hold toolsets, `McpServer` values and lists of functions. `deps` and `tool_context` are what tool
+    functions find in their `RunContext`; `ask` may give others. `approval=True`, or a predicate `(context, definition,
+    arguments)`, makes calls of every tool wait for approval; `on_approval` decides on such calls at once, and without
+    it they end the run (`CallsPendingError`, `resume`).
     `max_turns` limits the model's answers per `ask`. `startup_seconds`: how long entering waits for slow servers (None:
     until each is ready or has failed); those that need longer join the conversation when they are ready.
 
@@ -71,13 +99,17 @@ class Agent:
         tool_search: ToolSearch | None = None,
         pre_discovered_tools: Sequence[str] = (),
         tools: Sequence[Callable[..., Any] | Tool] = (),
-        toolsets: Sequence[Toolset] = (),
+        toolsets: Sequence[ToolSource] = (),
         selected_servers: Sequence[str] | None = None,
         selected_tools: Sequence[str] | None = None,
         max_turns: int = 100,
         tool_timeout_seconds: float = 300.0,
         startup_seconds: float | None = 10.0,
         settings: ModelSettings | None = None,
+        deps: Any = None,
+        tool_context: ToolContext | None = None,
+        approval: bool | ApprovalPredicate = False,
+        on_approval: OnApproval | None = None,
         on_event: Emit | None = None,
     ) -> None:
         if isinstance(pre_discovered_tools, str):
@@ -89,39 +121,71 @@ class Agent:
         self.tool_timeout_seconds = tool_timeout_seconds
         self.startup_seconds = startup_seconds
         self.settings = settings or ModelSettings()
-        self._tool_search = tool_search or ToolSearch(enabled=with_tool_search_mode)
+        self.deps = deps
+        self.tool_context = tool_context or ToolContext()
+        self._tool_search = tool_search or ToolSearch(enabled=with_tool_search_mode or "marked")
         self._pinned = tuple(pre_discovered_tools)
         self._functions = [item if isinstance(item, Tool) else function_tool(item) for item in tools]
-        self._toolsets = tuple(toolsets)
+        self._toolsets = tuple(as_toolset(item) for item in toolsets if not isinstance(item, ServerConfig))
+        self._extra_servers = tuple(item for item in toolsets if isinstance(item, ServerConfig))
+        self._approval = approval
+        self._on_approval = on_approval
         self._selection = Selection(selected_servers, selected_tools)
         self._mcp_config = mcp_config
         self._model_choice = model
         self._model: Model | None = None
         self._listener = on_event
         self._mcp: McpServers | None = None
+        self._deferring: set[str] = set()
         self._exits: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: BackgroundLoop | None = None
-        self._catalog: Catalog | None = None
-        self._listed: list[Tool] = []
-        self._conversation = Conversation()
+        self._session: _Session | None = None
+        self._pending: tuple[PendingCall, ...] = ()
         self._usage = Usage()
         self._busy = False
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, prompt: str) -> str:
+    async def ask(self, prompt: str, *, deps: Any = None, tool_context: ToolContext | None = None) -> str:
         """The answer to the prompt, continuing the conversation.
 
-        Raises `ModelError` when the model fails, `InputError` for an unusable prompt, `AgentStateError` when another
-        `ask` is running. After an error or a cancellation the conversation goes on with the next `ask`.
+        `deps` and `tool_context` take the place of the agent's own for this run. Raises `ModelError` when the model
+        fails, `InputError` for an unusable prompt, `AgentStateError` when another `ask` is running, `CallsPendingError`
+        when calls wait for an answer. After an error or a cancellation the conversation goes on with the next `ask`.
         """
-        with self._run(prompt, self._emit) as run:
-            return (await converse(run)).answer
+        with self._run(prompt, self._emit, deps=deps, tool_context=tool_context) as run:
+            return self._answer(await converse(run))
 
     def ask_sync(self, prompt: str) -> str:
         """`ask` for code without an event loop; starts the agent if need be. Close it with `close()` or `with`."""
         return self._run_blocking(self.ask, prompt)
+
+    async def resume(
+        self,
+        answers: Sequence[CallAnswer],
+        *,
+        messages: Sequence[Message | Mapping[str, Any]] | None = None,
+        deps: Any = None,
+        tool_context: ToolContext | None = None,
+    ) -> str:
+        """Goes on after `CallsPendingError`, with an answer to each call that waits.
+
+        `messages`, in another process: the history as it was then, which replaces the agent's conversation. Raises
+        `InputError` where an answer is missing or answers nothing. Calls are run once: they have a result afterwards.
+        """
+        if messages is not None:
+            self._require_started()
+            self._require_idle()
+            self._session = await self._begin(_history(messages), keep_open=True)
+        with self._run(list(answers), self._emit, deps=deps, tool_context=tool_context) as run:
+            await self._check_answers(run)
+            return self._answer(await converse(run))
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for an answer since the last run."""
+        return self._pending
 
     async def ask_with_history(self, messages: Sequence[Message | Mapping[str, Any]]) -> tuple[str, list[Message]]:
         """The answer to the history's last message, a user's, and the whole history after it.
@@ -134,25 +198,32 @@ class Agent:
             raise InputError(f"messages: the last one must be the user's, got role {last.role!r}")
         self._require_started()
         self._require_idle()
-        self._begin(earlier)
+        self._session = await self._begin(earlier)
         answer = await self.ask(last.text)
         return answer, list(self.messages)
 
-    async def stream(self, prompt: str) -> AsyncIterator[Event]:
-        """The events of one `ask` as they happen, ending with `RunFinished`. Closing the iterator cancels the run."""
+    async def stream(
+        self, prompt: str | Sequence[CallAnswer], *, deps: Any = None, tool_context: ToolContext | None = None
+    ) -> AsyncIterator[Event]:
+        """The events of one `ask` as they happen, ending with `RunFinished`. Closing the iterator cancels the run.
+
+        With answers in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they
+        are in `RunFinished.pending`.
+        """
         events: asyncio.Queue[Event | None] = asyncio.Queue()
 
         def emit(event: Event) -> None:
             events.put_nowait(event)
             self._emit(event)
 
-        with self._run(prompt, emit) as run:
+        with self._run(prompt, emit, deps=deps, tool_context=tool_context) as run:
+            await self._check_answers(run)
             answering = asyncio.create_task(converse(run))
             answering.add_done_callback(lambda _: events.put_nowait(None))
             try:
                 while (event := await events.get()) is not None:
                     yield event
-                await answering
+                self._pending = (await answering).pending
             finally:
                 answering.cancel()
                 # Waits for the end and takes its error, which is nobody's once the iterator is closed.
@@ -174,7 +245,8 @@ class Agent:
         description: str | None = None,
         category: str = "",
         timeout_seconds: float | None = None,
-        defer_loading: bool = True,
+        defer_loading: bool | None = None,
+        approval: bool | ApprovalPredicate = False,
     ) -> Callable[[_Function], _Function]: ...
 
     def tool(self, function: _Function | None = None, **options: Any) -> _Function | Callable[[_Function], _Function]:
@@ -182,8 +254,8 @@ class Agent:
 
         def register(function: _Function) -> _Function:
             self._functions.append(function_tool(function, **options))
-            if self._catalog is not None:
-                offered = self._replace_local(self._catalog)
+            if self._session is not None:
+                offered = self._session.catalog.update(self._all_tools(self._session.listed))
                 self._announce(f'The tool "{self._functions[-1].name}" can be used from now on.', offered)
             return function
 
@@ -192,9 +264,17 @@ class Agent:
     @property
     def catalog(self) -> Catalog:
         """All tools of this conversation; raises `AgentStateError` before the agent is started."""
+        return self._current.catalog
+
+    @property
+    def _current(self) -> _Session:
         self._require_started()
-        assert self._catalog is not None
-        return self._catalog
+        assert self._session is not None
+        return self._session
+
+    @property
+    def _conversation(self) -> Conversation:
+        return self._session.conversation if self._session is not None else _NO_CONVERSATION
 
     @property
     def known_tools(self) -> dict[str, ToolDefinition]:
@@ -247,9 +327,25 @@ class Agent:
 
     def new_conversation(self) -> None:
         """Forgets the conversation and what was discovered in it; connections and usage stay."""
-        self._require_started()
         self._require_idle()
-        self._begin(())
+        self._session = self._session_of((), self._current.listed)
+        self._pending = ()
+
+    def as_tool(
+        self, name: str, description: str, *, defer_loading: bool | None = None, timeout_seconds: float | None = None
+    ) -> Tool:
+        """This agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
+
+        Each call is a conversation of its own. It shares the caller's limits, cancellation and usage, and its events
+        come as `SubagentEvent`; calls that need approval ask the caller's `on_approval` and are denied without one.
+        The agent is started with the caller, where it is not started already.
+        """
+        definition = ToolDefinition(name, description, _DELEGATED, original_name=name)
+
+        async def run(arguments: dict[str, Any]) -> ToolOutput:
+            return await self._delegated(arguments["prompt"], name)
+
+        return Tool(definition, run, timeout_seconds, deferred=defer_loading, lifetime=_StartedOnce(self))
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -261,11 +357,18 @@ class Agent:
         async with AsyncExitStack() as exits:
             if not isinstance(self._model_choice, Model):
                 exits.push_async_callback(self._close_model, model)
-            await self._connect(exits)
-            for toolset in self._toolsets:
-                await exits.enter_async_context(toolset)
-            self._listed = [tool for toolset in self._toolsets for tool in await toolset.tools()]
-            self._begin(())
+            # Set already here: a team whose members call each other must not start anybody twice.
+            self._exits = exits
+            self._session, self._pending = None, ()
+            try:
+                await self._connect(exits)
+                for toolset in self._toolsets:
+                    await exits.enter_async_context(toolset)
+                self._session = await self._begin(())
+                await self._enter_tools(exits, self._session.listed)
+            except BaseException:
+                self._exits = None
+                raise
             self._exits = exits.pop_all()
         for name in self.catalog.unknown_pins:
             near = ", ".join(self.catalog.near(name))
@@ -313,29 +416,109 @@ class Agent:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _run(self, prompt: str, emit: Emit) -> Iterator[Run]:
-        """The prompt said, ready for `converse`; what the run used is counted however it ends."""
+    def _run(
+        self, prompt: str | Sequence[CallAnswer], emit: Emit, *, deps: Any, tool_context: ToolContext | None
+    ) -> Iterator[Run]:
+        """The prompt said, or answers ready to be used; what the run used is counted however it ends."""
         self._require_started()
         if asyncio.get_running_loop() is not self._loop:
             raise AgentStateError("the agent was started in another event loop; use it in that one")
         self._require_idle()
-        catalog = self.catalog
-        self._conversation.say(_usable(prompt))
-        run = Run(
-            self.model,
-            catalog,
-            self._conversation,
-            _guarded(emit),
-            self.max_turns,
-            self.tool_timeout_seconds,
-            self.settings,
-        )
+        session = self._current
+        answers: dict[str, CallAnswer] | None = None
+        if isinstance(prompt, str):
+            usable = _usable(prompt)
+            if self._pending:
+                session.conversation.close_open_calls(NOT_ANSWERED)
+            session.conversation.say(usable)
+            self._pending = ()
+        else:
+            answers = {answer.call_id: answer for answer in prompt}
+        run = self._run_of(session, _guarded(emit), deps=deps, tool_context=tool_context)
+        run.answers = answers
         self._busy = True
         try:
             yield run
         finally:
             self._busy = False
             self._usage += run.usage
+
+    def _run_of(
+        self, session: _Session, emit: Emit, *, deps: Any = None, tool_context: ToolContext | None = None
+    ) -> Run:
+        context = RunContext(
+            deps if deps is not None else self.deps,
+            tool_context if tool_context is not None else self.tool_context,
+            run_id=uuid4().hex,
+            thread_id=session.thread_id,
+            conversation=session.conversation,
+        )
+
+        async def list_tools() -> None:
+            with context.entered():
+                await self._list_again(session)
+
+        return Run(
+            self.model,
+            session.catalog,
+            session.conversation,
+            emit,
+            self.max_turns,
+            self.tool_timeout_seconds,
+            self.settings,
+            context,
+            list_tools,
+            self._on_approval,
+        )
+
+    def _answer(self, finished: RunFinished) -> str:
+        self._pending = finished.pending
+        if finished.pending:
+            raise CallsPendingError(finished.pending)
+        return finished.answer
+
+    async def _check_answers(self, run: Run) -> None:
+        """Raises `InputError` unless each call that waits, and no other, has one answer."""
+        if run.answers is None:
+            return
+        await run.list_tools()
+        waiting = {request.call_id: request for request in await open_requests(execution_of(run))}
+        if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
+            raise InputError(f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see agent.pending')
+        if missing := [request for call_id, request in waiting.items() if call_id not in run.answers]:
+            named = ", ".join(f'"{request.tool}" ({request.call_id})' for request in missing)
+            raise InputError(f"resume: answer every call that waits; missing: {named}")
+
+    async def _delegated(self, prompt: str, label: str) -> ToolOutput:
+        """The answer to one call of `as_tool`, in a conversation of its own."""
+        parent = current_run()
+        outer = parent.emit if parent is not None else self._emit
+
+        def emit(event: Event) -> None:
+            inner = event if isinstance(event, SubagentEvent) else SubagentEvent((), event)
+            outer(SubagentEvent((label, *inner.path), inner.event))
+
+        if parent is not None and sum(1 for _ in parent.lineage) >= MAX_DEPTH:
+            text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
+            return ToolOutput.of_text(text, error="denied")
+        session = await self._begin(())
+        session.conversation.say(_usable(prompt))
+        deps = self.deps if self.deps is not None or parent is None else parent.context.deps
+        run = self._run_of(session, emit, deps=deps)
+        run.parent, run.label = parent, label
+        if run.on_approval is None and parent is not None:
+            run.on_approval = parent.on_approval
+        if not run.has_turns_left:
+            return ToolOutput.of_text("The turns that this run may use are used up; answer now.", error="denied")
+        try:
+            finished = await converse(run)
+        finally:
+            self._usage += run.usage
+        if finished.pending:
+            names = ", ".join(f'"{request.tool}"' for request in finished.pending)
+            text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."
+            return ToolOutput.of_text(text, error="denied")
+        return ToolOutput.of_text(finished.answer)
 
     def _require_idle(self) -> None:
         if self._busy:
@@ -365,30 +548,38 @@ class Agent:
         """Connects all MCP servers at once; raises only for a wrong configuration or a `required` server."""
         given = self._mcp_config if self._mcp_config is not None else ServersConfig((), (), ())
         config = given if isinstance(given, ServersConfig) else load_servers(given)
+        if self._extra_servers:
+            both = load_servers((*config.servers, *self._extra_servers))
+            config = replace(config, servers=both.servers)
         self._selection.check([*(server.name for server in config.servers), *(item.name for item in config.problems)])
         wanted = [item for item in config.servers if not item.disabled and self._selection.has_server(item.name)]
+        self._deferring = {item.name for item in wanted if item.defer_loading}
         self._mcp = McpServers(config, wanted, emit=self._emit, on_late=self._joins, on_lost=self._stays_away)
         exits.push_async_callback(self._mcp.close)
         await self._mcp.open(self.startup_seconds)
 
     def _joins(self, toolset: McpToolset) -> None:
         """A server that connected late: its tools are known from now on, and the conversation says so."""
-        name, catalog = toolset.config.name, self._catalog
-        if catalog is None or self._mcp is None:  # the conversation has not begun: it will begin with this server
+        name, session = toolset.config.name, self._session
+        if session is None or self._mcp is None:  # the conversation has not begun: it will begin with this server
             return
-        tools = self._selection.of(self._mcp.tools(name))
-        offered = [*catalog.replace_source(name, tools, _about(toolset)), *self._replace_local(catalog)]
+        catalog = session.catalog
+        try:
+            tools = self._server_tools(toolset)
+        except ConfigError as error:
+            self._stays_away(name, str(error))
+            self._emit(Notice(str(error), "warning"))
+            return
+        catalog.server_descriptions[name] = _about(toolset)
+        catalog.unavailable.pop(name, None)
+        offered = catalog.update(self._all_tools(session.listed))
         line = category_line(name, catalog.server_descriptions[name], len(tools)).removeprefix("- ")
         self._announce(f"A server has connected, its tools can be used from now on: {line}.", offered)
         self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
 
     def _stays_away(self, name: str, reason: str) -> None:
-        if self._catalog is not None:
-            self._catalog.unavailable[name] = reason
-
-    def _replace_local(self, catalog: Catalog) -> tuple[str, ...]:
-        """Takes functions and virtual tools into the catalogue; gives those to be offered at once."""
-        return catalog.replace_source(None, [*self._content_tools(), *self._functions])
+        if self._session is not None:
+            self._session.catalog.unavailable[name] = reason
 
     def _announce(self, text: str, offered: Sequence[str]) -> None:
         catalog = self.catalog
@@ -400,19 +591,69 @@ class Agent:
         self._model = None
         await model.aclose()
 
-    def _begin(self, messages: Sequence[Message]) -> None:
+    async def _enter_tools(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
+        entered: list[object] = []
+        for tool in (*self._functions, *tools):
+            if tool.lifetime is not None and tool.lifetime not in entered:
+                entered.append(tool.lifetime)
+                await exits.enter_async_context(tool.lifetime)
+
+    async def _list(self) -> list[Tool]:
+        """What the toolsets have now, in the run that is current."""
+        lists = [(label_of(toolset), await toolset.tools()) for toolset in self._toolsets]
+        return combined_lists([*lists, ("the agent's own functions", self._functions)])[
+            : sum(len(tools) for _, tools in lists)
+        ]
+
+    async def _list_again(self, session: _Session) -> None:
+        """Brings the catalogue up to date with the toolsets; tells the model where that changes what it has."""
+        tools = await self._list()
+        if tools == session.listed:
+            return
+        before = {name: tool.definition for name, tool in session.catalog.known.items()}
+        session.listed = tools
+        offered = session.catalog.update(self._all_tools(tools))
+        new = [name for name in session.catalog.known if name not in before]
+        if new and session.catalog.searching:
+            change = ToolsChanged(added=session.catalog.definitions(offered)) if offered else None
+            session.conversation.announce(f"More tools can be used from now on: {listed(new)}.", change)
+
+    def _server_tools(self, toolset: McpToolset) -> list[Tool]:
+        """The selected tools of a connected server, marked as its configuration says."""
+        assert self._mcp is not None
+        config = toolset.config
+        tools = self._mcp.tools(config.name)
+        if config.defer_loading is not None:
+            marked = deferred(tools, config.defer_loading, where=f'server "{config.name}": defer_loading')
+            always = {tool.name for tool in tools if tool.deferred is False}
+            tools = [replace(tool, deferred=False) if tool.name in always else tool for tool in marked]
+        return self._selection.of(tools)
+
+    def _all_tools(self, from_toolsets: Sequence[Tool]) -> list[Tool]:
+        from_servers = [tool for toolset in self._connected() for tool in self._server_tools(toolset)]
+        tools = [*from_servers, *self._selection.of(from_toolsets), *self._content_tools(), *self._functions]
+        if self._approval is False:
+            return tools
+        return approval_required(tools, None if self._approval is True else self._approval)
+
+    async def _begin(self, messages: Sequence[Message], *, keep_open: bool = False) -> _Session:
+        with RunContext(self.deps, self.tool_context).entered():
+            tools = await self._list()
+        return self._session_of(messages, tools, keep_open=keep_open)
+
+    def _session_of(
+        self, messages: Sequence[Message], from_toolsets: list[Tool], *, keep_open: bool = False
+    ) -> _Session:
         """A new conversation: names, categories and the system prompt are fixed here."""
-        conversation = Conversation(messages=messages)
+        conversation = Conversation(messages=messages, keep_open=keep_open)
         servers = self._mcp
-        listed = (
-            [tool for toolset in self._connected() for tool in servers.tools(toolset.config.name)] if servers else []
-        )
         catalog = Catalog(
-            [*self._selection.of([*listed, *self._listed]), *self._content_tools(), *self._functions],
+            self._all_tools(from_toolsets),
             search=self._tool_search,
             pinned=self._pinned,
             server_descriptions={toolset.config.name: _about(toolset) for toolset in self._connected()},
             unavailable=servers.unavailable if servers else {},
+            expects_deferred=any(name in self._deferring for name in (servers.unavailable if servers else ())),
         )
         section = ""
         if catalog.searching:
@@ -420,7 +661,7 @@ class Agent:
             lines = [category_line(item.name, item.description, item.tools) for item in catalog.categories()]
             section = tool_search_section(lines, loads=catalog.options.load == "search")
         conversation.system = system_prompt(self.instructions, section)
-        self._conversation, self._catalog = conversation, catalog
+        return _Session(conversation, catalog, from_toolsets)
 
     def _connected(self) -> list[McpToolset]:
         return self._mcp.toolsets if self._mcp is not None else []
@@ -431,6 +672,40 @@ class Agent:
     def _emit(self, event: Event) -> None:
         if self._listener is not None:
             _guarded(self._listener)(event)
+
+
+_NO_CONVERSATION = Conversation()
+
+_DELEGATED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "prompt": {"type": "string", "description": "The whole task: the one who gets it knows nothing else of it"}
+    },
+    "required": ["prompt"],
+}
+
+
+class _StartedOnce:
+    """Starts the agent where it is not started, and closes it only then."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._starts: list[bool] = []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _StartedOnce) and other._agent is self._agent
+
+    def __hash__(self) -> int:
+        return id(self._agent)
+
+    async def __aenter__(self) -> Agent:
+        starts = self._agent._exits is None
+        self._starts.append(starts)
+        return await self._agent.__aenter__() if starts else self._agent
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._starts.pop():
+            await self._agent.aclose()
 
 
 def _guarded(listener: Emit) -> Emit:

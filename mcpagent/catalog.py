@@ -40,7 +40,9 @@ Strategy: TypeAlias = (
 class ToolSearch:
     """How tool search works.
 
-    `enabled`: "auto" turns it on when more than 30 tools or more than 8,000 tokens of definitions are known.
+    `enabled`: True hides every tool that is not eager; "marked" only those marked with `defer_loading=True`; "auto" is
+    True when more than 30 tools or more than 8,000 tokens of definitions are known, else "marked". Where nothing is to
+    be hidden there are no search tools either. False offers everything.
     `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
     `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads what a search returns.
     `max_results`: tools per search.
@@ -53,7 +55,7 @@ class ToolSearch:
     `renderer`: `(ToolDefinition) -> dict`, what one search result shows.
     """
 
-    enabled: bool | Literal["auto"] = True
+    enabled: bool | Literal["auto", "marked"] = True
     strategy: Strategy = "auto"
     load: Literal["add_tool", "search"] = "add_tool"
     max_results: int = 5
@@ -64,7 +66,7 @@ class ToolSearch:
     renderer: Callable[[ToolDefinition], dict[str, Any]] | None = None
 
     def __post_init__(self) -> None:
-        _one_of("enabled", self.enabled, (True, False, "auto"))
+        _one_of("enabled", self.enabled, (True, False, "auto", "marked"))
         if not callable(self.strategy):
             _one_of("strategy", self.strategy, ("auto", "regex", "bm25", "hybrid"))
         _one_of("load", self.load, ("add_tool", "search"))
@@ -111,8 +113,9 @@ class Catalog:
 
     `tools` come as their servers name them; the catalogue gives the offered names. `pinned` names (any form) are
     offered from the start. With `search` None or off, every tool is offered. `unavailable` names servers that are
-    configured and not connected, with the reason; the owner keeps it up to date. `virtual` tools are the runtime's
-    own, offered first. `searching` and the names of known tools never change once the conversation has begun.
+    configured and not connected, with the reason; the owner keeps it up to date. `expects_deferred`: tools to be hidden
+    may still join. `virtual` tools are the runtime's own, offered first. `searching` and the names of known tools never
+    change once the conversation has begun.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class Catalog:
         pinned: Sequence[str] = (),
         server_descriptions: Mapping[str, str] | None = None,
         unavailable: Mapping[str, str] | None = None,
+        expects_deferred: bool = False,
     ) -> None:
         self.options = search or ToolSearch(enabled=False)
         self.server_descriptions = dict(server_descriptions or {})
@@ -134,7 +138,8 @@ class Catalog:
         self._tokens: dict[str, int] = {}
         self._index: ToolIndex | None = None
         self._know(_by_key(tools))
-        self.searching = self._decide(self.options.enabled)
+        self._hides_all = self._decide(self.options.enabled)
+        self.searching = self._searches(expects_deferred)
         self._asked_pins = tuple(pinned)
         resolved = [self._resolver.resolve(name) for name in pinned]
         self.unknown_pins = tuple(name for name, found in zip(pinned, resolved, strict=True) if found is None)
@@ -148,15 +153,22 @@ class Catalog:
         Tools that stay keep their names. Returns the new ones that are to be offered at once, because they are
         pinned or never deferred: the owner says so in the conversation.
         """
-        before = set(self.known)
-        others = {key: tool for key, tool in self._tools.items() if key.server != server}
         if server is not None:
             self.server_descriptions[server] = description
             self.unavailable.pop(server, None)
-        self._know(others | _by_key(tools))
+        return self.update([*(tool for key, tool in self._tools.items() if key.server != server), *tools])
+
+    def update(self, tools: Iterable[Tool]) -> tuple[str, ...]:
+        """Makes these all the tools there are from now on; the rest as in `replace_source`."""
+        before = set(self.known)
+        servers = {key.server for key in self._tools}
+        self._know(_by_key(tools))
         if self._index is not None:
-            kept = (tool.definition for tool in self.known.values() if tool.definition.server == server)
-            self._index.replace(server, kept)
+            by_server: dict[str | None, list[ToolDefinition]] = {key: [] for key in servers}
+            for tool in self.known.values():
+                by_server.setdefault(tool.definition.server, []).append(tool.definition)
+            for changed, definitions in by_server.items():
+                self._index.replace(changed, definitions)
         new = [name for name in self.known if name not in before]
         wanted = {self._resolver.resolve(name) for name in self._asked_pins}
         return tuple(name for name in new if name in wanted or not self._is_deferrable(self.known[name]))
@@ -255,17 +267,27 @@ class Catalog:
             counts[name] = counts.get(name, 0) + 1
         return [Category(name, self.server_descriptions.get(name, ""), counts[name]) for name in sorted(counts)]
 
-    def _decide(self, enabled: bool | Literal["auto"]) -> bool:
+    def _decide(self, enabled: bool | Literal["auto", "marked"]) -> bool:
+        """Whether all tools are hidden that are not eager, rather than only those marked."""
         if enabled == "auto":
             return len(self.known) > AUTO_TOOLS or self.tokens(self.known) > AUTO_TOKENS
-        return enabled
+        return enabled is True
+
+    def _searches(self, expects_deferred: bool) -> bool:
+        if self.options.enabled is False:
+            return False
+        # With no tool known yet, the servers may be slow or broken; a search then says which.
+        maybe_later = expects_deferred or (self._hides_all and bool(self.unavailable or not self.known))
+        return maybe_later or any(self._is_deferrable(tool) for tool in self.known.values())
 
     def _is_deferrable(self, tool: Tool) -> bool:
         definition = tool.definition
+        if tool.deferred is False or not (tool.deferred or self._hides_all):
+            return False
         if definition.server is None:
-            return tool.deferred and self.options.scope == "all"
+            return self.options.scope == "all"
         patterns = self.options.eager_tools.get(definition.server, ())
-        return tool.deferred and not any(fnmatchcase(definition.original_name, pattern) for pattern in patterns)
+        return not any(fnmatchcase(definition.original_name, pattern) for pattern in patterns)
 
 
 def _renamed(tool: Tool, name: str) -> Tool:
@@ -276,7 +298,7 @@ def _by_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
     by_key: dict[ToolKey, Tool] = {}
     for tool in tools:
         definition = tool.definition
-        key = ToolKey(definition.server, definition.original_name or definition.name)
+        key = ToolKey(definition.server, definition.name)
         if definition.server is None and key.name in RESERVED_NAMES:
             raise ConfigError(f'tool "{key.name}": the name is reserved for tool search; rename the function')
         if key in by_key:

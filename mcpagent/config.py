@@ -36,12 +36,14 @@ class ServerConfig:
 
     Seconds: `connect_timeout_seconds` bounds start, handshake and listing; `timeout_seconds` is how long a call may
     stay silent (progress starts it anew); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
-    `disabled_tools` and `always_load` are globs over the server's own tool names. `source` is "file:line".
+    `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
+    are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
+    search says (None). `source` is "file:line".
     """
 
     name: str
     command: str = ""
-    args: tuple[str, ...] = ()
+    args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     cwd: str = ""
     url: str = ""
@@ -57,7 +59,12 @@ class ServerConfig:
     enabled_tools: tuple[str, ...] = ()
     disabled_tools: tuple[str, ...] = ()
     always_load: tuple[str, ...] = ()
+    defer_loading: bool | Sequence[str] | None = None
     source: str = ""
+
+
+McpServer: TypeAlias = ServerConfig
+"""The same value under the name that fits `Agent(toolsets=[McpServer("files", command="npx", args=[...])])`."""
 
 
 @dataclass(frozen=True, slots=True)

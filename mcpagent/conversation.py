@@ -87,13 +87,13 @@ def _answer(fixed: list[Message], open_calls: dict[str, ToolCall], why: str) -> 
 class Conversation:
     """One history. `system` is its system prompt, fixed when it starts since changing it would lose the cache.
 
-    `note` makes a change visible to the calls of a batch that is
-    still running; appending the batch's message makes it history.
+    `note` makes a change visible to the calls of a batch that is still running; appending the batch's message makes
+    it history. `keep_open` leaves calls without a result as they are, to be answered by `Agent.resume`.
     """
 
-    def __init__(self, system: str = "", messages: Sequence[Message] = ()) -> None:
+    def __init__(self, system: str = "", messages: Sequence[Message] = (), *, keep_open: bool = False) -> None:
         self.system = system
-        self._messages: list[Message] = closed(messages)
+        self._messages: list[Message] = list(messages) if keep_open else closed(messages)
         self._folded = fold_discovery(self._messages)
         self._noted: list[Part] = []
         self._announced: list[Part] = []
@@ -101,6 +101,17 @@ class Conversation:
     @property
     def messages(self) -> tuple[Message, ...]:
         return tuple(self._messages)
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the last answer that have no result yet."""
+        answered: set[str] = set()
+        for message in reversed(self._messages):
+            if message.role == "tool":
+                answered.update(result.call_id for result in message.tool_results)
+            else:
+                return tuple(call for call in message.tool_calls if call.id not in answered)
+        return ()
 
     @property
     def discovery(self) -> Discovery:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from mcpagent.messages import ToolCall, ToolResult, Usage
+from mcpagent.pending import PendingCall
 
-StopReason: TypeAlias = Literal["answered", "max_turns", "repeated_calls", "truncated", "refused"]
-"""Why a run ended. "max_turns" and "repeated_calls" end with one forced answer; "truncated": the answer was cut."""
+StopReason: TypeAlias = Literal["answered", "max_turns", "repeated_calls", "truncated", "refused", "calls_pending"]
+"""Why a run ended. "max_turns" and "repeated_calls" end with one forced answer; "truncated": the answer was cut;
+"calls_pending": calls wait for an approval or a result from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +113,45 @@ class ToolsRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class StateSnapshot:
+    """The whole state that tools share with a client, as JSON data."""
+
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StateDelta:
+    """What changed in that state since the last snapshot or delta: an RFC 6902 patch."""
+
+    patch: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomEvent:
+    """An event of a tool's own, from `ToolReturn(events=...)`; `value` is JSON data."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentEvent:
+    """An event of an agent that was called as a tool; `path` names the tools from the outermost agent down to it."""
+
+    path: tuple[str, ...]
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
 class RunFinished:
-    """The end of one run: its answer, why it ended, what it used."""
+    """The end of one run: its answer, why it ended, what it used. `pending` are the calls that wait for an answer."""
 
     answer: str
     stop: StopReason
     turns: int
     usage: Usage
     seconds: float
+    pending: tuple[PendingCall, ...] = ()
 
 
 Event: TypeAlias = (
@@ -135,6 +168,10 @@ Event: TypeAlias = (
     | ToolsSearched
     | ToolsLoaded
     | ToolsRemoved
+    | StateSnapshot
+    | StateDelta
+    | CustomEvent
+    | SubagentEvent
     | RunFinished
 )
 

@@ -6,17 +6,23 @@ Whatever goes wrong becomes a `ToolResult` in words that help the model; nothing
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mcpagent.catalog import Catalog
 from mcpagent.conversation import Conversation
 from mcpagent.errors import ServerError
 from mcpagent.events import Emit, ToolCallFinished, ToolCallStarted, ToolsLoaded, ToolsRemoved
 from mcpagent.messages import Message, Part, Text, ToolCall, ToolErrorKind, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.pending import CallAnswer, OnApproval, PendingCall
+from mcpagent.run_context import RunContext
 from mcpagent.safe_text import safe_line
 from mcpagent.search.signature import call_signature
+from mcpagent.tool_algebra import awaited
+from mcpagent.tool_context import StateChannel
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.validation import argument_problem
 
@@ -25,12 +31,28 @@ NOTHING_RETURNED = "(the tool returned nothing)"
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What running calls needs. `timeout_seconds` limits each call that has no limit of its own."""
+    """What running calls needs. `timeout_seconds` limits each call that has no limit of its own.
+
+    Without `on_approval`, calls that need approval stay pending, and so are not run.
+    """
 
     catalog: Catalog
     conversation: Conversation
     emit: Emit
     timeout_seconds: float
+    context: RunContext[Any]
+    state: StateChannel
+    on_approval: OnApproval | None = None
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while `on_approval` decides: a person is asked one question at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallsOutcome:
+    """The message with the results, and the calls that were not run because they wait for an answer."""
+
+    message: Message
+    pending: tuple[PendingCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +66,18 @@ class _Admission:
 
 @dataclass(slots=True)
 class _Batch:
-    """Results so far, by position of the call."""
+    """Results so far, and calls that wait, by position of the call."""
 
     parts: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
+    pending: dict[int, PendingCall] = field(default_factory=dict[int, PendingCall])
 
 
-async def run_calls(calls: Sequence[ToolCall], execution: Execution) -> Message:
+async def run_calls(
+    calls: Sequence[ToolCall], execution: Execution, answers: Mapping[str, CallAnswer] | None = None
+) -> CallsOutcome:
     """Runs the calls of one message and appends their results to the conversation, in call order.
+
+    `answers`, by call id, are for calls that were pending; these were told of when they were first made.
 
     Ordered tools (search, add) run one after the other before later calls are judged; all others run at the same
     time. When cancelled, what was finished is kept, the rest is answered as cancelled, and the history is valid.
@@ -61,7 +88,7 @@ async def run_calls(calls: Sequence[ToolCall], execution: Execution) -> Message:
             for position, call in enumerate(calls):
                 admission = _admit(call, execution)
                 execution.conversation.note(admission.changes)
-                running = _run_call(position, call, admission, execution, batch)
+                running = _run_call(position, call, admission, execution, batch, (answers or {}).get(call.id))
                 if admission.tool is not None and not admission.tool.ordered:
                     group.create_task(running)
                 else:
@@ -70,7 +97,20 @@ async def run_calls(calls: Sequence[ToolCall], execution: Execution) -> Message:
         _append(batch, execution.conversation)
         execution.conversation.close_open_calls()
         raise
-    return _append(batch, execution.conversation)
+    message = _append(batch, execution.conversation)
+    return CallsOutcome(message, tuple(batch.pending[position] for position in sorted(batch.pending)))
+
+
+async def open_requests(execution: Execution) -> list[PendingCall]:
+    """The conversation's open calls that wait for an answer; nothing is run or asked."""
+    requests: list[PendingCall] = []
+    for call in execution.conversation.open_calls:
+        admission = _admit(call, execution)
+        if admission.tool is not None:
+            context = execution.context.for_call(call.id, admission.tool.name)
+            waiting = await _waiting(admission.tool, call, context)
+            requests += [waiting] if isinstance(waiting, PendingCall) else []
+    return requests
 
 
 def _append(batch: _Batch, conversation: Conversation) -> Message:
@@ -133,14 +173,22 @@ def _misfit(tool: Tool, problem: str) -> str:
     return f"The arguments do not fit, so the call was not run: {problem}. Signature: {call_signature(tool.definition)}"
 
 
-async def _run_call(position: int, call: ToolCall, admission: _Admission, execution: Execution, batch: _Batch) -> None:
+async def _run_call(
+    position: int,
+    call: ToolCall,
+    admission: _Admission,
+    execution: Execution,
+    batch: _Batch,
+    answer: CallAnswer | None,
+) -> None:
     server = admission.tool.definition.server if admission.tool is not None else None
-    execution.emit(ToolCallStarted(call, server))
+    if answer is None:
+        execution.emit(ToolCallStarted(call, server))
     started = time.monotonic()
-    if admission.tool is not None:
-        output = await _output(admission.tool, call, execution.timeout_seconds)
-    else:
-        output = admission.refusal or ToolOutput(())
+    output = await _decided(admission, call, execution, answer)
+    if isinstance(output, PendingCall):
+        batch.pending[position] = output
+        return
     content = output.content or (Text(NOTHING_RETURNED),)
     result = ToolResult(call.id, call.name, content, output.error, time.monotonic() - started)
     changes = (*admission.changes, *output.changes)
@@ -150,6 +198,8 @@ async def _run_call(position: int, call: ToolCall, admission: _Admission, execut
     for event in output.events:
         execution.emit(event)
     _tell(changes, execution)
+    if (state_change := execution.state.changes()) is not None:
+        execution.emit(state_change)
 
 
 def _tell(changes: Sequence[ToolsShown | ToolsChanged], execution: Execution) -> None:
@@ -165,13 +215,78 @@ def _tell(changes: Sequence[ToolsShown | ToolsChanged], execution: Execution) ->
                 pass
 
 
-async def _output(tool: Tool, call: ToolCall, limit_seconds: float) -> ToolOutput:
+async def _decided(
+    admission: _Admission, call: ToolCall, execution: Execution, answer: CallAnswer | None
+) -> ToolOutput | PendingCall:
+    """The call's output: a refusal, what running it gave, or that it waits for an answer."""
+    tool = admission.tool
+    if tool is None:
+        return admission.refusal or ToolOutput(())
+    context = execution.context.for_call(call.id, tool.name)
+    waiting = await _waiting(tool, call, context)
+    if isinstance(waiting, ToolOutput):
+        return waiting
+    if waiting is None:
+        return await _output(tool, call.arguments, context, execution.timeout_seconds)
+    if answer is None and waiting.kind == "approval" and execution.on_approval is not None:
+        answer = await _asked(waiting, execution.on_approval, execution.asking)
+    if answer is None:
+        return waiting
+    return await _answered(waiting, answer, tool, context, execution.timeout_seconds)
+
+
+async def _waiting(tool: Tool, call: ToolCall, context: RunContext[Any]) -> PendingCall | ToolOutput | None:
+    """The request that the call has to wait for, if any; an output where the approval check itself failed."""
+    if tool.external:
+        return PendingCall.of("external", call, tool.definition)
+    if tool.approval is None:
+        return None
+    try:
+        with context.entered():
+            needed = await awaited(tool.approval(context, call.arguments))
+    except Exception as error:  # noqa: BLE001 - the user's code; a check that fails must not let the call through
+        text = f'The permission check for "{tool.name}" failed, so it was not run: {type(error).__name__}: {error}'
+        return ToolOutput.of_text(text, error="denied")
+    return PendingCall.of("approval", call, tool.definition) if needed else None
+
+
+async def _asked(request: PendingCall, on_approval: OnApproval, asking: asyncio.Lock) -> CallAnswer:
+    try:
+        async with asking:
+            answer = await awaited(on_approval(request))
+    except Exception as error:  # noqa: BLE001 - the user's code; without an answer the call is denied
+        return request.deny(f"nobody could be asked ({type(error).__name__}: {error})")
+    if isinstance(answer, CallAnswer):
+        return answer
+    return request.approve() if answer is True else request.deny()
+
+
+async def _answered(
+    request: PendingCall, answer: CallAnswer, tool: Tool, context: RunContext[Any], limit_seconds: float
+) -> ToolOutput:
+    if answer.fingerprint != request.fingerprint:
+        text = f'"{tool.name}" or the call changed after the answer was asked for, so it was not run. Call again.'
+        return ToolOutput.of_text(text, error="denied")
+    if not answer.approved:
+        said = f": {answer.message}" if answer.message else "."
+        return ToolOutput.of_text(f'The user declined this call of "{tool.name}"{said}', error="denied")
+    if tool.external:
+        text = answer.value if isinstance(answer.value, str) else json.dumps(answer.value, default=str)
+        return ToolOutput.of_text(text, error="failed" if answer.failed else None)
+    arguments = request.arguments if answer.arguments is None else answer.arguments
+    if problem := argument_problem(tool.definition.parameters, arguments):
+        return ToolOutput.of_text(_misfit(tool, problem), error="invalid_arguments")
+    return await _output(tool, arguments, replace(context, approved=True), limit_seconds)
+
+
+async def _output(tool: Tool, arguments: dict[str, Any], context: RunContext[Any], limit_seconds: float) -> ToolOutput:
     """Runs the tool within its time limit; every failure becomes words for the model."""
     seconds = tool.timeout_seconds if tool.timeout_seconds is not None else limit_seconds
     timeout = asyncio.timeout(seconds)
     try:
-        async with timeout:
-            return await tool.run(call.arguments)
+        with context.entered():
+            async with timeout:
+                return await tool.run(arguments)
     except ServerError as error:
         return ToolOutput.of_text(str(error), error="server_down")
     except asyncio.CancelledError:

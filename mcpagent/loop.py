@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from mcpagent.catalog import Catalog
 from mcpagent.conversation import Conversation
@@ -12,7 +14,10 @@ from mcpagent.events import Emit, Notice, RequestSent, ResponseReceived, RunFini
 from mcpagent.execution import Execution, run_calls
 from mcpagent.messages import ToolCall, ToolResult, Usage, user_message
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
+from mcpagent.pending import CallAnswer, OnApproval, PendingCall
 from mcpagent.prompt.builder import final_answer_note
+from mcpagent.run_context import RunContext
+from mcpagent.tool_context import StateChannel
 
 REPEATS_TOLD = 5
 """A call with the same arguments and outcome this many times in a row is spoken of; the next one is not run."""
@@ -22,7 +27,12 @@ NOT_RUN = "This call was not run: an answer without further calls was asked for.
 
 @dataclass(slots=True)
 class Run:
-    """One prompt being answered. `usage` adds up as it goes, so it is right also when the run is cut short."""
+    """One prompt being answered. `usage` adds up as it goes, so it is right also when the run is cut short.
+
+    `list_tools` brings the catalogue up to date before each request. `answers`, by call id, are for the calls that
+    the conversation has open. `parent` is the run whose tool call this one answers, under the tool name `label`: its
+    usage and its turns count this run's too, so the outermost `max_turns` bounds all models' answers together.
+    """
 
     model: Model
     catalog: Catalog
@@ -31,21 +41,75 @@ class Run:
     max_turns: int
     tool_timeout_seconds: float
     settings: ModelSettings
+    context: RunContext[Any]
+    list_tools: Callable[[], Awaitable[None]]
+    on_approval: OnApproval | None = None
+    answers: Mapping[str, CallAnswer] | None = None
+    parent: Run | None = None
+    label: str = ""
     usage: Usage = field(default_factory=Usage)
     turns: int = 0
+    nested_turns: int = 0
+
+    @property
+    def lineage(self) -> Iterator[Run]:
+        """This run, its parent, and so on to the outermost."""
+        run: Run | None = self
+        while run is not None:
+            yield run
+            run = run.parent
+
+    @property
+    def has_turns_left(self) -> bool:
+        return all(run.turns + run.nested_turns < run.max_turns for run in self.lineage)
+
+    def count(self, usage: Usage) -> None:
+        for run in self.lineage:
+            run.usage += usage
+
+    def count_turn(self) -> None:
+        self.turns += 1
+        for run in self.lineage:
+            if run is not self:
+                run.nested_turns += 1
+
+
+_CURRENT: ContextVar[Run | None] = ContextVar("mcpagent_run", default=None)
+
+
+def current_run() -> Run | None:
+    """The run whose tool call this code is in, None outside of one."""
+    return _CURRENT.get()
 
 
 async def converse(run: Run) -> RunFinished:
     """Answers the conversation's last user message: model, tools, model ... until it answers without a call.
 
     After `max_turns` turns, or when the model insists on repeating one call, it is made to answer once more without
-    calling. Raises `ModelError` when the model fails; the history is valid then too.
+    calling. Raises `ModelError` when the model fails; the history is valid then too. Calls that wait for an answer end
+    the run and stay open in the conversation.
     """
+    token = _CURRENT.set(run)
+    try:
+        async with run.context.exits:
+            return await _converse(run)
+    finally:
+        _CURRENT.reset(token)
+
+
+async def _converse(run: Run) -> RunFinished:
     started = time.monotonic()
     repeats = _Repeats()
-    execution = Execution(run.catalog, run.conversation, run.emit, run.tool_timeout_seconds)
+    execution = execution_of(run)
+    if run.context.tool_context.namespaces:
+        run.emit(execution.state.snapshot())
     stop: StopReason
-    while run.turns < run.max_turns:
+    pending: tuple[PendingCall, ...] = ()
+    await run.list_tools()
+    if run.answers is not None:
+        await run_calls(run.conversation.open_calls, execution, run.answers)
+        run.conversation.deliver()
+    while run.has_turns_left:
         response = await step(run)
         calls = response.message.tool_calls
         if not calls:
@@ -55,22 +119,39 @@ async def converse(run: Run) -> RunFinished:
             run.conversation.close_open_calls(NOT_RUN)
             stop, answer = "repeated_calls", await _forced_answer(run, "You made the same call again and again.")
             break
-        results = await run_calls(calls, execution)
-        if words := repeats.count(calls, results.tool_results):
+        outcome = await run_calls(calls, execution)
+        if outcome.pending:
+            stop, answer, pending = "calls_pending", response.message.text, outcome.pending
+            break
+        if words := repeats.count(calls, outcome.message.tool_results):
             run.conversation.announce(words)
+        await run.list_tools()
         run.conversation.deliver()
     else:
         stop, answer = "max_turns", await _forced_answer(run, f"You have used all {run.max_turns} turns.")
-    if not answer:
+    if not answer and not pending:
         run.emit(Notice("the model gave an empty answer", "warning"))
-    finished = RunFinished(answer, stop, run.turns, run.usage, time.monotonic() - started)
+    finished = RunFinished(answer, stop, run.turns, run.usage, time.monotonic() - started, pending)
     run.emit(finished)
     return finished
 
 
+def execution_of(run: Run) -> Execution:
+    """What the run's tool calls need."""
+    return Execution(
+        run.catalog,
+        run.conversation,
+        run.emit,
+        run.tool_timeout_seconds,
+        run.context,
+        StateChannel(run.context.tool_context),
+        run.on_approval,
+    )
+
+
 async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse:
     """One request to the model; its answer becomes part of the conversation."""
-    run.turns += 1
+    run.count_turn()
     offered = run.catalog.offer(run.conversation.discovery)
     request = ModelRequest(
         system=run.conversation.system,
@@ -84,7 +165,7 @@ async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> Model
     run.emit(RequestSent(run.turns, names, len(known), run.catalog.tokens(names), run.catalog.tokens(known)))
     started = time.monotonic()
     response = await run.model.respond(request, run.emit)
-    run.usage += response.usage
+    run.count(response.usage)
     run.conversation.append(response.message)
     run.emit(ResponseReceived(run.turns, response.usage, time.monotonic() - started))
     return response

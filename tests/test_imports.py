@@ -16,8 +16,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
 STAGES: tuple[frozenset[str], ...] = tuple(
     frozenset(stage.split())
     for stage in (
-        "errors messages events safe_text background",
-        "tools names conversation tracing config selection cards search prompt models validation",
+        "errors messages pending events safe_text background",
+        "tools tool_algebra tool_context run_context names conversation tracing config selection cards search prompt models validation",
         "catalog mcp offload compaction sessions",
         "virtual_tools toolsets",
         "execution loop agent",

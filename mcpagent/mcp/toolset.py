@@ -119,7 +119,7 @@ class McpToolset:
     async def tools(self) -> list[Tool]:
         """The server's tools by their own names, in its order."""
         return [
-            Tool(definition, self._runner(definition.original_name), deferred=not self._is_always_loaded(definition))
+            Tool(definition, self._runner(definition.original_name), deferred=False if self._is_always_loaded(definition) else None)
             for definition in self._lists.tools
             if self._is_enabled(definition)
         ]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_type_hints
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 from mcpagent.errors import ConfigError
 from mcpagent.messages import Image, Text, ToolDefinition
 from mcpagent.names import MAX_NAME_LENGTH, legal_name
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.run_context import RunContext, run_context
+from mcpagent.tool_algebra import ApprovalPredicate, approval_required, combined
+from mcpagent.tools import Tool, ToolOutput, ToolReturn
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -23,18 +26,24 @@ def function_tool(
     description: str | None = None,
     category: str = "",
     timeout_seconds: float | None = None,
-    defer_loading: bool = True,
+    defer_loading: bool | None = None,
+    approval: bool | ApprovalPredicate = False,
 ) -> Tool:
     """A tool that calls `function`, sync (in a thread) or async.
 
-    Parameters need type annotations that pydantic understands; Google, NumPy and reST docstrings give the texts.
+    Parameters need type annotations that pydantic understands; Google, NumPy and reST docstrings give the texts. A
+    first parameter annotated `RunContext` gets the run's context and is not shown to the model. `defer_loading` True
+    hides the tool until it is found, False never does, None leaves it to the agent's tool search. `approval`: each
+    call needs approval, or each for which `(context, definition, arguments) -> bool` says so.
     Raises `ConfigError` where the name is illegal, or a parameter cannot be described or passed by name.
     """
     tool_name = name or function.__name__
     if legal_name(tool_name) != tool_name or not 0 < len(tool_name) <= MAX_NAME_LENGTH:
         raise ConfigError(f'tool "{tool_name}": a name has 1 to {MAX_NAME_LENGTH} letters, digits, _ or -; pass name=')
     summary, parameter_texts = _docstring(function)
-    model = _arguments_model(function, tool_name, parameter_texts)
+    hints = _hints(function, tool_name)
+    takes_context = _takes_context(function, hints, tool_name)
+    model = _arguments_model(function, tool_name, hints, parameter_texts)
 
     from pydantic import ValidationError
 
@@ -44,9 +53,14 @@ def function_tool(
         except ValidationError as error:
             return ToolOutput.of_text(_misfit(error), error="invalid_arguments")
         values = {field: getattr(checked, field) for field in checked.model_fields_set}
+        context = (run_context(),) if takes_context else ()
         if inspect.iscoroutinefunction(function):
-            return tool_output(await function(**values))
-        return tool_output(await asyncio.to_thread(function, **values))
+            value = await function(*context, **values)
+        else:
+            value = await asyncio.to_thread(function, *context, **values)
+        if isinstance(value, ToolReturn) and value.state:
+            run_context().tool_context.update(value.state)
+        return tool_output(value)
 
     definition = ToolDefinition(
         tool_name,
@@ -55,7 +69,10 @@ def function_tool(
         original_name=tool_name,
         category=category,
     )
-    return Tool(definition, run, timeout_seconds, deferred=defer_loading)
+    tool = Tool(definition, run, timeout_seconds, deferred=defer_loading)
+    if approval is False:
+        return tool
+    return approval_required([tool], None if approval is True else approval)[0]
 
 
 def _misfit(error: ValidationError) -> str:
@@ -67,6 +84,8 @@ def tool_output(value: object) -> ToolOutput:
     """What a function returned, as content: text as it is, images and parts kept, all else as JSON."""
     if isinstance(value, ToolOutput):
         return value
+    if isinstance(value, ToolReturn):
+        return replace(tool_output(value.value), events=value.events, metadata=value.metadata)
     if isinstance(value, str):
         return ToolOutput.of_text(value)
     if value is None:
@@ -89,16 +108,35 @@ def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return "\n\n".join(text for text in paragraphs if text), texts
 
 
-def _arguments_model(function: Callable[..., Any], tool_name: str, texts: dict[str, str]) -> type[BaseModel]:
+def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigError(f'tool "{tool_name}": annotation {error}; import the type where the function is') from None
+
+
+def _is_context(hint: object) -> bool:
+    return hint is RunContext or get_origin(hint) is RunContext
+
+
+def _takes_context(function: Callable[..., Any], hints: dict[str, Any], tool_name: str) -> bool:
+    contexts = [name for name in inspect.signature(function).parameters if _is_context(hints.get(name))]
+    first = next(iter(inspect.signature(function).parameters), None)
+    if contexts and contexts != [first]:
+        raise ConfigError(f'tool "{tool_name}": RunContext must be the first parameter, once; move "{contexts[-1]}"')
+    return bool(contexts)
+
+
+def _arguments_model(
+    function: Callable[..., Any], tool_name: str, hints: dict[str, Any], texts: dict[str, str]
+) -> type[BaseModel]:
     from pydantic import ConfigDict, Field, create_model
     from pydantic.errors import PydanticUserError
 
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise ConfigError(f'tool "{tool_name}": annotation {error}; import the type where the function is') from None
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
+        if _is_context(hints.get(parameter.name)):
+            continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConfigError(
                 f'tool "{tool_name}": parameter "{parameter}" cannot be passed by name; use plain named parameters'
@@ -120,6 +158,49 @@ def _arguments_model(function: Callable[..., Any], tool_name: str, texts: dict[s
         reason = str(error).splitlines()[0]
         raise ConfigError(f'tool "{tool_name}": {reason}; use types that JSON Schema can describe') from None
     return model
+
+
+class FunctionToolset:
+    """Functions, and tools already made of them, as a toolset.
+
+    `defer_loading` and `approval` apply to every function in it (see `function_tool`); a `Tool` keeps its own.
+    `label` names it in errors. Raises `ConfigError` for a name that comes twice.
+    """
+
+    def __init__(
+        self,
+        functions: Iterable[Callable[..., Any] | Tool] = (),
+        *,
+        defer_loading: bool | None = None,
+        approval: bool | ApprovalPredicate = False,
+        category: str = "",
+        label: str = "",
+    ) -> None:
+        self._defaults: dict[str, Any] = {"defer_loading": defer_loading, "approval": approval, "category": category}
+        self._label = label
+        self._tools: list[Tool] = []
+        for function in functions:
+            self.add(function)
+
+    @property
+    def label(self) -> str:
+        names = ", ".join(tool.name for tool in self._tools[:3])
+        return self._label or f"FunctionToolset({names}{', ...' if len(self._tools) > 3 else ''})"
+
+    def add(self, function: Callable[..., Any] | Tool, **options: Any) -> None:
+        """One more; `options` are those of `function_tool` and go before the toolset's own."""
+        tool = function if isinstance(function, Tool) else function_tool(function, **{**self._defaults, **options})
+        combined([(self.label, self._tools), (self.label, [tool])])
+        self._tools.append(tool)
+
+    async def tools(self) -> list[Tool]:
+        return list(self._tools)
+
+    async def __aenter__(self) -> FunctionToolset:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
