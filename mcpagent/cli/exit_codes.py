@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from mcpagent.errors import (
@@ -27,6 +28,20 @@ class ExitCode(IntEnum):
     TIMEOUT = 124
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+
+
+MEANINGS: Mapping[ExitCode, str] = {
+    ExitCode.OK: "answered, no limit hit",
+    ExitCode.ERROR: "the model or the runtime failed, or the answer is empty; `tools search`: nothing found",
+    ExitCode.USAGE: "wrong usage: an unknown command, flag, tool or server, or nothing to ask",
+    ExitCode.CONFIG: "a configuration is wrong: a file, its syntax, a model's name",
+    ExitCode.CREDENTIALS: "a key is missing or was refused",
+    ExitCode.SERVERS: "a required server, or every server, failed; `mcp test`: one failed",
+    ExitCode.LIMIT: "a limit ended it: turns, the length of the answer, repeated calls",
+    ExitCode.TIMEOUT: "`--timeout` ended it",
+    ExitCode.INTERRUPTED: "Ctrl-C",
+    ExitCode.BROKEN_PIPE: "whoever read stdout went away",
+}
 
 
 def code_of_error(error: BaseException) -> ExitCode:

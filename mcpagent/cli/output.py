@@ -34,6 +34,46 @@ if TYPE_CHECKING:
 
 SCHEMA = "mcpagent.events/1"
 
+DOCUMENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "init": ("the servers are connected", ("model", "tool_search", "tools", "servers")),
+    "message": ("the question; each answer of the model", ("role", "content", "usage")),
+    "context": (
+        "a request goes to the model (tokens estimated as characters / 4)",
+        ("turn", "tools_offered", "tools_known", "schema_tokens_sent", "schema_tokens_full"),
+    ),
+    "tool_use": ("a call starts", ("id", "name", "input", "server")),
+    "tool_result": (
+        "a call ended",
+        ("tool_use_id", "name", "server", "is_error", "error", "content", "duration_ms"),
+    ),
+    "tool_search": ("the model searched for tools", ("query", "matches", "found", "known", "duration_ms")),
+    "tools_loaded": ("tools that the next request offers", ("names", "tokens")),
+    "tools_removed": ("tools that are offered no more", ("names",)),
+    "notice": ("a warning or a hint", ("level", "message")),
+    "error": ("a server failed", ("kind", "server", "message", "fatal")),
+    "result": (
+        "the end; with `--output json` the only document",
+        (
+            "subtype",
+            "is_error",
+            "result",
+            "stop_reason",
+            "num_turns",
+            "duration_ms",
+            "model",
+            "session_id",
+            "usage",
+            "cost_usd",
+            "cost_known",
+            "tools",
+            "denials",
+            "servers",
+            "error",
+        ),
+    ),
+}
+"""Every type of document: when it is written, and its fields besides `type` and `schema`."""
+
 Document = dict[str, Any]
 Write = Callable[[str], None]
 
@@ -50,10 +90,12 @@ class JsonReport:
         self._words: list[str] = []
         self._sent_max = 0
         self._last_request: RequestSent | None = None
+        self._about_agent: Document = {}
 
     def start(self, agent: Agent, prompt: str) -> None:
         """Writes `init`, what happened before it was known, and the question."""
         self._started = True
+        self._look_at(agent)
         self._tell(
             {
                 "type": "init",
@@ -82,6 +124,7 @@ class JsonReport:
 
     def finish(self, agent: Agent, finished: RunFinished) -> None:
         """Writes the result of a run that gave an answer."""
+        self._look_at(agent)
         self._write_result(
             {
                 "type": "result",
@@ -91,7 +134,7 @@ class JsonReport:
                 "stop_reason": finished.stop,
                 "num_turns": finished.turns,
                 "duration_ms": _milliseconds(finished.seconds),
-                **self._result_figures(agent, finished.usage),
+                **self._figures(finished.usage),
             }
         )
 
@@ -105,25 +148,33 @@ class JsonReport:
             "error": {"kind": _kind(error), "message": str(error), "exit_code": int(code)},
         }
         if agent is not None and self._started:
-            document |= self._result_figures(agent, agent.usage)
+            document |= self._figures(agent.usage)
         self._write_result(document)
 
-    def _result_figures(self, agent: Agent, usage: Usage) -> Document:
+    def _look_at(self, agent: Agent) -> None:
+        """Keeps what can be asked only while the agent is open."""
+        self._about_agent = {
+            "model": agent.model.name,
+            "known": len(agent.known_tools),
+            "servers": servers_document(agent.servers),
+        }
+
+    def _figures(self, usage: Usage) -> Document:
         last = self._last_request
         return {
-            "model": agent.model.name,
+            "model": self._about_agent["model"],
             "session_id": None,
             "usage": usage_document(usage),
             "cost_usd": None,
             "cost_known": False,
             "tools": {
-                "total": len(agent.known_tools),
+                "total": self._about_agent["known"],
                 "sent_max": self._sent_max,
                 "schema_tokens_full": last.known_tokens if last else None,
                 "schema_tokens_sent": last.offered_tokens if last else None,
             },
             "denials": [],
-            "servers": servers_document(agent.servers),
+            "servers": self._about_agent["servers"],
         }
 
     def _documents(self, event: Event) -> list[Document]:

@@ -1,0 +1,84 @@
+"""`python -m mcpagent.cli.reference > docs/cli.md`: the page about the command, written from its declarations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from mcpagent.cli.app import command_line
+from mcpagent.cli.commands import COMMANDS, GROUPS, KEYS
+from mcpagent.cli.exit_codes import MEANINGS
+from mcpagent.cli.help import TOP_LEVEL_HELP, command_help
+from mcpagent.cli.output import DOCUMENTS, SCHEMA
+
+HEAD = """\
+# The command line
+
+This page is written by `python -m mcpagent.cli.reference`; change the commands, not the page.
+
+Without a key the built-in offline model answers: rules, no language model, but it really searches, adds and calls
+tools. Without a configuration a bundled server with everyday tools stands in. Both say so on stderr.
+
+```text
+"""
+
+STREAMS = f"""
+## Streams
+
+stdout holds the answer and nothing else: the text as the model wrote it and a line break, or with `--output json` one
+document, or with `--output stream-json` one document per line. Everything else goes to stderr; in a pipe only what went
+wrong and, without a key or a configuration, one line about each; with `-v` every step. Colours appear on a terminal
+only; `--color` wins over `NO_COLOR`, that over `FORCE_COLOR`.
+
+What is piped in is added to the question as a fenced block, or is the question where none is given. Files named after
+the question are added in the same way.
+
+## Servers
+
+Read in this order, a later one wins by name: the user's `mcp.json` (`~/.config/mcpagent/` on Linux, or
+`$MCPAGENT_HOME/config/`), then from the folder with `.git` down to this one each `.mcp.json` or, where that is absent,
+`mcp_servers.json`. `--config` replaces all of these, `--server` adds to them. Both `mcpServers` and `servers` are read.
+
+A server that fails is named with its reason and the others work. Where all fail, nothing is asked and the exit code is
+5.
+
+## JSON documents
+
+Each document has `type`. The first one of a run has `"schema": "{SCHEMA}"`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "".join(_parts())
+
+
+def _parts() -> Iterator[str]:
+    yield HEAD + TOP_LEVEL_HELP + "```\n"
+    yield STREAMS + "\n| `type` | when | fields |\n|---|---|---|\n"
+    for name, (when, fields) in DOCUMENTS.items():
+        yield f"| `{name}` | {when} | {', '.join(f'`{field}`' for field in fields)} |\n"
+    yield "\n## Exit codes\n\n| code | meaning |\n|---|---|\n"
+    yield from (f"| {code.value} | {meaning} |\n" for code, meaning in MEANINGS.items())
+    yield "\n## In the chat\n\n| command | |\n|---|---|\n"
+    for names in GROUPS.values():
+        yield from (
+            f"| `{f'{name} {COMMANDS[name].parameter}'.strip()}` | {COMMANDS[name].about} |\n" for name in names
+        )
+    yield "\nKeys:\n\n" + "".join(f"- {line.strip()}\n" for line in KEYS)
+    yield "\n## Commands\n"
+    for path, command in _leaves(command_line(), "mcpagent"):
+        yield f"\n### {path}\n\n```text\n{command_help(command, path)}```\n"
+
+
+def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, item in command.commands.items():
+        if hasattr(item, "commands"):
+            yield from _leaves(item, f"{path} {name}")
+        else:
+            yield f"{path} {name}", item
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

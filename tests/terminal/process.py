@@ -1,0 +1,124 @@
+"""The `mcpagent` command as a process: in pipes, or on a pseudo-terminal that is read like a screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL_SERVER = Path(__file__).with_name("small_server.py")
+SECONDS = 40
+_KEYS = re.compile(r"_API_KEY$|^MCPAGENT_|_AUTH_TOKEN$|_BASE_URL$|^OLLAMA_HOST$|^NO_COLOR$|^FORCE_COLOR$|^COLUMNS$")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\][^\x07]*\x07")
+
+
+def server_option(mode: str, name: str | None = None) -> list[str]:
+    """`--server` with the small server in this mode."""
+    return ["--server", f"{name or mode}='{sys.executable}' '{SMALL_SERVER}' {mode}"]
+
+
+def environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's variables without keys and settings; the user's folders are in `home`."""
+    kept = {name: value for name, value in os.environ.items() if not _KEYS.search(name)}
+    python_path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
+    return {**kept, "MCPAGENT_HOME": str(home), "PYTHONPATH": python_path, "TERM": "xterm", **(extra or {})}
+
+
+def run(
+    arguments: Sequence[str], folder: Path, *, stdin: str | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command in pipes; without `stdin` there is nothing to read."""
+    given: dict[str, object] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, "-m", "mcpagent", *arguments],
+        cwd=folder,
+        env=environment(folder / "home", env),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=SECONDS,
+        check=False,
+        **given,
+    )
+
+
+class Screen:
+    """A command on a pseudo-terminal. `raw` holds all that it wrote; `text` the same without escape sequences."""
+
+    def __init__(self, descriptor: int, pid: int) -> None:
+        self._descriptor = descriptor
+        self.pid = pid
+        self.raw = ""
+        self._seen = 0
+
+    @property
+    def text(self) -> str:
+        return _ESCAPES.sub("", self.raw).replace("\r", "")
+
+    def type(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+    def wait_for(self, pattern: str, seconds: float = SECONDS) -> str:
+        """Reads until the pattern is in what came after the last match; gives what came until then."""
+        deadline = time.monotonic() + seconds
+        while (match := re.search(pattern, self.text[self._seen :])) is None:
+            if time.monotonic() > deadline or not self._read(0.2):
+                raise AssertionError(f"{pattern!r} did not appear; the screen holds:\n{self.text[-3000:]}")
+        found = self.text[self._seen : self._seen + match.end()]
+        self._seen += match.end()
+        return found
+
+    def _read(self, seconds: float) -> bool:
+        """Reads what there is, waiting a little; False when the program has ended."""
+        if not select.select([self._descriptor], [], [], seconds)[0]:
+            return True
+        try:
+            data = os.read(self._descriptor, 65_536)
+        except OSError:  # Linux: the other side is closed
+            return False
+        self.raw += data.decode("utf-8", "replace")
+        if b"\x1b[6n" in data:  # where is the cursor?
+            self.type("\x1b[1;1R")
+        return bool(data)
+
+    def exit_code(self, seconds: float = SECONDS) -> int:
+        """Reads to the end and gives the exit code."""
+        deadline = time.monotonic() + seconds
+        while self._read(0.2):
+            assert time.monotonic() < deadline, f"it did not end; the screen holds:\n{self.text[-3000:]}"
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@contextmanager
+def on_a_terminal(
+    arguments: Sequence[str], folder: Path, *, columns: int = 100, env: Mapping[str, str] | None = None
+) -> Iterator[Screen]:
+    """The command on a terminal of this width; ended at the latest when the block is left."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    variables = environment(folder / "home", env)
+    pid, descriptor = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execve(sys.executable, [sys.executable, "-m", "mcpagent", *arguments], variables)
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    try:
+        yield Screen(descriptor, pid)
+    finally:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""A small MCP server over stdio for tests of the terminal, standard library only: `small_server.py MODE`.
+
+Modes: "good" answers; "dies" writes its reason to stderr and exits; "sleeps" never answers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+HOSTILE = "red \x1b[31mtext\x1b]0;title\x07 [bold]markup[/bold] \u202eright to left"
+
+TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "get_weather": ("Get the current weather for a city.", {"city": {"type": "string", "description": "City name"}}),
+    "hostile_text": (f"Give a hostile text: {HOSTILE}", {}),
+    "wait_seconds": ("Wait for some seconds.", {"seconds": {"type": "number"}}),
+    "fail_always": ("Fail whatever is asked.", {}),
+}
+
+
+def tool(name: str) -> dict[str, Any]:
+    description, properties = TOOLS[name]
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    if name == "fail_always":
+        lines = "\n".join(f"line {number}" for number in range(8))
+        return {"content": [{"type": "text", "text": lines}], "isError": True}
+    if name == "wait_seconds":
+        time.sleep(float(arguments["seconds"]))
+    text = {"get_weather": f"{arguments.get('city')}: 18 degrees", "hostile_text": HOSTILE}.get(name, "done")
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    if method == "initialize":
+        return {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "small", "version": "1"},
+        }
+    if method == "tools/list":
+        return {"tools": [tool(name) for name in TOOLS]}
+    if method == "tools/call":
+        return call(params["name"], params.get("arguments") or {})
+    return {} if method == "ping" else None
+
+
+def main() -> None:
+    mode = sys.argv[1]
+    if mode == "dies":
+        sys.exit("KeyError: GITHUB_TOKEN is required")
+    if mode == "sleeps":
+        time.sleep(60)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "id" not in request:
+            continue
+        result = answer(request["method"], request.get("params") or {})
+        body = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **body}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
