@@ -190,7 +190,7 @@ def install(contender: Contender, home: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
         what = ["-e", str(ROOT)] if contender.package == "mcpagent" else [contender.package]
-        pip = [str(bin_folder / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(bin_folder / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         subprocess.run([*pip, *what], check=True, timeout=600)
         (folder / "ready").touch()
     return bin_folder

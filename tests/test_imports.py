@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ STAGES: tuple[frozenset[str], ...] = tuple(
     frozenset(stage.split())
     for stage in (
         "errors messages pending events safe_text background",
-        "tools tool_algebra tool_context run_context names conversation tracing config selection cards search prompt models validation",
+        "tools tool_algebra tool_context run_context names conversation tracing config selection cards search prompt "
+        "models validation",
         "catalog mcp offload compaction sessions",
         "virtual_tools toolsets",
         "execution loop agent",
@@ -73,6 +75,14 @@ def stage(room: str) -> int:
 def test_every_room_has_its_place() -> None:
     rooms = {room_of(name) for name in MODULES} - {"mcpagent"} - APART
     assert rooms <= frozenset().union(*STAGES), "name the new room in STAGES here and in docs/architecture.md"
+
+
+def test_the_page_on_architecture_has_every_room_in_this_order() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
+    table = "\n".join(line.split("|")[2] for line in page.splitlines() if line.startswith("|"))
+    shown = [name for name in re.findall(r"`(\w+)(?:\.py|/)`", table) if name not in APART]
+    assert set(shown) == {room_of(name) for name in MODULES} - {"mcpagent"} - APART
+    assert [stage(room) for room in shown] == sorted(stage(room) for room in shown)
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
