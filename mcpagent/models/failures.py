@@ -234,6 +234,8 @@ def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
         text = f"{who}: the conversation is too long for {endpoint.model} ({said}); start a new one or shorten it"
     elif failure.is_quota:
         text = f"{who}: the account's credit or spend limit is used up ({said}); waiting does not help"
+    elif "does not support tools" in failure.message:
+        text = f"{who}: {endpoint.model} cannot call tools ({said}); use a model that can, for instance qwen3"
     elif status == 404:
         text = f'{who}: no model "{endpoint.model}" at {endpoint.base_url} ({said}); '
         text += endpoint.hint or "check the model's name"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcpagent.events import TextDelta, ThinkingDelta
+from mcpagent.events import Emit, TextDelta, ThinkingDelta
 from mcpagent.messages import (
     Image,
     Message,
@@ -30,6 +30,7 @@ from mcpagent.models.discovery import Change, ToolPlan, annotated, as_text, plan
 from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel
 from mcpagent.models.openai_responses import openai_client, openai_stream
+from mcpagent.models.textual_calls import HeldText, read_textual_calls
 from mcpagent.models.wire import (
     data_url,
     distinct_ids,
@@ -97,8 +98,8 @@ class OpenAIChatModel(HttpModel):
         hint: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        at_openai = base_url is None or base_url.rstrip("/") == BASE_URL
-        variable = key_variable if key_variable is not None else ("OPENAI_API_KEY" if at_openai else "")
+        self.at_openai = base_url is None or base_url.rstrip("/") == BASE_URL
+        variable = key_variable if key_variable is not None else ("OPENAI_API_KEY" if self.at_openai else "")
         super().__init__(
             Endpoint(provider, model_name, base_url or BASE_URL, variable, hint, silent_seconds=silent_seconds),
             api_key=api_key,
@@ -108,7 +109,7 @@ class OpenAIChatModel(HttpModel):
             sleep=sleep,
         )
         self.capabilities = capabilities or SAFE
-        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
+        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.at_openai else "max_tokens")
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         return request_body(
@@ -121,7 +122,19 @@ class OpenAIChatModel(HttpModel):
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, provider=self.provider, turn=len(request.messages))
+        if not self.at_openai:
+            response = read_textual_calls(response, request)
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """One answer; a call that a local model wrote as text is a call. Raises as all adapters do."""
+        if self.at_openai:
+            return await super().respond(request, emit)
+        held = HeldText(emit)
+        response = await super().respond(request, held)
+        if not response.message.tool_calls:
+            held.show()
+        return response
 
     def stream_reader(self) -> CompletionStream:
         return CompletionStream()

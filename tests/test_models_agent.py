@@ -1,0 +1,107 @@
+"""The whole agent against simulated providers: tools are searched, added and called, and no earlier byte changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from mcpagent import Agent, ToolSearch
+from mcpagent.messages import ToolDefinition
+from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
+from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.http_model import HttpModel
+from mcpagent.tools import Tool, ToolOutput
+from tests.simulator.server import Simulator
+from tests.simulator.values import Said, View
+
+TOPICS = ("weather", "stocks", "trains", "recipes", "films", "books")
+
+
+def catalogue(count: int) -> list[Tool]:
+    """`count` tools with a text of some length each, as real ones have."""
+
+    async def run(arguments: dict[str, Any]) -> ToolOutput:
+        return ToolOutput.of_text(f"result for {json.dumps(arguments)}")
+
+    return [Tool(_definition(number), run) for number in range(count)]
+
+
+def _definition(number: int) -> ToolDefinition:
+    topic = TOPICS[number % len(TOPICS)]
+    properties = {
+        "query": {"type": "string", "description": f"What to look up about {topic}. " * 3},
+        "limit": {"type": "integer", "description": "How many entries to give back at most."},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["query"]}
+    return ToolDefinition(f"{topic}_{number}", f"Looks up {topic}, variant {number}. " * 3, schema)
+
+
+MODELS: dict[str, Callable[[str], HttpModel]] = {
+    "anthropic": lambda url: AnthropicModel("claude-opus-4-8", api_key="k", base_url=url, max_retries=0),
+    "openai": lambda url: OpenAIResponsesModel(
+        "m",
+        api_key="k",
+        base_url=f"{url}/v1",
+        capabilities=Capabilities("additional_tools", allowed_tools=True),
+        max_retries=0,
+    ),
+    "chat": lambda url: OpenAIChatModel("m", base_url=f"{url}/v1", provider="vllm", max_retries=0),
+    "chat-proxy": lambda url: OpenAIChatModel(
+        "m", base_url=f"{url}/v1", provider="vllm", capabilities=Capabilities("call_tool"), max_retries=0
+    ),
+}
+
+
+class Worker:
+    """A model that searches for a tool, adds it where it must, calls it and answers; a new topic for every question."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+
+    def __call__(self, view: View) -> Sequence[Said]:
+        asked = [text for text in view.texts if text.startswith("Look up ")]
+        name = f"{asked[-1].removeprefix('Look up ').rstrip('.')}_{len(asked) - 1}"
+        since = view.texts[len(view.texts) - view.texts[::-1].index(asked[-1]) :]
+        if any(text.startswith(("result for", f"{name}: result for")) for text in since):
+            return [f"Found it with {name}."]
+        if not since:
+            return [("search_tools", {"query": name})]
+        if self.way == "add_tool" and not any("Added tools" in text for text in since):
+            return [("add_tool", {"tool_names": [name]})]
+        arguments = {"query": "x"}
+        if "call_tool" in view.shown:
+            return [("call_tool", {"tool_name": name, "arguments": arguments})]
+        return [(name, arguments)]
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize(("way", "requests_per_task"), [("add_tool", 4), ("search", 3), ("direct", 3)])
+async def test_several_questions_in_one_conversation(model: str, way: str, requests_per_task: int) -> None:
+    """Counting the answer itself: a search, an addition, a call, an answer; one less when the search loads."""
+    search = ToolSearch(load="search" if way == "search" else "add_tool")
+    async with Simulator(Worker(way)) as simulator:
+        made = MODELS[model](simulator.url)
+        async with Agent(made, tools=catalogue(60), tool_search=search, instructions="You help. " * 400) as agent:
+            for place, topic in enumerate(TOPICS):
+                assert await agent.ask(f"Look up {topic}.") == f"Found it with {topic}_{place}."
+            discovered = list(agent.discovered_tools)
+        await made.aclose()
+    log = simulator.log
+    assert log.refused == []
+    # A tool that a search showed is called before it is in `tools`: its signature stood in the search's answer.
+    called_early = way == "direct" and model != "chat-proxy"
+    assert log.blind_calls == ([f"{topic}_{place}" for place, topic in enumerate(TOPICS)] if called_early else [])
+    assert len(log.bodies) == requests_per_task * len(TOPICS)
+    assert set(discovered) >= {f"{topic}_{place}" for place, topic in enumerate(TOPICS)}
+    share = sum(count.read for count in log.counted[4:]) / sum(count.total for count in log.counted[4:])
+    if model != "chat":
+        assert share > 0.9, share
+    for before, after in pairwise(log.bodies):
+        history = "input" if model == "openai" else "messages"
+        assert after[history][: len(before[history])] == before[history]
+        assert after["tools"][: len(before["tools"])] == before["tools"]
+        assert after.get("system", after.get("instructions")) == before.get("system", before.get("instructions"))
