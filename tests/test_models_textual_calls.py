@@ -12,7 +12,7 @@ from mcpagent.errors import ModelError
 from mcpagent.events import Event, TextDelta, ignore
 from mcpagent.messages import user_message
 from mcpagent.models import ModelRequest, OpenAIChatModel
-from mcpagent.models.textual_calls import calls_in
+from mcpagent.models.textual_calls import calls_in, may_become_call
 from tests.wire.provider import PlayedProvider, chat_stream, failed
 from tests.wire.scene import SEARCH, WEATHER
 
@@ -88,6 +88,32 @@ def test_everything_else_stays_text(text: str) -> None:
 def test_no_text_makes_it_fail(text: str) -> None:
     calls_in(text, NAMES)
     calls_in(f"<tool_call>{text}</tool_call>", NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("", True),
+        ("  ", True),
+        ("<to", True),
+        (f"<tool_call>{CALL}", True),
+        ("[TOOL", True),
+        ("``", True),
+        ("```js", True),
+        ("```json\n", True),
+        ('```json\n{"na', True),
+        ('{"name": "x", "arg', True),
+        ("[\n", True),
+        ("```python", False),
+        ("```\nls", False),
+        ('{"a": 1', False),
+        ("[1, 2", False),
+        ("Hello", False),
+        ("<b>", False),
+    ],
+)
+def test_text_is_kept_back_only_while_it_may_become_a_call(text: str, may: bool) -> None:
+    assert may_become_call(text) is may
 
 
 async def test_a_written_call_is_a_call_and_its_text_is_not_shown() -> None:

@@ -22,7 +22,8 @@ _TAG, _END_TAG = "<tool_call>", "</tool_call>"
 _MISTRAL = "[TOOL_CALLS]"
 _LLAMA = "<|python_tag|>"
 _FENCE = "```"
-_OPENINGS = (_TAG, _MISTRAL, _LLAMA, _FENCE, "{", "[")
+_MARKS = (_TAG, _MISTRAL, _LLAMA)
+_KEYS = ('"name"', '"type"', '"id"', '"arguments"', '"parameters"')
 _LONGEST_ANSWER = 200_000
 
 
@@ -52,7 +53,7 @@ def calls_in(text: str, names: Collection[str]) -> tuple[str, list[tuple[str, di
         if not all(piece.endswith(_END_TAG) for piece in tagged):
             return text, []  # a call that was not closed, or words between or after the calls
         return words, _checked([_parsed(piece.removesuffix(_END_TAG)) for piece in tagged], names)
-    for mark in (_MISTRAL, _LLAMA):
+    for mark in _MARKS[1:]:
         if text.startswith(mark):
             return "", _checked(_flat(_parsed(text.removeprefix(mark).strip())), names)
     if text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE):
@@ -88,6 +89,20 @@ def _call(value: Any, names: Collection[str]) -> tuple[str, dict[str, Any]] | No
     return str(value["name"]), arguments
 
 
+def may_become_call(start: str) -> bool:
+    """Whether an answer that begins so may still turn out to be calls and nothing else."""
+    start = start.lstrip()
+    if any(mark.startswith(start) or start.startswith(mark) for mark in _MARKS):
+        return True
+    if _FENCE.startswith(start) or f"{_FENCE}json".startswith(start.strip()):
+        return True
+    json_start = start.removeprefix(_FENCE).removeprefix("json").lstrip().removeprefix("[").lstrip()
+    if not json_start:
+        return True
+    key = json_start.removeprefix("{").lstrip()
+    return json_start.startswith("{") and any(known.startswith(key) or key.startswith(known) for known in _KEYS)
+
+
 class HeldText:
     """Keeps back the text of an answer that may turn out to be a call, so that nobody is shown raw JSON."""
 
@@ -101,8 +116,7 @@ class HeldText:
             self._emit(event)
             return
         self._held += event.text
-        start = self._held.lstrip()
-        if start and not any(opening.startswith(start) or start.startswith(opening) for opening in _OPENINGS):
+        if not may_become_call(self._held):
             self.show()
 
     def show(self) -> None:
