@@ -29,7 +29,7 @@ from mcpagent.prompt.builder import category_line, system_prompt, tool_search_se
 from mcpagent.run_context import RunContext
 from mcpagent.safe_text import safe_line
 from mcpagent.selection import Selection
-from mcpagent.tool_algebra import ApprovalPredicate, approval_required, deferred, listed
+from mcpagent.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured, listed
 from mcpagent.tool_algebra import combined as combined_lists
 from mcpagent.tool_context import ToolContext
 from mcpagent.tools import Tool, ToolOutput
@@ -621,12 +621,7 @@ class Agent:
     def _server_tools(self, toolset: McpToolset) -> list[Tool]:
         """The selected tools of a connected server, marked as its configuration says."""
         assert self._mcp is not None
-        config = toolset.config
-        tools = self._mcp.tools(config.name)
-        if config.defer_loading is not None:
-            marked = deferred(tools, config.defer_loading, where=f'server "{config.name}": defer_loading')
-            always = {tool.name for tool in tools if tool.deferred is False}
-            tools = [replace(tool, deferred=False) if tool.name in always else tool for tool in marked]
+        tools = deferred_as_configured(self._mcp.tools(toolset.config.name), toolset.config)
         return self._selection.of(tools)
 
     def _all_tools(self, from_toolsets: Sequence[Tool]) -> list[Tool]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
+from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.names import ToolKey, legal_name
@@ -99,6 +100,14 @@ def deferred(
         hint = f' (did you mean "{near[0]}"?)' if near else ""
         raise ConfigError(f'{where}: no tool "{safe_line(unknown[0], 60)}"{hint}; known: {listed(known)}')
     return [replace(tool, deferred=tool.name in names) for tool in tools]
+
+
+def deferred_as_configured(tools: Sequence[Tool], server: ServerConfig) -> list[Tool]:
+    """A server's tools with its `defer_loading` applied; what its `always_load` names stays offered."""
+    if server.defer_loading is None:
+        return list(tools)
+    marked = deferred(tools, server.defer_loading, where=f'server "{server.name}": defer_loading')
+    return [tool if tool.deferred is False else other for tool, other in zip(tools, marked, strict=True)]
 
 
 def approval_required(tools: Iterable[Tool], predicate: ApprovalPredicate | None = None) -> list[Tool]:

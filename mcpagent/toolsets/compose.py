@@ -80,7 +80,12 @@ def as_toolset(source: ToolSource) -> Toolset:
     if isinstance(source, ServerConfig):
         from mcpagent.mcp.toolset import McpToolset
 
-        return McpToolset(source)
+        server = source
+
+        async def change(tools: list[Tool]) -> list[Tool]:
+            return tool_algebra.deferred_as_configured(tools, server)
+
+        return Composed((McpToolset(server),), f'server "{server.name}"', change)
     if isinstance(source, list | tuple):
         return FunctionToolset(source)
     if not hasattr(source, "tools") or not hasattr(source, "__aenter__"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.catalog import AddOutcome, Catalog
 from mcpagent.conversation import Conversation
 from mcpagent.events import Event, ToolsSearched
-from mcpagent.messages import Text, ToolDefinition, ToolsChanged, ToolsShown
+from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.prompt.builder import category_line
 from mcpagent.safe_text import safe_line
 from mcpagent.tools import Run, Tool, ToolOutput
@@ -215,7 +215,7 @@ def _add(arguments: dict[str, Any], catalog: Catalog, conversation: Conversation
         return ToolOutput.of_text(names, error="invalid_arguments")
     outcome = catalog.add(names, conversation.discovery)
     change = ToolsChanged(added=catalog.definitions(outcome.added))
-    error = None if outcome.added or outcome.already else "unknown_tool"
+    error: ToolErrorKind | None = None if outcome.added or outcome.already else "unknown_tool"
     return ToolOutput((Text(_add_message(outcome)),), error, (change,) if outcome.added else ())
 
 
