@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
-from mcp.client.session import ClientSession
+from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
@@ -28,12 +28,17 @@ from pydantic import RootModel
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
+from mcpagent.mcp.callbacks import callbacks
 from mcpagent.mcp.failures import CallTimeoutError, EraError, InvalidAnswerError, LostError, Outcome, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
+from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.mending import mended
 from mcpagent.mcp.remote import HTTP_FAILED, http_streams, outcome_of, sse_streams
 from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
 from mcpagent.safe_text import safe_line
+
+if TYPE_CHECKING:
+    import httpx2
 
 Era: TypeAlias = Literal["auto", "legacy"]
 """How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
@@ -47,6 +52,9 @@ for _name in ("mcp", "client"):
     # The SDK logs what we report as errors of our own, with tracebacks; unconfigured, logging would print them.
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
+NO_HANDLERS = Handlers()
+MAX_INPUT_ROUNDS = 10
+_STATE_ONLY_WAIT_SECONDS = 0.1
 _PING_SECONDS = 2.0
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")
 """How the SDK words the closing error it makes; servers use the same code for errors of their own."""
@@ -79,8 +87,13 @@ class McpConnection:
         on_warning: Callable[[str], None],
         on_change: Callable[[str], None],
         environ: Mapping[str, str] | None = None,
+        handlers: Handlers = NO_HANDLERS,
+        auth: httpx2.Auth | None = None,
     ) -> None:
         self.config = config
+        self._handlers = handlers
+        self._answered_methods = handlers.methods()
+        self._auth = auth
         self.era: Era = era
         self._on_warning = on_warning
         self._on_change = on_change
@@ -213,6 +226,7 @@ class McpConnection:
             mode=era,
             cache=None,
             client_info=types.Implementation(name="mcpagent", version=_version()),
+            **callbacks(self.config.name, self._handlers),
         )
         async with client:
             self.era = "legacy" if client.session.initialize_result is not None else "auto"
@@ -242,9 +256,9 @@ class McpConnection:
 
     def _transport(self, way: str) -> AbstractAsyncContextManager[TransportStreams]:
         if way == "http":
-            return http_streams(self.config)
+            return http_streams(self.config, auth=self._auth)
         if way == "sse":
-            return sse_streams(self.config)
+            return sse_streams(self.config, auth=self._auth)
         self._stdio = StdioTransport(self.config, self.junk, self._environ)
         return self._stdio
 
@@ -258,6 +272,9 @@ class McpConnection:
         self._last_junk = text
         if self._junk_lines == 1:
             self._on_warning(f"writes to stdout what is not MCP, first: {text}")
+
+    def answers(self, method: str) -> bool:
+        return method in self._answered_methods
 
     def changed(self, what: str) -> None:
         self._on_change(what)
@@ -284,9 +301,37 @@ class McpConnection:
         session = self.session
 
         async def send(progress: ProgressFnT) -> dict[str, Any]:
-            return (await session.send_request(request, _RawResult, progress_callback=progress)).root
+            result = (await session.send_request(request, _RawResult, progress_callback=progress)).root
+            for _ in range(MAX_INPUT_ROUNDS):
+                if result.get("resultType") != "input_required":
+                    return result
+                again = await self._with_input(session, request, result)
+                result = (await session.send_request(again, _RawResult, progress_callback=progress)).root
+            raise MCPError(code=INVALID_ANSWER, message=f"asks for input more than {MAX_INPUT_ROUNDS} times")
 
         return await self._run(send, phase, limits, on_progress)
+
+    async def _with_input(
+        self, session: ClientSession, request: types.Request[Any, Any], result: dict[str, Any]
+    ) -> types.Request[Any, Any]:
+        """The request again, with answers to what the server wants to know first (2026-07-28, multi round-trip)."""
+        wanted = types.InputRequiredResult.model_validate(result, by_name=False)
+        responses: dict[str, types.InputResponse] = {}
+        for key, question in (wanted.input_requests or {}).items():
+            if not self.answers(question.method):
+                code, text = types.METHOD_NOT_FOUND, f"it wants {question.method}, which is not allowed"
+                raise MCPError(code=code, message=text)
+            context = ClientRequestContext(session=session, request_id=key)
+            answer = await session.dispatch_input_request(context, question)
+            if isinstance(answer, types.ErrorData):
+                raise MCPError.from_error_data(answer)
+            responses[key] = answer
+        if not responses:
+            await asyncio.sleep(_STATE_ONLY_WAIT_SECONDS)
+        params = request.params.model_copy(
+            update={"input_responses": responses or None, "request_state": wanted.request_state}
+        )
+        return request.model_copy(update={"params": params})
 
     async def list_tools_page(self, cursor: str | None, limits: Limits) -> types.ListToolsResult:
         """One page of `tools/list`, through the SDK so that it learns what it needs for later calls."""

@@ -53,6 +53,9 @@ class Observer(Protocol):
     def changed(self, what: str) -> None:
         """The server says one of its lists ("tools", "prompts", "resources") is no longer what it was."""
 
+    def answers(self, method: str) -> bool:
+        """Whether a request of the server with this method is for the SDK's session to answer."""
+
     def junk(self, text: str) -> None:
         """The server sent something that is no message."""
 
@@ -202,7 +205,7 @@ async def _pump(
                 elif isinstance(item.message, JSONRPCNotification):
                     if _is_for_session(item.message, observer):
                         await inject.send(item)
-                elif isinstance(item.message, JSONRPCRequest):
+                elif isinstance(item.message, JSONRPCRequest) and not observer.answers(item.message.method):
                     answers.start(item.message)
                 else:
                     await inject.send(wire.mend_incoming(item))

@@ -23,6 +23,7 @@ import anyio
 import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import TransportStreams
+from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, RequestId
@@ -57,26 +58,42 @@ def parse_retry_after(value: str, now: float) -> float | None:
 
 
 @asynccontextmanager
-async def http_streams(
-    config: ServerConfig, *, inner: httpx2.AsyncBaseTransport | None = None
-) -> AsyncIterator[TransportStreams]:
+async def http_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) -> AsyncIterator[TransportStreams]:
     """Streams of the SDK's streamable HTTP client for one server."""
     async with (
-        _client(config, inner) as client,
+        _client(config, auth) as client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
     ):
         yield streams
 
 
-def _client(config: ServerConfig, inner: httpx2.AsyncBaseTransport | None) -> httpx2.AsyncClient:
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+def _client(config: ServerConfig, auth: httpx2.Auth | None) -> httpx2.AsyncClient:
     wait = config.connect_timeout_seconds
     return httpx2.AsyncClient(
-        transport=AnsweringTransport(inner or httpx2.AsyncHTTPTransport(limits=limits)),
+        transport=AnsweringTransport(_network(auth, wait)),
         headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
         # Reads have no limit of their own: each call has one, and a stream for notifications may rest for hours.
         timeout=httpx2.Timeout(wait, read=None, pool=None),
     )
+
+
+def _network(auth: httpx2.Auth | None, wait_seconds: float) -> httpx2.AsyncBaseTransport:
+    network = httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20))
+    return network if auth is None else _SignedIn(network, auth, wait_seconds)
+
+
+class _SignedIn(httpx2.AsyncBaseTransport):
+    """Signs in below the answers, so that a refusal that stays one still becomes an answer."""
+
+    def __init__(self, network: httpx2.AsyncBaseTransport, auth: httpx2.Auth, wait_seconds: float) -> None:
+        timeout = httpx2.Timeout(wait_seconds, read=None, pool=None)
+        self._client = httpx2.AsyncClient(transport=network, auth=auth, timeout=timeout)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        return await self._client.send(request, stream=True, follow_redirects=False)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
 
 
 class AnsweringTransport(httpx2.AsyncBaseTransport):
@@ -119,6 +136,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 return _failure(request_id, f"cannot be reached: {_cause(error)}", outcome="not_sent")
             except httpx2.TransportError as error:
                 return _failure(request_id, f"connection lost: {_cause(error)}", outcome="unknown")
+            except OAuthFlowError as error:
+                return _failure(request_id, f"needs a sign-in: {safe_line(str(error))}", outcome="rejected", status=401)
             if response.status_code not in (429, 503):
                 break
             wait = parse_retry_after(response.headers.get("retry-after", ""), time.time())
@@ -247,6 +266,9 @@ async def _read_capped(response: httpx2.Response, limit: int) -> bytes:
 async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
     """The body's bytes; gzip and deflate are undone a bounded piece at a time, so a bomb never unfolds in memory."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if response.is_stream_consumed:
+        yield response.content
+        return
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     if encoding in ("", "identity"):
@@ -270,15 +292,13 @@ async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 @asynccontextmanager
-async def sse_streams(
-    config: ServerConfig, *, inner: httpx2.AsyncBaseTransport | None = None
-) -> AsyncIterator[TransportStreams]:
+async def sse_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) -> AsyncIterator[TransportStreams]:
     """Streams of one HTTP+SSE server: answers come on one long GET, messages go by POST to the endpoint it names.
 
     Raises `ServerError` (phase "connect") where the stream cannot be opened.
     """
     client = httpx2.AsyncClient(
-        transport=inner or httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None)),
+        transport=_network(auth, config.connect_timeout_seconds),
         headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
         timeout=httpx2.Timeout(config.connect_timeout_seconds, read=None, pool=None),
     )
@@ -324,6 +344,8 @@ async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.
             target = f" to {safe_line(str(response.next_request.url), 80)}" if response.next_request else ""
             shown = f": {_sample(body)}" if body and not target else ""
             raise _sse_error(config, f"answered HTTP {response.status_code}{target}{shown}")
+    except OAuthFlowError as error:
+        raise _sse_error(config, f"needs a sign-in: {safe_line(str(error))}") from None
     except (httpx2.TransportError, httpx2.InvalidURL) as error:
         raise _sse_error(config, f"cannot be reached: {_cause(error)}") from None
     kind = response.headers.get("content-type", "")

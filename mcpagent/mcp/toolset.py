@@ -16,6 +16,7 @@ from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, Ser
 from mcpagent.mcp.cache import CachedServer, ListCache
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, LostError, RefusedError
+from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists, ToolsDifference, difference
 from mcpagent.mcp.status import ServerStatus
 from mcpagent.messages import ToolDefinition
@@ -23,6 +24,7 @@ from mcpagent.safe_text import safe_line, safe_text
 from mcpagent.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
+    import httpx2
     import mcp_types as types
 
     from mcpagent.mcp.connection import Limits, McpConnection
@@ -50,7 +52,7 @@ class McpToolset:
 
     With a `cache` that knows the server, entering reads the lists from there and the server is started by its first
     call, or in the background where `eager`. `on_tools_changed` is told when its tools are no longer what they were:
-    `tools()` then gives the new ones.
+    `tools()` then gives the new ones. `handlers` say what the server may ask of us; `auth` signs in to a remote one.
     """
 
     def __init__(
@@ -61,6 +63,8 @@ class McpToolset:
         environ: Mapping[str, str] | None = None,
         cache: ListCache | None = None,
         eager: bool = False,
+        handlers: Handlers | None = None,
+        auth: httpx2.Auth | None = None,
         on_tools_changed: Callable[[ToolsDifference], None] = _ignore_change,
     ) -> None:
         self.config = config
@@ -69,6 +73,8 @@ class McpToolset:
         self._environ = environ
         self._cache = cache
         self._eager = eager
+        self._handlers = handlers or Handlers()
+        self._auth = auth
         self._status = ServerStatus(config.name, "closed")
         self._connection: McpConnection | None = None
         self._is_modern: bool | None = None
@@ -119,7 +125,11 @@ class McpToolset:
     async def tools(self) -> list[Tool]:
         """The server's tools by their own names, in its order."""
         return [
-            Tool(definition, self._runner(definition.original_name), deferred=False if self._is_always_loaded(definition) else None)
+            Tool(
+                definition,
+                self._runner(definition.original_name),
+                deferred=False if self._is_always_loaded(definition) else None,
+            )
             for definition in self._lists.tools
             if self._is_enabled(definition)
         ]
@@ -261,6 +271,8 @@ class McpToolset:
             on_warning=self._warn,
             on_change=self._changed,
             environ=self._environ,
+            handlers=self._handlers,
+            auth=self._auth,
         )
         await connection.open()
         self._is_modern = connection.is_modern

@@ -1,0 +1,31 @@
+"""What a server may ask of us, where the user allows it: input from a person, an answer of our model, our folders."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Elicit: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+"""Asks a person: (server's configured name, message, schema of the flat object wanted). None: they decline."""
+
+Sample: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[str]]
+"""Has our model answer for a server: (server's configured name, `sampling/createMessage` parameters) -> text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """The handlers that are allowed; what is None is refused. `roots` are file URIs of folders a server may know."""
+
+    elicit: Elicit | None = None
+    sample: Sample | None = None
+    roots: tuple[str, ...] = ()
+
+    def methods(self) -> frozenset[str]:
+        """The server requests these answer."""
+        named = {
+            "elicitation/create": self.elicit is not None,
+            "sampling/createMessage": self.sample is not None,
+            "roots/list": bool(self.roots),
+        }
+        return frozenset(method for method, is_allowed in named.items() if is_allowed)

@@ -1,0 +1,108 @@
+"""The client that the MCP conformance suite drives: our own toolset against the URL it names as last argument.
+
+Does what the scenario wants of a client: connect, list, call each tool once with values its schema allows, read what
+there is. `MCP_CONFORMANCE_SCENARIO` and `MCP_CONFORMANCE_CONTEXT` say what more is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.client.auth import AuthorizationCodeResult
+from mcp.shared.auth import OAuthClientInformationFull
+
+from mcpagent.config import ServerConfig
+from mcpagent.mcp.handlers import Handlers
+from mcpagent.mcp.oauth import TokenFile, callback_result, oauth_for
+from mcpagent.mcp.toolset import McpToolset
+
+if TYPE_CHECKING:
+    from mcpagent.tools import Tool
+
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+METADATA_URL = "https://conformance-test.local/client-metadata.json"
+EXAMPLES = {"string": "x", "number": 5, "integer": 5, "boolean": True, "array": [], "object": {}, "null": None}
+
+
+class HeadlessSignIn:
+    """Follows the authorization page's redirect itself, as the suite's stand-in server allows."""
+
+    redirect_uri = "http://localhost:3000/callback"
+
+    def __init__(self) -> None:
+        self._query = ""
+
+    async def show(self, url: str) -> None:
+        async with httpx2.AsyncClient() as client:
+            response = await client.get(url)
+        self._query = urlsplit(response.headers["location"]).query
+
+    async def result(self) -> AuthorizationCodeResult:
+        return callback_result(self._query)
+
+
+def example(schema: Any) -> Any:
+    """Some value that the schema allows, as far as a glance tells."""
+    if not isinstance(schema, dict):
+        return "x"
+    for key in ("default", "const"):
+        if key in schema:
+            return schema[key]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kind = schema.get("type", "string")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object":
+        return {name: example(rule) for name, rule in (schema.get("properties") or {}).items()}
+    return EXAMPLES.get(kind, "x")
+
+
+async def accept_defaults(server: str, message: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {}
+
+
+async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | None:
+    if not SCENARIO.startswith("auth/"):
+        return None
+    if CONTEXT.get("client_id") and SCENARIO.endswith("pre-registration"):
+        known = OAuthClientInformationFull(
+            client_id=CONTEXT["client_id"],
+            client_secret=CONTEXT.get("client_secret"),
+            redirect_uris=None,
+            token_endpoint_auth_method="client_secret_basic" if CONTEXT.get("client_secret") else "none",
+        )
+        await TokenFile(folder, config.url).set_client_info(known)
+    return oauth_for(config, folder, HeadlessSignIn(), client_metadata_url=METADATA_URL)
+
+
+async def use(tools: list[Tool]) -> None:
+    for tool in tools:
+        for arguments in CONTEXT.get("toolCalls") or [{"name": tool.name}]:
+            if arguments["name"] == tool.name:
+                given = arguments.get("arguments")
+                output = await tool.run(example(tool.definition.parameters) if given is None else given)
+                print(tool.name, output)
+
+
+async def main() -> int:
+    config = ServerConfig(name="conformance", url=sys.argv[-1], transport="http", timeout_seconds=20)
+    with tempfile.TemporaryDirectory() as folder:
+        auth = await authentication(config, Path(folder))
+        handlers = Handlers(elicit=accept_defaults)
+        async with McpToolset(config, emit=print, auth=auth, handlers=handlers) as toolset:
+            print(toolset.status)
+            await use(await toolset.tools())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
