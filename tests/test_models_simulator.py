@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -167,6 +168,28 @@ async def test_nobody_listens_at_the_address() -> None:
     assert str(caught.value).startswith(f"vllm: nothing answers at {url}/v1")
     assert str(caught.value).endswith(hint)
     await model.aclose()
+
+
+async def test_a_turn_with_many_parallel_calls_keeps_the_cached_conversation() -> None:
+    """Anthropic looks back over 20 blocks only; thirty calls and their results are more than that."""
+
+    def brain(view: View) -> Sequence[Said]:
+        return [("add", {"n": number}) for number in range(30)] if view.answered < 4 else ["Done."]
+
+    async with Simulator(brain) as simulator:
+        model = made("anthropic", simulator)
+        messages = [user_message("Many. " * 2000)]
+        while True:
+            answer = await model.respond(ModelRequest("", tuple(messages), (SEARCH,)), ignore)
+            messages.append(answer.message)
+            if not answer.message.tool_calls:
+                break
+            results = tuple(ToolResult(call.id, call.name, (Text("ok"),)) for call in answer.message.tool_calls)
+            messages.append(Message("tool", results))
+        await model.aclose()
+    assert simulator.log.refused == []
+    for before, after in pairwise(simulator.log.counted):
+        assert after.read == before.total
 
 
 @ALL

@@ -1,7 +1,8 @@
 """Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages), always streamed.
 
 Caching: one breakpoint at the end of what never changes (the system prompt, else the last tool) and Anthropic's
-automatic one at the end of the request, so no earlier byte of a conversation is ever written differently.
+automatic one at the end of the request, so no earlier byte of a conversation is ever written differently. Only after a
+turn with very many blocks one more is set, where the request before ended.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ DEFAULT_MAX_TOKENS = 32_000
 
 MAX_CONTINUATIONS = 5
 """How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""
+
+LOOKBACK_BLOCKS = 18
+"""Anthropic looks for a cached prefix at most 20 blocks before a breakpoint; the answer and a note need some room."""
 
 MAX_DEFERRED_TOOLS = 10_000
 """Anthropic's documented limit for one request."""
@@ -188,11 +192,25 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
         eager[-1]["cache_control"] = _CACHED_FROM_HERE
     body["messages"] = messages
     body["cache_control"] = _CACHED_FROM_HERE
+    _reach_back(messages)
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = {"type": "none"}
     if settings.temperature is not None:
         body["temperature"] = settings.temperature
     return {**body, "stream": True, **settings.extra}
+
+
+def _reach_back(messages: Sequence[dict[str, Any]]) -> None:
+    """Marks where the request before this one ended, when more blocks came since than Anthropic looks back over.
+
+    Without it a turn with many parallel calls would lose the cached conversation. The mark itself is no part of what
+    is cached.
+    """
+    places = range(len(messages) - 2, -1, -1)
+    before = next((place for place in places if messages[place + 1]["role"] == "assistant"), None)
+    if before is not None and sum(len(turn["content"]) for turn in messages[before + 1 :]) > LOOKBACK_BLOCKS:
+        content = messages[before]["content"]
+        content[-1] = {**content[-1], "cache_control": _CACHED_FROM_HERE}
 
 
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -340,7 +340,8 @@ def _globs(wanted: Property, context: Context) -> Iterator[Candidate]:
             yield Candidate(f"{deep}*.{extension}", ((match.start(), match.end()),), 2.0)
     for found in (*context.evidence.quoted, *_names_said(context)):
         value = str(found.value)
-        yield _of(found, 1.5, value=value if "*" in value or "." in value else f"*{value}*", sure=False)
+        is_pattern = "*" in value or "." in value
+        yield _of(found, 1.5 if is_pattern else 0.9, value=value if is_pattern else f"*{value}*", sure=False)
 
 
 def _names_said(context: Context) -> Iterator[Found]:

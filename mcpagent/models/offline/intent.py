@@ -57,7 +57,11 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bhow many\b", "count"),
         (r"\baverage\b|\bmedian\b|\bstandard deviation\b", "statistics"),
         (r"\bremember that\b|\bmake a note\b|\bnote that\b|\bwrite down\b|\bjot\b", "add note remember"),
-        (r"\bremind me\b|\bto-?do\b|\bi (?:need|have|must|ought) to\b", "add todo task"),
+        (
+            r"\b(?:mark|tick|check)\b.*\b(?:done|complete|completed|finished|off)\b|\bi(?: have|'ve)? finished\b",
+            "complete todo",
+        ),
+        (r"\bremind me\b|\breminder\b|\bto-?do\b|\bi (?:need|have|must|ought) to\b", "add todo task"),
         (r"\bupper ?case\b|\blower ?case\b|\btitle ?case\b", "change case"),
         (r"\bwhat(?: has|'s)? changed\b|\buncommitted\b|^\W*(?:what|show|list|see)\b.*\bchanges\b", "diff status"),
         (r"\b(?:know|remember) about\b", "knowledge notes"),
@@ -146,7 +150,7 @@ def split_needs(prompt: str) -> list[str]:
         here = prompt[start : match.start()].strip()
         if not here or not rest.strip() or not re.search(r"\w|\0", rest):
             continue
-        if re.match(r"\W*(?:and|or)\b", rest, re.IGNORECASE):
+        if not strong and re.match(r"\W*(?:and|or)\b", rest, re.IGNORECASE):
             continue
         begins = _starts_request(rest) or _AMOUNT_AGAIN.match(rest) or (_CONTINUES.match(rest) and "," not in match[0])
         if len(pieces) < MAX_NEEDS - 1 and begins and (strong or _is_whole(masked[start : match.start()])):
@@ -229,10 +233,12 @@ def need_of(evidence: Evidence) -> Need:
         # Among numbers "add" is arithmetic; elsewhere it puts something into a list.
         keywords, deeds = tuple(word for word in keywords if word not in ("add", "together")), ()
     telling = [word for word in keywords if word not in WEAK_WORDS and word not in CARRIERS]
-    verbless = not telling and (not hints or not _starts_request(text))
+    follows = _FOLLOWS.match(text) is not None or not hints_of(text) or not _starts_request(text)
+    verbless = not telling and follows
     return Need(text, text, keywords, hints, deeds, verbless)
 
 
+_FOLLOWS = re.compile(r"\W*(?:and|or|what about|how about|same for)\b", re.IGNORECASE)
 _BEFORE_VERB = word_set(
     """please can could would you i we want to need like let's lets just now also then and go ahead kindly hey hi first
     next finally so ok okay"""

@@ -52,7 +52,8 @@ def _suggested(_tool: ToolView, arguments: dict[str, Any], error: str, _evidence
 def _chosen(_tool: ToolView, arguments: dict[str, Any], error: str, evidence: Evidence) -> dict[str, Any] | None:
     found = _CHOICES.search(error)
     choices = re.findall(r"['\"`]([^'\"`]{1,60})['\"`]", found[1]) or re.findall(r"[\w-]+", found[1]) if found else []
-    if len(choices) < 2:
+    choices = [choice for choice in choices if choice not in arguments.values()]
+    if not choices:
         return None
     said = [choice for choice in choices if re.search(rf"\b{re.escape(choice)}\b", evidence.text, re.IGNORECASE)]
     for name, value in arguments.items():

@@ -10,7 +10,16 @@ from typing import Any
 from mcpagent.models.offline.arguments import Filled, fill
 from mcpagent.models.offline.evidence import Evidence
 from mcpagent.models.offline.intent import Need
-from mcpagent.models.offline.words import CARRIERS, COMMANDS, WEAK_WORDS, concept, concepts, split_words, word_set
+from mcpagent.models.offline.words import (
+    CARRIERS,
+    COMMANDS,
+    STOP_WORDS,
+    WEAK_WORDS,
+    concept,
+    concepts,
+    split_words,
+    word_set,
+)
 
 _CLOSE_LOOKS = 12
 """Tools whose arguments are tried out, after the words have sorted all of them."""
@@ -84,7 +93,7 @@ def _weight(word: str) -> float:
 def _own_words(tool: ToolView) -> list[str]:
     name = tool.original_name or tool.name.rpartition("__")[2]
     server = {concept(word) for word in split_words(tool.server)}
-    telling = [word for word in split_words(name) if word not in WEAK_WORDS and word not in CARRIERS]
+    telling = [word for word in split_words(name) if word not in WEAK_WORDS | CARRIERS | STOP_WORDS]
     words = telling or split_words(name)
     # "git_log" of the server "git": the prefix tells no two of its tools apart.
     return [word for word in words if concept(word) not in server] or words
@@ -170,8 +179,11 @@ def _unmet(need: Need, spoken: _Spoken, values: frozenset[str]) -> float:
     """The price of things asked for that the tool does not speak of; higher where it speaks of none of them."""
     things = {concept(word) for word in need.keywords if word not in COMMANDS | CARRIERS | WEAK_WORDS}
     unmet = [thing for thing in things if not spoken.hit(thing) and thing not in values]
-    met = any(spoken.hit(thing) > 1.0 for thing in (*things, *(concept(hint) for hint in need.hints)))
-    return min(0.35 * len(unmet), 1.4) + (0.8 if unmet and not met else 0.0)
+    meant = {concept(hint) for hint in need.hints}
+    met = any(spoken.hit(thing) > 1.0 for thing in things | meant)
+    # A hint stands for some of the words: "web page" is met by a tool named "fetch".
+    limit = 0.35 if meant & spoken.name else 1.4
+    return min(0.35 * len(unmet), limit) + (0.8 if unmet and not met else 0.0)
 
 
 def _opening(description: str) -> str:
@@ -194,7 +206,9 @@ def _value_score(evidence: Evidence, filled: Filled, known: Mapping[str, Any]) -
 
 def _takes_what_is_asked_for(need: Need, evidence: Evidence, tool: ToolView, filled: Filled) -> bool:
     """Whether what is asked for is what the tool must be given: "the capital of France" is not for `f(capital)`."""
-    asked = {concept(word) for word in need.keywords if word not in CARRIERS and word not in WEAK_WORDS}
+    if {concept(deed) for deed in need.deeds} & _CHANGING:
+        return False
+    asked = {concept(word) for word in need.keywords if word not in CARRIERS | WEAK_WORDS | COMMANDS}
     required = tool.schema.get("required")
     for name in required if isinstance(required, list) else ():
         words = split_words(str(name))

@@ -61,7 +61,9 @@ def _cut(text: str) -> str:
 
 def spoken_key(key: Any) -> str:
     """`day_of_week` and `dayOfWeek` as "day of week"."""
-    return " ".join(split_words(str(key))) or safe_line(str(key), 60)
+    text = str(key)
+    is_identifier = text.isidentifier() and ("_" in text or re.search(r"[a-z][A-Z]", text))
+    return " ".join(split_words(text)) if is_identifier else safe_line(text, 60)
 
 
 def _moment(text: str) -> str | None:
