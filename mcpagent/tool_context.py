@@ -186,7 +186,7 @@ class ToolContext:
             state = self._namespaces[name].state
             # The whole model is checked: validators may look at several fields.
             current = {key: getattr(state, key) for key in type(state).model_fields}
-            fresh = _checked(label, type(state), {**current, **fields}, by_name=True)
+            fresh = _checked(label, type(state), {**current, **fields})
             checked += [(state, key, getattr(fresh, key)) for key in fields]
         for state, key, value in checked:
             # Past the model's own validate_assignment: it would judge one field at a time, and could refuse midway.
@@ -220,11 +220,11 @@ def _dumped(namespace: str, state: BaseModel, *, by_alias: bool = False) -> dict
     return dumped
 
 
-def _checked(label: str, state_type: type[State], data: dict[str, Any], *, by_name: bool = False) -> State:
+def _checked(label: str, state_type: type[State], data: dict[str, Any]) -> State:
     from pydantic import ValidationError
 
     try:
-        return state_type.model_validate(data, by_name=True, by_alias=not by_name)
+        return state_type.model_validate(data, by_name=True, by_alias=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = ".".join((label, *(str(step) for step in first["loc"])))
