@@ -82,6 +82,17 @@ class ToolCallStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """How far a call on an MCP server is, by the tool's own name there; `message` is one printable line or empty."""
+
+    server: str
+    tool: str
+    progress: float
+    total: float | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCallFinished:
     call: ToolCall
     result: ToolResult
@@ -164,6 +175,7 @@ Event: TypeAlias = (
     | TextDelta
     | ThinkingDelta
     | ToolCallStarted
+    | ToolProgress
     | ToolCallFinished
     | ToolsSearched
     | ToolsLoaded

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
+from mcpagent.events import Emit, Event, ToolProgress, ignore
 from mcpagent.mcp.toolset import McpToolset
 from mcpagent.messages import Image, Text
 from mcpagent.tools import Tool, ToolOutput
@@ -24,17 +25,20 @@ SERVERS = Path(__file__).parent / "servers"
 
 
 @asynccontextmanager
-async def toolset_over(kind: Any, **settings: Any) -> AsyncIterator[McpToolset]:
+async def toolset_over(kind: Any, *, emit: Emit = ignore, **settings: Any) -> AsyncIterator[McpToolset]:
     """The everyday server over one transport."""
     if kind == "stdio":
         command = ServerConfig(
             name="every", command=sys.executable, args=(str(SERVERS / "everyday.py"), "stdio"), **settings
         )
-        async with nothing_left(), McpToolset(command) as toolset:
+        async with nothing_left(), McpToolset(command, emit=emit) as toolset:
             yield toolset
-    else:
-        async with everyday(kind) as url, McpToolset(ServerConfig(name="every", url=url, **settings)) as toolset:
-            yield toolset
+        return
+    async with (
+        everyday(kind) as url,
+        McpToolset(ServerConfig(name="every", url=url, **settings), emit=emit) as toolset,
+    ):
+        yield toolset
 
 
 @asynccontextmanager
@@ -77,6 +81,23 @@ async def test_results_over_each_transport(kind: str) -> None:
         assert (status.title, status.instructions) == ("Everyday Things", "Ask for the weather first.")
         assert status.protocol_version == ("2025-11-25" if kind == "sse" else "2026-07-28")
         assert status.warnings == ()
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_progress_is_told(kind: str) -> None:
+    events: list[Event] = []
+    async with toolset_over(kind, emit=events.append) as toolset:
+        await (await by_name(toolset))["steps"].run({"count": 3})
+    told = [event for event in events if isinstance(event, ToolProgress)]
+    assert told[0] == ToolProgress("every", "steps", 1.0, 3.0, "step 1")
+
+
+async def test_a_longer_limit_of_a_server_outlasts_the_agents_own(tmp_path: Path) -> None:
+    tools = [{"name": "a", "inputSchema": {"type": "object"}}]
+    async with catalogue(tmp_path, tools) as toolset:
+        assert (await by_name(toolset))["a"].timeout_seconds is None
+    async with catalogue(tmp_path, tools, total_timeout_seconds=1000.0) as toolset:
+        assert (await by_name(toolset))["a"].timeout_seconds == 1005.0
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])

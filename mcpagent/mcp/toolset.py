@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ignore
+from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ToolProgress, ignore
 from mcpagent.mcp.cache import CachedServer, ListCache
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, LostError, RefusedError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import httpx2
     import mcp_types as types
 
-    from mcpagent.mcp.connection import Limits, McpConnection
+    from mcpagent.mcp.connection import Limits, McpConnection, Progress
 
 MAX_PAGES = 100
 MAX_TOOLS = 10_000
@@ -37,6 +37,7 @@ MAX_DESCRIPTION = 20_000
 _MAX_WARNINGS = 50
 
 DEBOUNCE_SECONDS = 0.25
+PROGRESS_SECONDS = 0.1
 SETTLE_SECONDS = 2.0
 
 
@@ -128,6 +129,7 @@ class McpToolset:
             Tool(
                 definition,
                 self._runner(definition.original_name),
+                timeout_seconds=self._outer_seconds(),
                 deferred=False if self._is_always_loaded(definition) else None,
             )
             for definition in self._lists.tools
@@ -162,6 +164,18 @@ class McpToolset:
 
         return run
 
+    def _teller(self, tool: str) -> Progress:
+        """Tells the progress of one call, not faster than a person reads."""
+        told = 0.0
+
+        def tell(progress: float, total: float | None, message: str) -> None:
+            nonlocal told
+            if (now := time.monotonic()) - told >= PROGRESS_SECONDS:
+                told = now
+                self._emit(ToolProgress(self.config.name, tool, progress, total, safe_line(message)))
+
+        return tell
+
     async def _call(self, tool: str, arguments: dict[str, Any]) -> ToolOutput:
         import mcp_types as types
 
@@ -181,7 +195,9 @@ class McpToolset:
         for attempt in (1, 2):
             try:
                 connection = await self._live_connection()
-                result = await connection.request(request, target=target, limits=self._call_limits())
+                result = await connection.request(
+                    request, target=target, limits=self._call_limits(), on_progress=self._teller(target)
+                )
                 await self._settled()
                 return result
             except RefusedError as error:
@@ -199,6 +215,11 @@ class McpToolset:
             except ServerError as error:
                 return ToolOutput.of_text(str(error), error="server_down")
         raise AssertionError("unreachable")
+
+    def _outer_seconds(self) -> float | None:
+        """Where a call may take longer here than anywhere else, the agent's own limit must let it."""
+        longer = self.config.total_timeout_seconds > ServerConfig("").total_timeout_seconds
+        return self.config.total_timeout_seconds + self.config.shutdown_seconds if longer else None
 
     def _call_limits(self) -> Limits:
         from mcpagent.mcp.connection import Limits
