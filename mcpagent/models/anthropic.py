@@ -121,7 +121,7 @@ class AnthropicModel(HttpModel):
         return request_body(request, self.model_name, self.capabilities)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        response = read_message(answer, turn=len(request.messages))
+        response = read_message(answer, history=request.messages)
         return replace(response, message=with_found(response.message, request, found_names))
 
     @property
@@ -473,8 +473,8 @@ def _assistant_block(part: Part, ours: bool) -> dict[str, Any] | None:
             return None
 
 
-def read_message(answer: Mapping[str, Any], *, turn: int) -> ModelResponse:
-    """A whole Messages answer. `turn` makes ids for calls that came without one."""
+def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
+    """A whole Messages answer. `history` is what came before: ids of calls stay distinct."""
     reason = str(answer.get("stop_reason") or "")
     stop = _STOPS.get(reason)
     content = answer["content"]
@@ -482,7 +482,7 @@ def read_message(answer: Mapping[str, Any], *, turn: int) -> ModelResponse:
         _read_block(block, cut_off=stop == "length" and position == len(content) - 1)
         for position, block in enumerate(content)
     ]
-    kept = distinct_ids([part for part in parts if part is not None], turn)
+    kept = distinct_ids([part for part in parts if part is not None], history)
     message = Message("assistant", kept, provider=PROVIDER)
     return ModelResponse(message, read_usage(answer), stop or ("tool_calls" if message.tool_calls else "end"))
 

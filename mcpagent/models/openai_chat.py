@@ -121,7 +121,7 @@ class OpenAIChatModel(HttpModel):
         )
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        response = read_completion(answer, provider=self.provider, turn=len(request.messages))
+        response = read_completion(answer, provider=self.provider, history=request.messages)
         if not self.at_openai:
             response = read_textual_calls(response, request)
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response
@@ -286,8 +286,9 @@ def _write_call(call: ToolCall, ours: bool, *, proxied: bool) -> dict[str, Any]:
     return {**written, **without(sent, ("function",)), "function": {**function, **sent.get("function", {})}}
 
 
-def read_completion(answer: Mapping[str, Any], *, provider: str, turn: int) -> ModelResponse:
-    """A whole Chat Completions answer, its first choice. `turn` makes ids for calls without one."""
+def read_completion(answer: Mapping[str, Any], *, provider: str, history: Sequence[Message] = ()) -> ModelResponse:
+    """A whole Chat Completions answer, its first choice. `history` is what came before: ids of calls
+    stay distinct."""
     if answer.get("error"):
         raise ReportedError(answer["error"])
     choice = answer["choices"][0]
@@ -301,7 +302,7 @@ def read_completion(answer: Mapping[str, Any], *, provider: str, turn: int) -> M
         parts.append(Text(message["refusal"], provider_data={"refusal": True}))
     calls = message.get("tool_calls") or []
     parts += [_read_call(call, cut_off=cut and position == len(calls) - 1) for position, call in enumerate(calls)]
-    read = Message("assistant", distinct_ids(parts, turn), provider=provider)
+    read = Message("assistant", distinct_ids(parts, history), provider=provider)
     return ModelResponse(read, read_usage(answer), _stop(read, reason, refused=bool(message.get("refusal"))))
 
 

@@ -90,7 +90,7 @@ class OpenAIResponsesModel(HttpModel):
         return request_body(request, self.model_name, self.capabilities)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        response = read_response(answer, turn=len(request.messages))
+        response = read_response(answer, history=request.messages)
         return replace(response, message=with_found(response.message, request, found_names))
 
     @property
@@ -324,8 +324,9 @@ def _call_item(call: ToolCall, ours: bool) -> dict[str, Any]:
     return {**item, **call.provider_data} if ours else item
 
 
-def read_response(answer: Mapping[str, Any], *, turn: int) -> ModelResponse:
-    """A whole Responses answer. Raises `ReportedError` where it failed. `turn` makes ids for calls without one."""
+def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
+    """A whole Responses answer. Raises `ReportedError` where it failed. `history` is what came before: ids of calls
+    stay distinct."""
     if answer.get("status") == "failed" or answer.get("error"):
         raise ReportedError(answer.get("error"))
     reason = (answer.get("incomplete_details") or {}).get("reason")
@@ -334,7 +335,7 @@ def read_response(answer: Mapping[str, Any], *, turn: int) -> ModelResponse:
     parts: list[Part] = []
     for position, item in enumerate(output):
         parts += _read_item(item, cut_off=cut and position == len(output) - 1)
-    message = Message("assistant", distinct_ids(parts, turn), provider=PROVIDER)
+    message = Message("assistant", distinct_ids(parts, history), provider=PROVIDER)
     return ModelResponse(message, read_usage(answer), _stop(message, cut=cut, filtered=reason == "content_filter"))
 
 

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from itertools import count
 from typing import Any
 
-from mcpagent.messages import Image, Part, Text, ToolCall, ToolResult
+from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What Anthropic and OpenAI both document; anything else in a history would make every later request fail."""
@@ -31,19 +32,30 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     the branches' properties become optional ones, so the model still sees them; arguments are validated against the
     original schema anyway. Nothing below the top level is touched.
     """
-    if schema.get("type") == "object" and "properties" in schema and not any(k in schema for k in _REFUSED_AT_THE_TOP):
+    is_legal = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
+    if is_legal and not any(key in schema for key in _REFUSED_AT_THE_TOP):
         return dict(schema)
     kept = {key: value for key, value in schema.items() if key not in _REFUSED_AT_THE_TOP}
-    properties = dict(kept.get("properties") or {})
-    required = list(kept.get("required") or [])
+    properties = _properties(kept)
+    required = _required(kept)
     for combiner in _COMBINERS:
-        for branch in schema.get(combiner) or ():
-            if isinstance(branch, Mapping):
-                properties = {**(branch.get("properties") or {}), **properties}
-                if combiner == "allOf":
-                    required += [name for name in branch.get("required") or () if name not in required]
+        branches = schema.get(combiner)
+        for branch in branches if isinstance(branches, list) else ():
+            properties = {**_properties(branch), **properties}
+            if combiner == "allOf":
+                required += [name for name in _required(branch) if name not in required]
     widened = {**kept, "type": "object", "properties": properties}
-    return {**widened, "required": required} if required else widened
+    return {**widened, "required": required} if required else without(widened, ("required",))
+
+
+def _properties(schema: Any) -> dict[str, Any]:
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _required(schema: Any) -> list[str]:
+    found = schema.get("required") if isinstance(schema, Mapping) else None
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
 def legal_id(call_id: str, *, longest: int) -> str:
@@ -129,17 +141,23 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def distinct_ids(parts: Iterable[Part], turn: int) -> tuple[Part, ...]:
-    """The parts, with a new id for a call that has none or another call's; `turn` keeps it distinct across messages."""
-    seen: set[str] = set()
-    distinct: list[Part] = []
-    for position, part in enumerate(parts):
-        if isinstance(part, ToolCall) and (not part.id or part.id in seen):
-            part = replace(part, id=f"call_{turn}_{position}")
-        if isinstance(part, ToolCall):
-            seen.add(part.id)
-        distinct.append(part)
-    return tuple(distinct)
+def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Part, ...]:
+    """The parts, with a new id for a call that has none, or one that another call of the conversation has.
+
+    Some servers number the calls of every answer alike; Anthropic refuses a conversation with the same id twice.
+    """
+    listed = list(parts)
+    seen = {call.id for message in history for call in message.tool_calls}
+    given = seen | {part.id for part in listed if isinstance(part, ToolCall)}
+    for position, part in enumerate(listed):
+        if not isinstance(part, ToolCall):
+            continue
+        if not part.id or part.id in seen:
+            candidates = (f"call_{len(history)}_{place}" for place in count(position))
+            part = replace(part, id=next(new for new in candidates if new not in given | seen))
+            listed[position] = part
+        seen.add(part.id)
+    return tuple(listed)
 
 
 def without(data: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
