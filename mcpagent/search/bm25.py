@@ -21,10 +21,14 @@ from mcpagent.search.words import terms, written_words
 K1 = 1.2
 """How soon more occurrences of a term stop counting."""
 
-_SCORED_POSTINGS = 30_000
+SCORED_POSTINGS = 12_000
 """Postings read before only the tools found so far are scored on: bounds the time of a long query."""
 
-_CANDIDATES = 400
+_CHECKED_FROM = 500
+"""Postings of a term from which it is worth checking whether they can still matter."""
+
+MAX_CANDIDATES = 100
+"""Tools that are scored on."""
 
 NAME_COVERAGE = 0.2
 """How much higher a tool scores whose whole name is in the query."""
@@ -48,6 +52,7 @@ class Postings:
         self.weights: list[array[float]] = []
         self.names: dict[int, tuple[int, ...]] = {}
         self.size = 0
+        self._rarities: dict[int, float] = {}
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
@@ -56,6 +61,7 @@ class Postings:
             self.weights[term].append(frequency * (K1 + 1) / (frequency + K1))
         self.names[number] = tuple(sorted(self._frequencies([pair for pair in texts if pair[0] == "name"])))
         self.size += 1
+        self._rarities.clear()
 
     def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Takes out a tool that was added with these texts."""
@@ -65,14 +71,25 @@ class Postings:
             del self.weights[term][at]
         del self.names[number]
         self.size -= 1
+        self._rarities.clear()
 
     def count(self, term: int) -> int:
         """How many tools hold the term."""
         return len(self.tools[term])
 
     def rarity(self, term: int) -> float:
-        """The term's inverse document frequency; the highest there is for one that no tool holds."""
-        held = len(self.tools[term]) if term >= 0 else 0
+        """The term's inverse document frequency."""
+        known = self._rarities.get(term)
+        if known is None:
+            known = self._rarities[term] = self._rarity(len(self.tools[term]))
+        return known
+
+    @property
+    def highest_rarity(self) -> float:
+        """What a term that no tool holds would have."""
+        return self._rarity(0)
+
+    def _rarity(self, held: int) -> float:
         return math.log(1 + (self.size - held + 0.5) / (held + 0.5))
 
     def weight(self, term: int, number: int) -> float:
@@ -81,18 +98,35 @@ class Postings:
         at = bisect_left(tools, number)
         return self.weights[term][at] if at < len(tools) and tools[at] == number else 0.0
 
-    def best(self, wanted: Mapping[int, float], limit: int, only: Collection[int] | None = None) -> Hits:
-        """The best `limit` tools or somewhat more for the terms, each times its factor; `only` restricts the tools."""
-        scores = self._scores(wanted, limit) if only is None else self._scores_of(only, wanted)
+    def best(
+        self,
+        wanted: Mapping[int, float],
+        limit: int,
+        only: Collection[int] | None = None,
+        *,
+        most_postings: int = SCORED_POSTINGS,
+        most_candidates: int = MAX_CANDIDATES,
+    ) -> Hits:
+        """The best `limit` tools or somewhat more for the terms, each times its factor.
+
+        `only` restricts the tools; `most_postings` and `most_candidates` bound the work.
+        """
+        candidates = max(limit, most_candidates)
+        if only is not None:
+            scores = self._scores_of(only, wanted)
+        else:
+            scores = self._scores(wanted, limit, most_postings, candidates)
+        highest = _highest(scores, candidates)
+        if not highest:
+            return Hits({}, 0)
         # What the name can still add must not decide who is looked at.
-        floor = _nth_best(scores, limit) / (1 + NAME_COVERAGE)
+        floor = highest[limit - 1] / (1 + NAME_COVERAGE) if len(highest) >= limit else 0.0
+        if len(highest) >= candidates:
+            floor = max(floor, highest[-1])
+        half = highest[0] / 2
         top = {number: score for number, score in scores.items() if score >= floor}
-        half = max(top.values(), default=0.0) / 2
-        found = sum(score >= half for score in top.values())
-        if len(top) > _CANDIDATES:
-            top = dict(heapq.nsmallest(_CANDIDATES, top.items(), key=lambda hit: (-hit[1], hit[0])))
-        lifted = {number: score * self._name_lift(number, wanted) for number, score in top.items()}
-        return Hits(lifted, found)
+        found = sum(score >= half for score in (highest if half > highest[-1] else scores.values()))
+        return Hits({number: score * self._name_lift(number, wanted) for number, score in top.items()}, found)
 
     def _name_lift(self, number: int, wanted: Mapping[int, float]) -> float:
         """A factor of 1 and more: how much of the tool's name the query says."""
@@ -101,41 +135,58 @@ class Postings:
         said = sum(self.rarity(term) * min(wanted[term], 1.0) for term in name if term in wanted)
         return 1 + NAME_COVERAGE * (said / whole) ** 2 if whole else 1.0
 
-    def _scores(self, wanted: Mapping[int, float], limit: int) -> dict[int, float]:
+    def _scores(
+        self, wanted: Mapping[int, float], limit: int, most_postings: int, most_candidates: int
+    ) -> dict[int, float]:
         """Score by tool number; those of the best `limit` are complete, others may not be.
 
         Terms are read rarest first. Once what is left cannot lift an unseen tool into the best `limit`, or enough was
         read, only the best candidates so far are scored on.
         """
         bounds = sorted(
-            ((self.rarity(term) * factor * (K1 + 1), term) for term, factor in wanted.items() if self.tools[term]),
+            ((self.rarity(term) * factor, term) for term, factor in wanted.items() if self.tools[term]),
             key=lambda bound: (-bound[0], bound[1]),
         )
-        left = sum(bound for bound, _ in bounds)
+        left = sum(bound for bound, _ in bounds) * (K1 + 1)
         scores: dict[int, float] = {}
+        get = scores.get
         read = 0
-        for place, (bound, term) in enumerate(bounds):
-            tools, weights = self.tools[term], self.weights[term]
-            if scores and (read + len(tools) > _SCORED_POSTINGS or (read > 2000 and left < _nth_best(scores, limit))):
-                self._score_on(scores, bounds[place:], left, limit)
+        for place, (factor, term) in enumerate(bounds):
+            tools = self.tools[term]
+            if scores and (
+                read + len(tools) > most_postings or (len(tools) > _CHECKED_FROM and left < _nth_highest(scores, limit))
+            ):
+                self._score_on(scores, bounds[place:], left, limit, most_candidates)
                 break
-            factor = bound / (K1 + 1)
-            get = scores.get
-            for number, weight in zip(tools, weights, strict=True):
+            for number, weight in zip(tools, self.weights[term], strict=True):
                 scores[number] = get(number, 0.0) + weight * factor
             read += len(tools)
-            left -= bound
+            left -= factor * (K1 + 1)
         return scores
 
-    def _score_on(self, scores: dict[int, float], bounds: Sequence[tuple[float, int]], left: float, limit: int) -> None:
-        floor = _nth_best(scores, limit) - left
-        candidates = [number for number, score in scores.items() if score >= floor]
-        if len(candidates) > _CANDIDATES:
-            candidates = heapq.nsmallest(_CANDIDATES, candidates, key=lambda number: (-scores[number], number))
-        for bound, term in bounds:
-            factor = bound / (K1 + 1)
+    def _score_on(
+        self,
+        scores: dict[int, float],
+        bounds: Sequence[tuple[float, int]],
+        left: float,
+        limit: int,
+        most_candidates: int,
+    ) -> None:
+        """Completes the scores of at most `most_candidates` tools (and ties) that can be among the best `limit`."""
+        highest = _highest(scores, most_candidates)
+        floor = highest[-1] if len(highest) >= most_candidates else 0.0
+        if len(highest) >= limit:
+            floor = max(floor, highest[limit - 1] - left)
+        candidates = sorted(number for number, score in scores.items() if score >= floor)
+        for factor, term in bounds:
+            tools, weights = self.tools[term], self.weights[term]
+            at, end = 0, len(tools)
             for number in candidates:
-                scores[number] += self.weight(term, number) * factor
+                at = bisect_left(tools, number, at)
+                if at == end:
+                    break
+                if tools[at] == number:
+                    scores[number] += weights[at] * factor
 
     def _scores_of(self, numbers: Iterable[int], wanted: Mapping[int, float]) -> dict[int, float]:
         factors = [(term, self.rarity(term) * factor) for term, factor in wanted.items() if self.tools[term]]
@@ -170,6 +221,13 @@ class Postings:
         return number
 
 
-def _nth_best(scores: Mapping[int, float], rank: int) -> float:
-    best = heapq.nlargest(rank, scores.values())
-    return best[-1] if len(best) == rank else 0.0
+def _highest(scores: Mapping[int, float], count: int) -> list[float]:
+    """The `count` highest scores, highest first."""
+    if len(scores) <= 4 * count:
+        return sorted(scores.values(), reverse=True)[:count]
+    return heapq.nlargest(count, scores.values())
+
+
+def _nth_highest(scores: Mapping[int, float], rank: int) -> float:
+    highest = _highest(scores, rank)
+    return highest[-1] if len(highest) == rank else 0.0

@@ -27,6 +27,9 @@ Embedder: TypeAlias = Callable[[Sequence[str]], Any]
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_MAX_WORDS = 100_000
+"""Words whose tokens are remembered."""
+
 _TYPES = {"F16": "<f2", "F32": "<f4"}
 
 
@@ -60,15 +63,28 @@ class StaticEmbedder:
         self.name = f"static {Path(_WEIGHTS).stem}"
         self._table, self._tokenizer = _load(folder)
 
+        self._words: dict[str, tuple[int, ...]] = {}
+
     def __call__(self, texts: Sequence[str]) -> Matrix:
         """Unit vectors, one row per text; a text without a known token is a row of zeros."""
         import numpy as np
 
         rows = np.zeros((len(texts), self._table.shape[1]), dtype=np.float32)
-        for row, text in enumerate(self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)):
-            if text.ids:
-                rows[row] = self._table[text.ids].sum(axis=0, dtype=np.float32)
+        for row, tokens in enumerate(self._tokens(texts)):
+            if tokens:
+                rows[row] = self._table[tokens].sum(axis=0, dtype=np.float32)
         return unit_rows(rows)
+
+    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token numbers of each text. Words are tokenized once: the tokenizer never joins two of them."""
+        split = [text.split() for text in texts]
+        new = list({word for words in split for word in words if word not in self._words})
+        if len(self._words) + len(new) > _MAX_WORDS:
+            self._words = {}
+            new = list({word for words in split for word in words})
+        for word, encoded in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True):
+            self._words[word] = tuple(encoded.ids)
+        return [[token for word in words for token in self._words[word]] for words in split]
 
 
 class EmbeddingsEndpoint:

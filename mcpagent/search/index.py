@@ -35,6 +35,7 @@ _EXACT_SCORE = 1000.0
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
 _NEAREST = 3
+_MAX_NAME = 64
 
 MIN_STRENGTH = 0.88
 MIN_HYBRID_STRENGTH = 1.85
@@ -185,7 +186,7 @@ class ToolIndex:
         chosen = selected_names(text)
         if chosen is not None:
             return self._select(query, chosen, server)
-        if server is None and (prefixed := server_prefix(text, [name for name in self._numbers if name])):
+        if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
             server, text = prefixed.server, prefixed.words
         with self._lock:
             named = self._mentioned(text, server)
@@ -207,6 +208,9 @@ class ToolIndex:
             text = text[:MAX_QUERY]
         with self._lock:
             return self._search_words(query, text, limit, server, named, notes, error)
+
+    def _servers(self) -> list[str]:
+        return [server for server in self._numbers if server]
 
     def _select(self, query: str, names: Sequence[str], server: str | None) -> SearchResult:
         with self._lock:
@@ -338,9 +342,14 @@ class ToolIndex:
         from rapidfuzz.fuzz import ratio
         from rapidfuzz.process import extract
 
-        key = name_key(name[:MAX_QUERY])
+        key = name_key(name)
+        if not 2 < len(key) <= _MAX_NAME:
+            return []
+        # The ratio of two texts is at most 2 * shorter / (shorter + longer).
+        spread = (200 - likeness) / likeness
+        fitting = [other for other in self._named if len(key) / spread <= len(other) <= len(key) * spread]
         best: dict[int, float] = {}
-        for near, score, _ in extract(key, self._named.keys(), scorer=ratio, score_cutoff=likeness, limit=4 * limit):
+        for near, score, _ in extract(key, fitting, scorer=ratio, score_cutoff=likeness, limit=4 * limit):
             for number in self._named[near]:
                 best[number] = max(best.get(number, 0.0), score)
         return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self._tools[item[0]].name))

@@ -9,13 +9,22 @@ from dataclasses import dataclass, replace
 
 from mcpagent.safe_text import safe_line
 from mcpagent.search.asked import Asked, Asker
-from mcpagent.search.bm25 import Postings
+from mcpagent.search.bm25 import MAX_CANDIDATES, SCORED_POSTINGS, Postings
 from mcpagent.search.embedding import EmbeddingError
 from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import written_words
 
-POOL = 50
-"""Candidates of each ranking that are fused."""
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """How much is looked at for one text; half of the candidates are fused with as many that are close in meaning."""
+
+    postings: int
+    candidates: int
+
+
+_FOR_A_QUERY = _Work(SCORED_POSTINGS, MAX_CANDIDATES)
+_FOR_A_NEED = _Work(2000, 30)
 
 _VECTOR_WEIGHT = 0.8
 _STRONG = 2.5
@@ -95,16 +104,13 @@ class Ranker:
             return whole
         lifts: dict[int, float] = {}
         for need, asked in needs:
-            ranking = self._rank_one(need, asked, limit, only)
+            ranking = self._rank_one(need, asked, limit, only, _FOR_A_NEED)
             top = max((one.score for one in ranking.candidates), default=0.0) or 1.0
             for one in ranking.candidates:
                 lifts[one.number] = max(lifts.get(one.number, 0.0), one.score / top)
         top = max((one.score for one in whole.candidates), default=0.0) or 1.0
         known = {one.number: one for one in whole.candidates}
-        candidates = [
-            replace(known.get(number) or Ranked(number, 0.0), need=lift * _NEED_WEIGHT * top)
-            for number, lift in lifts.items()
-        ]
+        candidates = [_lifted(known.get(number), number, lift * _NEED_WEIGHT * top) for number, lift in lifts.items()]
         candidates += [one for one in whole.candidates if one.number not in lifts]
         return replace(whole, candidates=candidates)
 
@@ -119,13 +125,18 @@ class Ranker:
     def _rarity(self, factors: Mapping[int, float]) -> float:
         return sum(self._postings.rarity(term) * factor for term, factor in factors.items())
 
-    def _rank_one(self, text: str, asked: Asked, limit: int, only: Collection[int] | None) -> Ranking:
-        hits = self._postings.best(asked.factors, max(limit, POOL), only)
+    def _rank_one(
+        self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: _Work = _FOR_A_QUERY
+    ) -> Ranking:
+        pool = limit if self._vectors is None else max(limit, work.candidates // 2)
+        hits = self._postings.best(
+            asked.factors, pool, only, most_postings=work.postings, most_candidates=work.candidates
+        )
         by_words = [Ranked(number, score) for number, score in hits.scores.items()]
         if self._vectors is None:
             return Ranking(asked, by_words, hits.found, self._strength(text, asked, hits.scores))
         try:
-            likeness = self._vectors.closest(text, POOL, hits.scores if only is None else only)
+            likeness = self._vectors.closest(text, pool, hits.scores if only is None else only)
         except EmbeddingError as error:
             note = f"searched without embeddings: {safe_line(str(error))}"
             return Ranking(asked, by_words, hits.found, self._strength(text, asked, hits.scores), (note,))
@@ -134,15 +145,18 @@ class Ranker:
         strength = self._strength(text, asked, hits.scores) * math.exp(
             _COSINE_STRENGTH * max(likeness.values(), default=0.0)
         )
-        return Ranking(asked, _fused(hits.scores, likeness, _STRONG * self._postings.rarity(-1)), hits.found, strength)
+        return Ranking(
+            asked, _fused(hits.scores, likeness, _STRONG * self._postings.highest_rarity), hits.found, strength
+        )
 
     def _strength(self, text: str, asked: Asked, scores: Mapping[int, float]) -> float:
         """The best BM25 score in units of the rarest word there can be; infinite where a tool holds nearly all that
         was asked. Vectors multiply it by e^(2.5 cosine): both were fitted on requests with and without a right tool."""
         if not scores:
             return 0.0
-        rarest = self._postings.rarity(-1)
-        best = min(scores, key=lambda number: (-scores[number], number))
+        rarest = self._postings.highest_rarity
+        highest = max(scores.values())
+        best = min(number for number, score in scores.items() if score == highest)
         held = {term: factor for term, factor in asked.factors.items() if self._postings.weight(term, best)}
         whole = self._rarity(asked.factors) + rarest * len(asked.missing)
         telling = len(set(asked.words.values())) + len(asked.missing)
@@ -151,6 +165,12 @@ class Ranker:
         question = _QUESTION_FACTOR if _QUESTION.match(text) else 1.0
         few = max(1.0, math.log(_MANY_TOOLS) / math.log(1 + self._postings.size))
         return scores[best] / rarest * question * few
+
+
+def _lifted(one: Ranked | None, number: int, need: float) -> Ranked:
+    if one is None:
+        return Ranked(number, 0.0, need=need)
+    return Ranked(number, one.words, one.meaning, need, one.word_share)
 
 
 def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> list[Ranked]:

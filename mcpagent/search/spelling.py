@@ -16,7 +16,8 @@ class Spelling:
 
     def __init__(self) -> None:
         self._by_first: defaultdict[str, list[str]] = defaultdict(list)
-        self._by_last: defaultdict[str, list[str]] = defaultdict(list)
+        self._by_first_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        self._by_last_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._seen: set[str] = set()
 
     def add(self, words: Iterable[str]) -> None:
@@ -25,7 +26,8 @@ class Spelling:
             if len(word) > 2 and word not in self._seen and not word.isdigit():
                 self._seen.add(word)
                 self._by_first[word[0]].append(word)
-                self._by_last[word[-1]].append(word)
+                self._by_first_and_length[word[0], len(word)].append(word)
+                self._by_last_and_length[word[-1], len(word)].append(word)
 
     def nearest(self, word: str) -> list[tuple[str, float]]:
         """The words fewest typos away with their likeness (0 to 1): one typo, or two in a long word.
@@ -36,15 +38,17 @@ class Spelling:
         if len(word) < MIN_TYPO_LENGTH or any(char.isdigit() for char in word):
             return []
         from rapidfuzz.distance import OSA
-        from rapidfuzz.process import extract_iter
+        from rapidfuzz.process import extract
 
         most = 2 if len(word) >= _TWO_TYPOS_LENGTH else 1
-        found: dict[str, int] = {}
-        for bucket in (self._by_first.get(word[0], []), self._by_last.get(word[-1], [])):
-            for near, distance, _ in extract_iter(word, bucket, scorer=OSA.distance, score_cutoff=most):
-                found[near] = int(distance)
-        least = min(found.values(), default=0)
-        return [(near, 1 - distance / len(word)) for near, distance in found.items() if distance == least]
+        lengths = range(len(word) - most, len(word) + most + 1)
+        for letter, buckets in ((word[0], self._by_first_and_length), (word[-1], self._by_last_and_length)):
+            fitting = [other for length in lengths for other in buckets.get((letter, length), ())]
+            near = extract(word, fitting, scorer=OSA.distance, score_cutoff=most, limit=None)
+            if near:
+                least = near[0][1]
+                return [(other, 1 - distance / len(word)) for other, distance, _ in near if distance == least]
+        return []
 
     def completions(self, word: str) -> list[str]:
         """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database."""
