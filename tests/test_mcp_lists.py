@@ -100,7 +100,7 @@ async def test_a_server_of_the_2026_era_tells_of_changes_by_subscription() -> No
         return "grown"
 
     changed = asyncio.Event()
-    async with serving(server.streamable_http_app()) as address:
+    async with serving(lambda _: server.streamable_http_app()) as address:
         every = ServerConfig(name="every", url=f"{address}/mcp")
         async with McpToolset(every, on_tools_changed=lambda _: changed.set()) as toolset:
             assert toolset.status.protocol_version == "2026-07-28"

@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -70,6 +71,39 @@ def oauth_for(
         raise OAuthFlowError(f"run: mcpagent mcp login {config.name}")
 
     return OAuthClientProvider(config.url, metadata, storage, refuse, never)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Credentials of a program instead of a person: a secret, or a PEM key that signs (`algorithm`, as in RFC 7518)."""
+
+    client_id: str
+    secret: str = field(default="", repr=False)
+    private_key: str = field(default="", repr=False)
+    algorithm: str = "ES256"
+
+
+def oauth_for_machine(
+    config: ServerConfig, folder: Path, machine: Machine, *, issuer: str | None = None
+) -> OAuthClientProvider:
+    """Authentication by the client credentials grant; `issuer` names the only authorization server to trust with it."""
+    from mcp.client.auth.extensions.client_credentials import (
+        ClientCredentialsOAuthProvider,
+        PrivateKeyJWTOAuthProvider,
+        SignedJWTParameters,
+    )
+
+    storage = TokenFile(folder, config.url)
+    if not machine.private_key:
+        return ClientCredentialsOAuthProvider(config.url, storage, machine.client_id, machine.secret, issuer=issuer)
+    signer = SignedJWTParameters(
+        issuer=machine.client_id,
+        subject=machine.client_id,
+        signing_key=machine.private_key,
+        signing_algorithm=machine.algorithm,
+    )
+    provider = signer.create_assertion_provider()
+    return PrivateKeyJWTOAuthProvider(config.url, storage, machine.client_id, provider, issuer=issuer)
 
 
 class TokenFile:

@@ -21,7 +21,7 @@ from mcp.shared.auth import OAuthClientInformationFull
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.oauth import TokenFile, callback_result, oauth_for
+from mcpagent.mcp.oauth import Machine, TokenFile, callback_result, oauth_for, oauth_for_machine
 from mcpagent.mcp.toolset import McpToolset
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ async def accept_defaults(server: str, message: str, schema: dict[str, Any]) -> 
 async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | None:
     if not SCENARIO.startswith("auth/"):
         return None
+    if "client-credentials" in SCENARIO:
+        secret, key = CONTEXT.get("client_secret", ""), CONTEXT.get("private_key_pem", "")
+        machine = Machine(CONTEXT["client_id"], secret, key, CONTEXT.get("signing_algorithm", "ES256"))
+        return oauth_for_machine(config, folder, machine)
     if CONTEXT.get("client_id") and SCENARIO.endswith("pre-registration"):
         known = OAuthClientInformationFull(
             client_id=CONTEXT["client_id"],

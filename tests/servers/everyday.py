@@ -7,7 +7,7 @@ import base64
 import contextlib
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp.server.mcpserver import Context, Image, MCPServer
@@ -92,12 +92,14 @@ def add_slow_tools(server: MCPServer) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Starlette) -> AsyncIterator[str]:
-    """The application on a free port of 127.0.0.1; gives its address without a path."""
+async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
+    """An application on a free port of 127.0.0.1, built for its address (without a path), which it gives."""
     import uvicorn
 
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        app = build_app(address)
         config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1, ws="none")
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -106,7 +108,7 @@ async def serving(app: Starlette) -> AsyncIterator[str]:
                 task.result()
             await asyncio.sleep(0.005)
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield address
         finally:
             server.should_exit = True
             await task
@@ -117,7 +119,7 @@ async def everyday(kind: Literal["http", "sse"], **options: Any) -> AsyncIterato
     """The everyday server over HTTP or SSE; gives the URL for a client."""
     server = build()
     app = server.streamable_http_app(**options) if kind == "http" else server.sse_app(**options)
-    async with serving(app) as address:
+    async with serving(lambda _: app) as address:
         yield f"{address}/{'mcp' if kind == 'http' else 'sse'}"
 
 

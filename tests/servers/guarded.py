@@ -1,0 +1,126 @@
+"""An MCP server behind a real OAuth authorization server, both in one application and all in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    RefreshToken,
+    construct_redirect_uri,
+)
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
+
+from tests.servers.everyday import serving
+
+
+@dataclass
+class Authority:
+    """Grants every request at once. `token_seconds` is the life of an access token."""
+
+    token_seconds: int = 3600
+    clients: dict[str, OAuthClientInformationFull] = field(default_factory=dict)
+    codes: dict[str, AuthorizationCode] = field(default_factory=dict)
+    access: dict[str, AccessToken] = field(default_factory=dict)
+    refresh: dict[str, RefreshToken] = field(default_factory=dict)
+    granted: list[str] = field(default_factory=list)
+
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        return self.clients.get(client_id)
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        assert client_info.client_id is not None
+        self.clients[client_info.client_id] = client_info
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        assert client.client_id is not None
+        code = AuthorizationCode(
+            code=secrets.token_hex(16),
+            scopes=params.scopes or [],
+            expires_at=time.time() + 60,
+            client_id=client.client_id,
+            code_challenge=params.code_challenge,
+            redirect_uri=params.redirect_uri,
+            redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
+            resource=params.resource,
+        )
+        self.codes[code.code] = code
+        return construct_redirect_uri(str(params.redirect_uri), code=code.code, state=params.state)
+
+    async def load_authorization_code(self, client: Any, authorization_code: str) -> AuthorizationCode | None:
+        return self.codes.get(authorization_code)
+
+    async def exchange_authorization_code(self, client: Any, authorization_code: AuthorizationCode) -> OAuthToken:
+        del self.codes[authorization_code.code]
+        self.granted.append("code")
+        return self._token(client.client_id, authorization_code.scopes, authorization_code.resource)
+
+    async def load_refresh_token(self, client: Any, refresh_token: str) -> RefreshToken | None:
+        return self.refresh.get(refresh_token)
+
+    async def exchange_refresh_token(self, client: Any, refresh_token: RefreshToken, scopes: list[str]) -> OAuthToken:
+        del self.refresh[refresh_token.token]
+        self.granted.append("refresh")
+        return self._token(client.client_id, scopes, refresh_token.resource)
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        found = self.access.get(token)
+        return found if found is not None and (found.expires_at or 0) > time.time() else None
+
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        self.access.pop(token.token, None)
+        self.refresh.pop(token.token, None)
+
+    def _token(self, client_id: str, scopes: list[str], resource: str | None) -> OAuthToken:
+        ends = int(time.time()) + self.token_seconds
+        access = AccessToken(
+            token=secrets.token_hex(16), client_id=client_id, scopes=scopes, expires_at=ends, resource=resource
+        )
+        refresh = RefreshToken(token=secrets.token_hex(16), client_id=client_id, scopes=scopes, resource=resource)
+        self.access[access.token] = access
+        self.refresh[refresh.token] = refresh
+        return OAuthToken(
+            access_token=access.token,
+            expires_in=self.token_seconds,
+            refresh_token=refresh.token,
+            scope=" ".join(scopes),
+        )
+
+
+@contextlib.asynccontextmanager
+async def guarded(authority: Authority) -> AsyncIterator[str]:
+    """The URL of a server with one tool, `secret`, that wants a token of `authority`."""
+
+    def build(address: str) -> Starlette:
+        server: MCPServer = MCPServer(
+            "guarded",
+            log_level="CRITICAL",
+            auth_server_provider=authority,  # type: ignore[arg-type]
+            auth=AuthSettings(
+                issuer_url=AnyHttpUrl(address),
+                resource_server_url=AnyHttpUrl(f"{address}/mcp"),
+                client_registration_options=ClientRegistrationOptions(enabled=True),
+                validate_token_resource=True,
+            ),
+        )
+
+        @server.tool(structured_output=False)
+        def secret() -> str:
+            """Tells it."""
+            return "42"
+
+        return server.streamable_http_app()
+
+    async with serving(build) as address:
+        yield f"{address}/mcp"
