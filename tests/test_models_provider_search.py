@@ -163,3 +163,12 @@ async def test_a_found_tool_that_no_longer_exists_is_dropped_quietly() -> None:
         await model.respond(request(messages, WEATHER), ignore)
         await model.aclose()
     assert simulator.log.refused == []
+
+
+def test_one_request_leaves_no_trace_in_the_next() -> None:
+    """Without a system prompt and eager tools the search tool carries the cache's mark: in that request alone."""
+    model = AnthropicModel("claude-sonnet-4-6")
+    alone = model.request_body(ModelRequest("", (user_message("x"),), (), (WEATHER,)))
+    assert alone["tools"][0]["cache_control"] == {"type": "ephemeral"}
+    later = model.request_body(ModelRequest("sys", (user_message("x"),), (EAGER,), (WEATHER,)))
+    assert "cache_control" not in later["tools"][0]

@@ -8,6 +8,7 @@ turn with very many blocks one more is set, where the request before ended.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ _SEARCH_TOOLS = {
 CHANGES_BY_REFERENCE_BETA = "mid-conversation-tool-changes-2026-07-01"
 CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
 
+_LEGAL_PARAMETER = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _LONGEST_ID = 64
 _CACHED_FROM_HERE = {"type": "ephemeral"}
 _STOPS: dict[str, ResponseStop] = {
@@ -214,7 +216,13 @@ def _reach_back(messages: Sequence[dict[str, Any]]) -> None:
 
 
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "input_schema": object_schema(tool.parameters)}
+    """A definition. Parameters with a name that Anthropic refuses are left out: one would fail every request."""
+    schema = object_schema(tool.parameters)
+    refused = [name for name in schema["properties"] if not _LEGAL_PARAMETER.fullmatch(name)]
+    if refused:
+        required = [name for name in schema.get("required", ()) if name not in refused]
+        schema = {**schema, "properties": without(schema["properties"], refused), "required": required}
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -259,7 +267,7 @@ class History:
             )
         whole = [tool for name, tool in self.plan.found.items() if name not in self._referenced]
         later = [tool for name, tool in self.plan.found.items() if name in self._referenced]
-        search = [_SEARCH_TOOLS[self._strategy]] if self.searched else []
+        search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
         if self.searched:
             later = sorted([*later, *self._deferred], key=lambda tool: tool.name)
             return [*search, *map(write_tool, (*self.plan.eager, *whole)), *map(_deferred_tool, later)]

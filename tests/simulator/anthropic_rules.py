@@ -15,6 +15,7 @@ from tests.simulator.values import PROVIDER_SEARCH, Said, Unit, View, matching, 
 
 CHANGE_BETAS = {"mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_PARAMETER = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -51,6 +52,9 @@ def _check_tools(body: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
         require(schema.get("type") == "object", f"tools.{name}.input_schema.type: Field required")
         top = {"oneOf", "allOf", "anyOf"} & schema.keys()
         require(not top, "input_schema does not support oneOf, allOf, or anyOf at the top level")
+        names = schema.get("properties", {})
+        legal = all(_PARAMETER.fullmatch(parameter) for parameter in names)
+        require(legal, f"tools.{name}.input_schema.properties: Property keys should match pattern")
         deferred = tool.get("defer_loading")
         require(not (deferred and "cache_control" in tool), "Tools with defer_loading cannot use prompt caching")
     deferred_count = sum(bool(tool.get("defer_loading")) for tool in tools.values())
