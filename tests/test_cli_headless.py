@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -251,6 +252,26 @@ def test_a_traceback_comes_only_with_debug(tmp_path: Path) -> None:
     done = run(["-p", "x", "--config", "missing.json", "--debug"], tmp_path)
     assert done.returncode == 3
     assert "Traceback" in done.stderr
+
+
+def test_ctrl_c_ends_it_with_130_and_without_a_traceback(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mcpagent", "-v", "-o", "json", "-p", "hi there", *server_option("sleeps")],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while "1 server from --server" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=40)
+    assert process.returncode == 130
+    assert json.loads(out)["error"]["kind"] == "interrupted"
+    assert "Traceback" not in errors
 
 
 def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:

@@ -17,9 +17,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         _print_and_exit(f"mcpagent {__version__}\n")
     if arguments in (["--help"], ["-h"], ["help"]):
         _print_and_exit(TOP_LEVEL_HELP)
-    from mcpagent.cli.app import run
+    try:
+        from mcpagent.cli.app import run
 
-    sys.exit(run(arguments))
+        code = run(arguments)
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
 
 
 def _print_and_exit(text: str) -> None:

@@ -100,7 +100,7 @@ async def connected_without_model(
 def require_a_server(agent: Agent) -> None:
     """Raises `ServerError` where servers are configured and none works: the answer would be made up."""
     states = agent.servers
-    if states and not any(status.state == "ready" for status in states.values()):
+    if states and all(status.state == "failed" for status in states.values()):
         which = "the only server" if len(states) == 1 else f"all {len(states)} servers"
         raise ServerError(f"{which} failed; mcpagent mcp test tells more", server=next(iter(states)), phase="connect")
 

@@ -17,7 +17,7 @@ from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.failures import MAX_LINE, report_exception
 from mcpagent.cli.headless import STOPPED
 from mcpagent.cli.input import InputLine
-from mcpagent.cli.keyboard import on_interrupt, without_echo
+from mcpagent.cli.keyboard import on_interrupt, typing_ahead
 from mcpagent.cli.options import Options
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.status import Figures, short_model, status_line
@@ -61,21 +61,24 @@ class Chat:
         self._activity = Activity(terminal.out, terminal.glyphs)
         self._view: TurnView | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._turn: asyncio.Task[None] | None = None
         self._leaving = False
+        self._interrupted = False
 
     async def run(self) -> ExitCode:
-        self._greet()
-        self._connecting = asyncio.create_task(self._connect())
-        try:
-            return await self._converse()
-        finally:
-            await self._close()
+        with typing_ahead(), on_interrupt(self._interrupt):
+            self._greet()
+            self._connecting = asyncio.create_task(self._connect())
+            try:
+                return await self._converse()
+            finally:
+                await self._close()
 
     async def _converse(self) -> ExitCode:
         interrupts = 0
         while not self._leaving:
             try:
-                line = await self.input.read()
+                line = await self._read()
             except EOFError:
                 return ExitCode.OK
             except KeyboardInterrupt:
@@ -96,15 +99,9 @@ class Chat:
 
     async def _guarded(self, work: Coroutine[None, None, None]) -> None:
         """Runs one command or turn: Ctrl-C stops it, what goes wrong is one line, and the chat goes on."""
-        task = asyncio.create_task(work)
-
-        def interrupt() -> None:
-            self._leaving = bool(task.cancelling())  # a second time
-            task.cancel()
-
+        self._turn = task = asyncio.create_task(work)
         try:
-            with on_interrupt(interrupt), without_echo():
-                await asyncio.wait({task})
+            await asyncio.wait({task})
             await task
         except asyncio.CancelledError:
             if not task.cancelled():
@@ -116,6 +113,23 @@ class Chat:
             self._say(Text(f"{self.terminal.glyphs.failed} {safe_line(str(error), MAX_LINE)}", "error"))
         except Exception as error:  # noqa: BLE001 - a mistake in one turn must not cost the conversation
             report_exception(error, debug=self.options.debug)
+
+    async def _read(self) -> str:
+        if not self._interrupted:
+            line = await self.input.read()
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
+        return line
+
+    def _interrupt(self) -> None:
+        """Ctrl-C while no input line is there to take it: stops the turn, a second time also the chat."""
+        if self._turn is None or self._turn.done():
+            # It came just before the input line; that may be open by now.
+            self._interrupted = not self.input.interrupt()
+        else:
+            self._leaving = bool(self._turn.cancelling())
+            self._turn.cancel()
 
     async def _command(self, line: str) -> None:
         await run_command(self.desk, line)
@@ -209,5 +223,6 @@ class Chat:
                 (f"{self.configuration.describe(self.options.folder)} {dot} {folder} {dot} /help", "dim"),
             )
         )
-        put(self.terminal.err, *hints(self.agent, self.options, self.configuration), style="dim")
+        if not self.options.quiet:
+            put(self.terminal.err, *hints(self.agent, self.options, self.configuration), style="dim")
         self._say("")

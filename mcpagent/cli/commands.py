@@ -101,6 +101,7 @@ async def mcp(desk: Desk, argument: str) -> None:
         return
     marks = {
         "ready": (glyphs.ok, "ok"),
+        "cached": (glyphs.ok, "ok"),
         "failed": (glyphs.failed, "error"),
         "connecting": ("..", "dim"),
         "closed": ("-", "dim"),
@@ -109,6 +110,7 @@ async def mcp(desk: Desk, argument: str) -> None:
     for name, status in servers.items():
         facts = {
             "ready": f"{counted(status.tool_count, 'tool')}, connected in {duration(status.seconds)}",
+            "cached": f"{counted(status.tool_count, 'tool')}, known from an earlier run, starts with its first call",
             "failed": reason(name, status.reason),
         }.get(status.state, status.state)
         desk.say(Text.assemble(marks[status.state], " ", (column(safe_line(name, 64), width), "user"), f"  {facts}"))

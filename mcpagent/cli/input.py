@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.output.plain_text import PlainTextOutput
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
+from prompt_toolkit.utils import is_dumb_terminal
 
 from mcpagent.cli.folders import history_file
 
@@ -42,21 +45,21 @@ class InputLine:
         path = history_file(environ)
         history: History = FileHistory(str(path)) if path is not None else InMemoryHistory()
         has_color = terminal.out.color_system is not None
-        self._session: PromptSession[str] = PromptSession(
-            message=[("class:prompt", "> ")],
-            history=history,
-            multiline=True,
-            prompt_continuation="  ",
-            key_bindings=_keys(),
-            completer=SlashCompleter(commands, tool_names),
-            complete_while_typing=True,
-            reserve_space_for_menu=6,
-            bottom_toolbar=status,
-            style=Style.from_dict(_STYLE if has_color else _PLAIN_STYLE),
-            include_default_pygments_style=False,
-            color_depth=ColorDepth.DEPTH_4_BIT if has_color else ColorDepth.DEPTH_1_BIT,
-            output=_output_beside_a_pipe(),
-        )
+        with create_app_session(output=_output()):
+            self._session: PromptSession[str] = PromptSession(
+                message=[("class:prompt", "> ")],
+                history=history,
+                multiline=True,
+                prompt_continuation="  ",
+                key_bindings=_keys(),
+                completer=SlashCompleter(commands, tool_names),
+                complete_while_typing=True,
+                reserve_space_for_menu=6,
+                bottom_toolbar=status,
+                style=Style.from_dict(_STYLE if has_color else _PLAIN_STYLE),
+                include_default_pygments_style=False,
+                color_depth=ColorDepth.DEPTH_4_BIT if has_color else ColorDepth.DEPTH_1_BIT,
+            )
 
     async def read(self) -> str:
         """The next input. Raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty line.
@@ -65,6 +68,14 @@ class InputLine:
         """
         with patch_stdout(raw=True):
             return await self._session.prompt_async()
+
+    def interrupt(self) -> bool:
+        """Ends `read` with `KeyboardInterrupt`; False where nothing is being read."""
+        app = self._session.app
+        if not app.is_running or app.is_done:
+            return False
+        app.exit(exception=KeyboardInterrupt())
+        return True
 
     def refresh(self) -> None:
         """Shows the status line anew."""
@@ -138,6 +149,7 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def _output_beside_a_pipe() -> Output | None:
-    """Where stdout goes into a pipe, the line is edited on stderr; None leaves the choice to the library."""
-    return None if sys.stdout.isatty() else create_output(sys.stderr)
+def _output() -> Output:
+    """Stdout, or stderr where stdout goes into a pipe; a dumb terminal gets no escape sequence at all."""
+    stream = sys.stdout if sys.stdout.isatty() else sys.stderr
+    return PlainTextOutput(stream) if is_dumb_terminal() else create_output(stream)

@@ -1,4 +1,4 @@
-"""The keyboard while an answer is being made: Ctrl-C stops it, and what is typed is kept for the next input line."""
+"""The keyboard between input lines: Ctrl-C stops an answer, and what is typed meanwhile is kept for the next line."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def without_echo() -> Iterator[None]:
-    """Typed characters do not appear between the lines of an answer; the terminal keeps them for later."""
+def typing_ahead() -> Iterator[None]:
+    """What is typed does not appear between the lines of an answer; the next input line gets it as it was typed."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         yield
         return
@@ -36,7 +36,8 @@ def without_echo() -> Iterator[None]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     silent = termios.tcgetattr(descriptor)
-    silent[3] &= ~termios.ECHO
+    silent[0] &= ~termios.ICRNL  # Enter stays Enter, instead of the line feed that Ctrl-J sends
+    silent[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(descriptor, termios.TCSANOW, silent)
     try:
         yield

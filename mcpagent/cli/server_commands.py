@@ -56,7 +56,7 @@ async def _test(options: Options, configuration: Configuration, terminal: Termin
         if options.output is OutputFormat.json:
             write_out(json.dumps(report.documents, indent=2) + "\n")
         else:
-            ready = sum(1 for item in report.documents.values() if item["state"] == "ready")
+            ready = sum(1 for item in report.documents.values() if item["state"] in ("ready", "cached"))
             total = agent.catalog.tokens(agent.known_tools)
             known = counted(len(agent.known_tools), "tool")
             terminal.out.print(

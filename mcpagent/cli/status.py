@@ -77,7 +77,7 @@ def tools_field(figures: Figures, glyphs: Glyphs) -> str:
 def servers_field(servers: Mapping[str, ServerStatus]) -> str:
     """`mcp 61 ok 8.. 1!`: ready, connecting, failed."""
     states = [status.state for status in servers.values()]
-    ready, failed = states.count("ready"), states.count("failed")
+    ready, failed = states.count("ready") + states.count("cached"), states.count("failed")
     connecting = states.count("connecting")
     parts = [f"{ready} ok"] if ready or not connecting else []
     parts += [f"{connecting}.."] if connecting else []

@@ -87,7 +87,7 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
     columns = environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) > 0 else None
     if is_dumb and is_terminal and width is None:
-        width = shutil.get_terminal_size().columns  # rich takes 80 for granted there
+        width = shutil.get_terminal_size().columns
     return _console_class()(
         # A stream that may be replaced while it is used (by the input line) is looked up at each print.
         file=None if file is sys.stdout else file,
@@ -95,6 +95,7 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
         force_interactive=is_terminal and not is_dumb,
         color_system="standard" if wants_color(is_terminal, color, environ) else None,
         width=width if is_terminal else (width or PIPE_WIDTH),
+        height=25 if is_dumb else None,  # without a height rich takes a dumb terminal to be 80 columns wide
         markup=False,
         emoji=False,
         highlight=False,
