@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult
+from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull
 
 from mcpagent.config import ServerConfig
@@ -70,6 +71,30 @@ async def accept_defaults(server: str, message: str, schema: dict[str, Any]) -> 
     return {}
 
 
+async def issuer_of(url: str) -> str:
+    """The authorization server that a protected resource names (RFC 9728)."""
+    parts = urlsplit(url)
+    async with httpx2.AsyncClient() as client:
+        found = await client.get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}")
+    return str(found.json()["authorization_servers"][0])
+
+
+async def id_jag(audience: str, resource: str) -> str:
+    """An identity assertion of the suite's identity provider, by token exchange (RFC 8693)."""
+    wanted = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+        "subject_token": CONTEXT["idp_id_token"],
+        "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+        "audience": audience,
+        "resource": resource,
+        "client_id": CONTEXT["idp_client_id"],
+    }
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(CONTEXT["idp_token_endpoint"], data=wanted)
+    return str(answer.json()["access_token"])
+
+
 async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | None:
     if not SCENARIO.startswith("auth/"):
         return None
@@ -77,6 +102,16 @@ async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | No
         secret, key = CONTEXT.get("client_secret", ""), CONTEXT.get("private_key_pem", "")
         machine = Machine(CONTEXT["client_id"], secret, key, CONTEXT.get("signing_algorithm", "ES256"))
         return oauth_for_machine(config, folder, machine)
+    if "idp_id_token" in CONTEXT:
+        return IdentityAssertionOAuthProvider(
+            config.url,
+            TokenFile(folder, config.url),
+            CONTEXT["client_id"],
+            CONTEXT["client_secret"],
+            await issuer_of(config.url),
+            id_jag,
+            token_endpoint_auth_method="client_secret_basic",
+        )
     if CONTEXT.get("client_id") and SCENARIO.endswith("pre-registration"):
         known = OAuthClientInformationFull(
             client_id=CONTEXT["client_id"],
@@ -89,7 +124,11 @@ async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | No
 
 
 async def use(tools: list[Tool]) -> None:
+    schemas = {tool.name: tool.definition.parameters for tool in tools}
     for tool in tools:
+        if tool.name == "json_schema_echo":
+            print(await tool.run({"schema": schemas["json_schema_2020_12_tool"]}))
+            continue
         for arguments in CONTEXT.get("toolCalls") or [{"name": tool.name}]:
             if arguments["name"] == tool.name:
                 given = arguments.get("arguments")
