@@ -227,8 +227,8 @@ def test_number_tools() -> None:
     assert "7 divides it" in numbers.is_prime(91)
     assert numbers.greatest_common_divisor(12, 18) == {"greatest_common_divisor": 6, "least_common_multiple": 36}
     assert numbers.fibonacci_numbers(8) == [0, 1, 1, 2, 3, 5, 8, 13]
-    assert numbers.convert_number_base("255", 16) == "255 in base 16 is ff"
-    assert numbers.convert_number_base("-0b101", 10) == "-0b101 in base 10 is -5"
+    assert numbers.convert_number_base("255", 16) == "255 is ff in base 16"
+    assert numbers.convert_number_base("-0b101", 10) == "-0b101 is -5 in base 10"
     assert numbers.number_to_words(1234) == "one thousand two hundred thirty-four"
     assert numbers.split_bill(120, 4, 18) == {"total_with_tip": 141.6, "each_pays": 35.4}
     assert numbers.loan_payment(1200, 0, 1) == {"monthly_payment": 100.0, "total_interest": 0.0}

@@ -17,7 +17,7 @@ from mcpagent.demo.errors import DemoToolError
 Folder = Annotated[str, Field(description="Folder, relative to the working directory; . is the working directory")]
 FilePath = Annotated[str, Field(description="Path of a file, relative to the working directory")]
 
-_SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 _MOST_FILES = 20_000
 _LARGEST_BYTES = 2_000_000
 
@@ -61,9 +61,9 @@ def _text(path: Path, limit: int = _LARGEST_BYTES) -> str | None:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Files below a folder in a fixed order; links to folders are not followed, links to files not read."""
+    """Files below a folder in a fixed order; hidden folders are left out, links not followed."""
     for parent, names, files in os.walk(folder):
-        names[:] = sorted(name for name in names if name not in _SKIPPED)
+        names[:] = sorted(name for name in names if name not in _SKIPPED and not name.startswith("."))
         for name in sorted(files):
             path = Path(parent, name)
             if not path.is_symlink() and path.is_file():

@@ -179,13 +179,18 @@ def fibonacci_numbers(count: Annotated[int, Field(description="How many numbers"
     return series[:count]
 
 
+_BASES = "2 binary, 8 octal, 10 decimal, 16 hexadecimal"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def convert_number_base(
     number: Annotated[str, Field(description="The number, for example 255 or ff or 0b1010")],
-    to_base: Annotated[int, Field(description="Base of the result: 2 binary, 8 octal, 16 hexadecimal", ge=2, le=36)],
-    from_base: Annotated[int, Field(description="Base of the number", ge=2, le=36)] = 10,
+    to_base: Annotated[
+        int, Field(description="Base of the result: 2 binary, 8 octal, 10 decimal, 16 hexadecimal", ge=2, le=36)
+    ],
+    from_base: Annotated[
+        int, Field(description="Base of the number: 2 binary, 8 octal, 10 decimal, 16 hexadecimal", ge=2, le=36)
+    ] = 10,
 ) -> str:
     """Convert a whole number to another base: decimal, binary, octal or hexadecimal."""
     text = number.strip().lower()
@@ -198,7 +203,7 @@ def convert_number_base(
     while rest or not digits:
         rest, digit = divmod(rest, to_base)
         digits = _DIGITS[digit] + digits
-    return f"{number} in base {to_base} is {'-' if value < 0 else ''}{digits}"
+    return f"{number} is {'-' if value < 0 else ''}{digits} in base {to_base}"
 
 
 _ROMAN = (

@@ -195,7 +195,7 @@ def _dates(wanted: Property, context: Context) -> Iterator[Candidate]:
     if one_sided and wanted.required:
         # "How many days until Christmas" counts from today: the better choice than taking the same date.
         yield Candidate(today, (), 0.9 if dates[0].preposition else 0.5, sure=False)
-    if re.search(r"\b(today|from now|from today|now)\b", lowered):
+    if re.search(r"\bnow\b", lowered):
         yield Candidate(today, (), 0.4, sure=False)
 
 
@@ -475,10 +475,20 @@ def _units(wanted: Property, context: Context) -> Iterator[Candidate]:
             yield _of(unit, 1.2 + towards * wanted.direction * (1.2 if asked else 1.0), sure=bool(wanted.direction))
 
 
+_COLOUR_NAME = re.compile(
+    r"\b(?:black|silver|gr[ae]y|white|maroon|red|purple|fuchsia|magenta|green|lime|olive|yellow|navy|blue|teal|aqua|cyan"
+    r"|orange|pink|brown|gold|indigo|violet|turquoise|salmon|coral|crimson|beige)\b",
+    re.IGNORECASE,
+)
+
+
 def _colours(wanted: Property, context: Context) -> Iterator[Candidate]:
     evidence = context.evidence
     for match in re.finditer(r"#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl)a?\([^)]{1,40}\)", evidence.text):
         score = 3.0 + direction_score(wanted, evidence.preposition_before(match.start()))
+        yield Candidate(match[0], ((match.start(), match.end()),), score)
+    for match in _COLOUR_NAME.finditer(evidence.text):
+        score = 2.0 + direction_score(wanted, evidence.preposition_before(match.start()))
         yield Candidate(match[0], ((match.start(), match.end()),), score)
     yield from _named(wanted, context)
 

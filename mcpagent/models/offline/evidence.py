@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -82,11 +85,13 @@ class Evidence:
 
     @cached_property
     def quoted(self) -> list[Found]:
+        """Quoted strings, fenced blocks and pieces of JSON."""
         found = []
         for match in _QUOTED.finditer(self.text):
             group = match.lastgroup or "double"
             found.append(self._found("quoted", match.start(), match.end(), match[group].strip("\n")))
-        return found
+        blocks = [self._found("quoted", start, end, self.text[start:end]) for start, end in _json_spans(self.text)]
+        return sorted([*blocks, *self._outside(found, blocks)], key=lambda one: one.start)
 
     @cached_property
     def urls(self) -> list[Found]:
@@ -106,13 +111,16 @@ class Evidence:
                 "path", match.start(), match.end(), match[0].rstrip(".") if len(match[0].strip("./")) else match[0]
             )
             for match in _PATH.finditer(self.text)
-            if not _looks_numeric(match[0])
+            if not _looks_numeric(match[0]) and not self._is_division(match)
         ]
         inside_quotes = [one for one in self.quoted if " " not in one.value]
         long_quotes = [one for one in self.quoted if one not in inside_quotes]
         dates = [one for one in self.dates if "/" in self.text[one.start : one.end]]
         zones = [one for one in self.zones if one.value == self.text[one.start : one.end]]
         return self._outside(found, self.urls, self.emails, long_quotes, dates, zones)
+
+    def _is_division(self, match: re.Match[str]) -> bool:
+        return match[0] == "/" and self.text[: match.start()].rstrip()[-1:].isdigit()
 
     @cached_property
     def dates(self) -> list[Found]:
@@ -213,6 +221,17 @@ _OPENERS = word_set(
     convert calculate compute add sum create make write delete remove fetch search translate count compare
     remember note and also then now hi hello hey"""
 )
+
+
+def _json_spans(text: str) -> list[tuple[int, int]]:
+    """Where JSON objects and arrays of objects stand in a text; at most five."""
+    spans: list[tuple[int, int]] = []
+    for match in itertools.islice(re.finditer(r"[{\[]\s*[\"\[{\d\]}]", text), 5):
+        if spans and match.start() < spans[-1][1]:
+            continue
+        with contextlib.suppress(ValueError, RecursionError):
+            spans.append((match.start(), json.JSONDecoder().raw_decode(text, match.start())[1]))
+    return spans
 
 
 def _looks_numeric(text: str) -> bool:

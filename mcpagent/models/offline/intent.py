@@ -42,7 +42,7 @@ _ABILITY = re.compile(
 _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), words)
     for pattern, words in (
-        (r"\bwhat(?:'s| is)? (?:the )?time\b|\btime is it\b|\bo'?clock\b", "current time"),
+        (r"\bwhat(?:'s| is)? (?:the )?time\b|\btime is it\b|\bhow late is it\b|\bo'?clock\b", "current time"),
         (r"\bhow far\b", "distance"),
         (r"\bhow old\b|\bage of\b", "age birth"),
         (r"\b(?:what|which) (?:week)?day\b|\bday of the week\b", "weekday date"),
@@ -56,7 +56,10 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bhow many people\b|\binhabitants\b", "population"),
         (r"\bhow many\b", "count"),
         (r"\baverage\b|\bmedian\b|\bstandard deviation\b", "statistics"),
-        (r"\bremember that\b|\bmake a note\b|\bnote that\b|\bwrite down\b|\bjot\b", "add note remember"),
+        (
+            r"\bremember that\b|\b(?:make|write|take|leave|new)\b.{1,10}\bnote\b|\bnote that\b|\bwrite down\b|\bjot\b",
+            "add note remember",
+        ),
         (
             r"\b(?:mark|tick|check)\b.*\b(?:done|complete|completed|finished|off)\b|\bi(?: have|'ve)? finished\b",
             "complete todo",
@@ -66,7 +69,10 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bwhat(?: has|'s)? changed\b|\buncommitted\b|^\W*(?:what|show|list|see)\b.*\bchanges\b", "diff status"),
         (r"\b(?:know|remember) about\b", "knowledge notes"),
         (r"\b(?:rows|records|entries)\b.*\btable\b|\bselect\b.+\bfrom\b", "query select"),
-        (r"\bwhere am i\b|\bpwd\b|\bwhich (?:folder|directory)\b", "working directory"),
+        (r"\bwhere am i\b|\bpwd\b|\b(?:what|which) (?:folder|directory) (?:am|are)\b", "working directory"),
+        (r"\b(?:hex|hexadecimal|binary|octal)\b", "convert number base"),
+        (r"\bnext (?:mon|tues|wednes|thurs|fri|satur|sun)day\b", "next weekday"),
+        (r"\bfiles?\b.{1,30}\b(?:mention|mentions|contain|contains|containing)\b", "search text files"),
         (r"\b(?:what|which) files\b|\bfiles (?:are )?(?:here|there|in)\b|\bls\b", "list files"),
         (r"\bsha-?\d|\bmd5\b|\bchecksum\b", "hash"),
         (r"\b(?:last|recent|latest|newest|first)\b.*\bcommits?\b|\bcommit history\b", "log"),
@@ -81,7 +87,7 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _MEASURE = re.compile(
     r"\b\d[\d.,]*\s*[a-z°/²³]+(?: [a-z]+){0,3}? (?:to|in|into|as)\s+[a-z°]"
-    r"|\bhow many [a-z]+(?: [a-z]+)? (?:are |is )?(?:there )?in\b.*",
+    r"|\bhow many [a-z]+(?: [a-z]+)? (?:are |is )?(?:there )?in (?:an?|one|\d)",
     re.IGNORECASE,
 )
 
@@ -212,13 +218,18 @@ def keywords_of(evidence: Evidence) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kept))
 
 
+_SHOW = re.compile(r"\W*(?:please )?(?:show|open|view|print|display|cat)\b", re.IGNORECASE)
+
+
 def _value_hints(evidence: Evidence) -> tuple[str, ...]:
     """ "Read README.md" is about a file, though it does not say so."""
     if evidence.urls:
         return ("fetch", "url")
     if any(path.value.endswith("/") or path.value.strip("./") == "" for path in evidence.paths):
         return ("folder",)
-    return ("file",) if evidence.paths else ()
+    if not any("." in path.value.rpartition("/")[2].strip(".") or path.value.isupper() for path in evidence.paths):
+        return ()
+    return ("read", "file") if _SHOW.match(evidence.text) else ("file",)
 
 
 def need_of(evidence: Evidence) -> Need:

@@ -14,11 +14,14 @@ _AFTER_COLON = re.compile(r":\s+(\S.*)$", re.DOTALL)
 _SAYING = re.compile(
     r"\b(?:saying|that says|with the text|with text|with content|containing|with the message)\b[:,]?\s+", re.IGNORECASE
 )
-_REMEMBERED = re.compile(r"\b(?:remember|note|notes?|down|write|remind me|know|fact)\s+(?:that|to)\s+", re.IGNORECASE)
+_REMEMBERED = re.compile(
+    r"\b(?:remember|note|notes?|down|write|remind me|know|fact)\s+(?:that|to)\s+|\bfinished\s+(?!with\b)", re.IGNORECASE
+)
 _TAIL_NOUNS = word_set("list lists file files folder note notes todo todos please backwards")
 
 
-_LIGHT = word_set("the a an this that of following me for to in with my")
+_OPEN_ENDS = word_set("in to from of for as with into at by")
+_LIGHT = word_set("the a an this that of following me for to in with my mention mentions contain contains")
 
 
 def _speaks_of(word: str, tool_concepts: frozenset[str]) -> bool:
@@ -77,6 +80,8 @@ def subject(evidence: Evidence, tool_concepts: Iterable[str], used: Iterable[Spa
     known, spans = frozenset(tool_concepts), tuple(used)
     words = [word for word in evidence.words if not any(start < word.end and word.start < end for start, end in spans)]
     words = _without_tail(_without_command(words, known), known)
+    while words and words[-1].value.lower() in _OPEN_ENDS:
+        words.pop()
     if all(word.value.lower() in STOP_WORDS for word in words):
         return None
     start, end = words[0].start, words[-1].end

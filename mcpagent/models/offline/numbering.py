@@ -89,6 +89,10 @@ def assign_numbers(properties: Sequence[Property], context: Context) -> Assigned
     evidence = context.evidence
     numbers = [number for number in evidence.numbers if context.is_free(number.start, number.end)]
     assigned: Assigned = _calendar(properties, context)
+    for wanted in properties:
+        for score, value, start, end in sorted(_described(wanted, evidence), reverse=True)[:1]:
+            if score >= (0.5 if wanted.required else _SURE_SCORE) and fits(value, wanted.schema):
+                assigned[wanted.name] = (value, ((start, end),))
     pairs = sorted(
         (
             -_score(wanted, number, evidence),
@@ -112,6 +116,21 @@ def assign_numbers(properties: Sequence[Property], context: Context) -> Assigned
             assigned[wanted.name] = (value, ((number.start, number.end),))
             taken.add(place)
     return assigned
+
+
+_NAMED_NUMBER = re.compile(r"\b(\d{1,6})\s*(?:=|:|is|for|\()?\s*([a-z]{3,20})\b")
+
+
+def _described(wanted: Property, evidence: Evidence) -> list[tuple[float, int, int, int]]:
+    """Score, value and span of words that the description gives a number for: "2 binary, 16 hexadecimal"."""
+    found = []
+    for number, word in _NAMED_NUMBER.findall(wanted.description):
+        for said in evidence.words:
+            low = said.value.lower()
+            if len(low) >= 3 and (low == word or (word.startswith(low) and len(word) > 6)):
+                score = 1.0 + direction_score(wanted, evidence.preposition_before(said.start))
+                found.append((score, int(number), said.start, said.end))
+    return found
 
 
 def _calendar(properties: Sequence[Property], context: Context) -> Assigned:

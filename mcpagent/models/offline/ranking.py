@@ -204,6 +204,10 @@ def _value_score(evidence: Evidence, filled: Filled, known: Mapping[str, Any]) -
     return score - 0.35 * min(len(unused), 3)
 
 
+_NAMED = re.compile(r"(\w+)\W+[A-Z\d\"']")
+"""A word and a value that is no plain word: "capital Nairobi"."""
+
+
 def _takes_what_is_asked_for(need: Need, evidence: Evidence, tool: ToolView, filled: Filled) -> bool:
     """Whether what is asked for is what the tool must be given: "the capital of France" is not for `f(capital)`."""
     if {concept(deed) for deed in need.deeds} & _CHANGING:
@@ -215,7 +219,10 @@ def _takes_what_is_asked_for(need: Need, evidence: Evidence, tool: ToolView, fil
         if len(words) != 1 or concept(words[0]) not in asked or name not in filled.untyped:
             continue
         given = [evidence.word_before(start) for start, _ in filled.spans]
-        if concept(words[0]) not in {concept(word) for word in given}:
+        openings = [
+            split_words(found[1]) for start, end in filled.spans if (found := _NAMED.match(evidence.text[start:end]))
+        ]
+        if concept(words[0]) not in {concept(word) for group in (given, *openings) for word in group}:
             return True
     return False
 

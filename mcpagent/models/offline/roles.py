@@ -57,7 +57,7 @@ _NAME_WORDS = word_set(
     entity topic category type origin destination address street assignee member team brand product"""
 )
 _ID_WORDS = word_set("id iid uuid guid sha ref revision commit identifier ticket isbn")
-_SOURCE_WORDS = word_set("source src from origin start begin before old first minimum min base foreground left a x")
+_SOURCE_WORDS = word_set("source src from origin start begin before old first minimum min foreground left a x")
 _TARGET_WORDS = word_set(
     """target tgt to dest destination end until after new second maximum max other background right b y"""
 )
@@ -137,12 +137,16 @@ def _role_by_name(wanted: Property) -> Role | None:
         ("sql", "sql" in words or (last in ("query", "statement") and _speaks_sql(wanted, described))),
         ("expression", last in ("expression", "formula", "equation", "calculation", "expr")),
         ("glob", last in ("pattern", "glob") and (concept("file") in wanted.tool_concepts or "glob" in described)),
-        ("colour", bool({"colour", "color"} & {*words, *split_words(described)[:3]})),
+        ("colour", bool({"colour", "color"} & {*words, *split_words(described)[:3]}) or _is_one_of_two_colours(wanted)),
         ("unit", bool({"unit", "units", "currency"} & set(words)) or described.startswith(("unit", "currency"))),
     ):
         if is_meant:
             return role  # type: ignore[return-value]
     return _path_role(wanted) or _moment_role(wanted) or _name_role(wanted)
+
+
+def _is_one_of_two_colours(wanted: Property) -> bool:
+    return wanted.direction != 0 and not wanted.description and concept("colour") in wanted.tool_concepts
 
 
 def _speaks_sql(wanted: Property, described: str) -> bool:

@@ -19,12 +19,15 @@ STOP_WORDS = word_set(
     shall should may might must i me my mine we us our you your he she they them their his her of in on at to for
     from by with about as into onto than then and or but if so not no yes please kindly just now there here what
     which who whom whose when where why how much many some any every each all both more most very too also again
-    let lets want need like s t re ve d ll m used uses right first last next latest recent top called named up out
-    down off over per via using use between until till since ago within under inside through after before while
-    during current currently exactly"""
+    let lets want need like s t re ve d ll m used uses running right first last next latest recent top called
+    named up out down off over per via using use between until till since ago within under inside through after
+    before while during current currently exactly"""
 )
 
-WEAK_WORDS = word_set("get show give tell make find look see display print know help say put go take run return")
+WEAK_WORDS = word_set(
+    """get show give tell make find look see display print know help say put go take run return mention mentions
+    contain contains"""
+)
 """Verbs that say little about which tool is meant."""
 
 CARRIERS = word_set("text word string phrase sentence line content value number message saying reading following")
