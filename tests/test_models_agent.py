@@ -41,7 +41,7 @@ def _definition(number: int) -> ToolDefinition:
 
 
 MODELS: dict[str, Callable[[str], HttpModel]] = {
-    "anthropic": lambda url: AnthropicModel("claude-opus-4-8", api_key="k", base_url=url, max_retries=0),
+    "anthropic": lambda url: AnthropicModel("claude-sonnet-5-5", api_key="k", base_url=url, max_retries=0),
     "openai": lambda url: OpenAIResponsesModel(
         "m",
         api_key="k",

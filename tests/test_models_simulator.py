@@ -28,7 +28,7 @@ Maker = Callable[..., HttpModel]
 
 def makers() -> dict[str, Maker]:
     return {
-        "anthropic": lambda url, **more: AnthropicModel("claude-opus-4-8", base_url=url, **more),
+        "anthropic": lambda url, **more: AnthropicModel("claude-opus-5-5", base_url=url, **more),
         "anthropic-references": lambda url, **more: AnthropicModel("claude-sonnet-4-6", base_url=url, **more),
         "openai": lambda url, **more: OpenAIResponsesModel("m", base_url=f"{url}/v1", capabilities=INLINE, **more),
         "chat": lambda url, **more: OpenAIChatModel("m", base_url=f"{url}/v1", provider="vllm", **more),
@@ -109,7 +109,7 @@ async def test_a_conversation_with_discovery_breaks_no_rule_and_reads_the_cache(
 async def test_growing_the_tools_array_is_what_a_bound_thought_does_not_survive() -> None:
     """The newest Claude models refuse replayed thinking when `tools` was rebuilt: discovery must not do that."""
     async with Simulator(discovers) as simulator:
-        model = AnthropicModel("claude-opus-4-8", api_key="k", base_url=simulator.url, capabilities=SAFE)
+        model = AnthropicModel("claude-opus-5-5", api_key="k", base_url=simulator.url, capabilities=SAFE)
         with pytest.raises(ModelError, match="Invalid `signature` in `thinking` block"):
             await talk(model, 12)
         await model.aclose()
