@@ -52,17 +52,17 @@ CONTENDERS = (
         "mcpagent",
         ("mcpagent", "--help"),
         ("mcpagent", "chat", "--model", "offline"),
-        r"> |❯",
+        r"^>$",
         ("mcpagent", "tools", "search", "time in a city"),
     ),
     Contender(
         "fast-agent-mcp",
         ("fast-agent", "--help"),
         ("fast-agent", "go", "--model", "passthrough"),
-        r"> |❯",
+        r"❯",
     ),
-    Contender("clai", ("clai", "--help"), ("clai", "-m", "test"), r"➤|> "),
-    Contender("llm", ("llm", "--help"), ("llm", "chat", "-m", "gpt-4o-mini"), r"> $", ("llm", "tools", "list")),
+    Contender("clai", ("clai", "--help"), ("clai", "-m", "test"), r"➤"),
+    Contender("llm", ("llm", "--help"), ("llm", "chat", "-m", "gpt-4o-mini"), r"^>$", ("llm", "tools", "list")),
     Contender("fastmcp", ("fastmcp", "--help"), search=("fastmcp", "list", "server.py")),
 )
 
@@ -138,8 +138,7 @@ def _await_prompt(terminal: int, prompt: str) -> None:
             os.write(terminal, b"\x1b[1;1R")  # prompt_toolkit asks where the cursor is and waits for it
         screen += chunk
         shown = re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07", "", screen.decode("utf-8", "replace"))
-        last = [line for line in re.split(r"[\r\n]+", shown) if line.strip()][-3:]
-        if any(re.search(prompt, line) for line in last):
+        if any(re.search(prompt, line.strip()) for line in re.split(r"[\r\n]+", shown)):
             return
     text = " ".join(screen.decode("utf-8", "replace").split())[-100:]
     raise NotMeasuredError(f"no prompt seen: {text!r}")
