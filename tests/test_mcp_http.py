@@ -174,6 +174,13 @@ async def test_configured_headers_go_with_every_request() -> None:
     assert {seen.headers.get("authorization") for seen in server.seen} == {"Bearer abc"}
 
 
+async def test_a_configured_secret_is_not_repeated() -> None:
+    async with connected("echo-header", headers={"Authorization": "Bearer hunter2-hunter2"}) as (_, tools):
+        text = text_of(await tools["trouble"].run({"text": "x"}))
+    assert "bad header: [redacted]" in text
+    assert "hunter2" not in text
+
+
 @pytest.mark.parametrize("kind", ["http", "sse"])
 async def test_a_url_alone_finds_its_transport(kind: Any) -> None:
     async with everyday(kind) as url, nothing_left(task_names="mcp-"), McpToolset(config(url)) as toolset:

@@ -121,6 +121,16 @@ async def test_a_server_that_fails_at_start_shows_no_control_characters(log: Pat
     assert str(error).isprintable()
 
 
+async def test_a_declared_secret_is_not_repeated(log: Path) -> None:
+    events: list[Event] = []
+    server = config("tell-secrets", log, env={"API_TOKEN": "hunter2-hunter2", "PROJECT": "plain-project"})
+    toolset = McpToolset(server, emit=events.append)
+    with pytest.raises(ServerError) as caught:
+        await toolset.__aenter__()
+    assert "cannot sign in with [redacted]" in str(caught.value)
+    assert "hunter2" not in str([str(caught.value), caught.value.stderr_tail, events, toolset.status, repr(server)])
+
+
 @pytest.mark.parametrize("mode", ["hang-at-start", "hang-init", "hang-list"])
 async def test_a_server_that_never_answers_ends_at_the_connect_limit(mode: str, log: Path) -> None:
     error, seconds = await failure(mode, log, connect_timeout_seconds=1.0)

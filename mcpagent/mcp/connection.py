@@ -33,6 +33,7 @@ from mcpagent.mcp.failures import CallTimeoutError, EraError, InvalidAnswerError
 from mcpagent.mcp.framing import INVALID_ANSWER
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.mending import mended
+from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.remote import HTTP_FAILED, http_streams, outcome_of, sse_streams
 from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
 from mcpagent.safe_text import safe_line
@@ -91,6 +92,7 @@ class McpConnection:
         auth: httpx2.Auth | None = None,
     ) -> None:
         self.config = config
+        self._redact = Redactor(config)
         self._handlers = handlers
         self._answered_methods = handlers.methods()
         self._auth = auth
@@ -265,13 +267,13 @@ class McpConnection:
     # --- what the wire tells (mending.Observer) ---
 
     def warn(self, text: str) -> None:
-        self._on_warning(text)
+        self._on_warning(self._redact(text))
 
     def junk(self, text: str) -> None:
         self._junk_lines += 1
-        self._last_junk = text
+        self._last_junk = self._redact(text)
         if self._junk_lines == 1:
-            self._on_warning(f"writes to stdout what is not MCP, first: {text}")
+            self.warn(f"writes to stdout what is not MCP, first: {text}")
 
     def answers(self, method: str) -> bool:
         return method in self._answered_methods
@@ -426,17 +428,17 @@ class McpConnection:
             return self._http_failed(error, phase)
         if error.code == INVALID_ANSWER:
             what = f'server "{self.config.name}" sent an invalid answer to {phase}: {safe_line(error.message)}'
-            return InvalidAnswerError(what, server=self.config.name, phase=phase)
+            return InvalidAnswerError(self._redact(what), server=self.config.name, phase=phase)
         if self._client is None:
             kind = EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
             what = f'server "{self.config.name}" refused {phase}: {safe_line(error.message)}'
-            return kind(what, server=self.config.name, phase=phase)
+            return kind(self._redact(what), server=self.config.name, phase=phase)
         return RefusedError(error.code, error.message, error.error.data)
 
     def _http_failed(self, error: MCPError, phase: str) -> ServerError:
         data = error.error.data if isinstance(error.error.data, Mapping) else {}
         lost = LostError(
-            f'server "{self.config.name}" {safe_line(error.message, 400)} during {phase}',
+            self._redact(f'server "{self.config.name}" {safe_line(error.message, 400)} during {phase}'),
             server=self.config.name,
             phase=phase,
         )
@@ -461,7 +463,7 @@ class McpConnection:
 
     def _error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
         name = self.config.name
-        return ServerError(f'server "{name}" {what}', server=name, phase=phase, stderr_tail=tail)
+        return ServerError(self._redact(f'server "{name}" {what}'), server=name, phase=phase, stderr_tail=tail)
 
     def _as_server_error(self, error: BaseException) -> ServerError:
         explained = self._explained(error, "initialize")

@@ -25,6 +25,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.framing import Decoded, Junk, MessageReader, invalid_answer
 from mcpagent.mcp.process_tree import Process, descendants, kill_all
+from mcpagent.mcp.redaction import Redactor
 from mcpagent.safe_text import safe_line
 
 Incoming: TypeAlias = SessionMessage | Exception
@@ -133,6 +134,7 @@ class StdioTransport:
         self._config = config
         self._on_junk = on_junk
         self._environ = environ
+        self._redact = Redactor(config)
         self._pipes = _Pipes()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -155,7 +157,8 @@ class StdioTransport:
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
         """The last lines the server wrote to stderr, printable."""
-        lines = (safe_line(line) for line in bytes(self._pipes.stderr).decode("utf-8", "replace").splitlines())
+        text = self._redact(bytes(self._pipes.stderr).decode("utf-8", "replace"))
+        lines = (safe_line(line) for line in text.splitlines())
         return tuple([line for line in lines if line][-limit:])
 
     async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:

@@ -183,6 +183,10 @@ async def sse_bad_json(_: FaultyHttp, __: Seen, writer: asyncio.StreamWriter) ->
     respond(writer, 200, event(b'{"jsonrpc": "2.0", "id'), kind="text/event-stream")
 
 
+async def echo_header(_: FaultyHttp, seen: Seen, writer: asyncio.StreamWriter) -> None:
+    respond(writer, 500, f"bad header: {seen.headers.get('authorization')}".encode(), kind="text/plain")
+
+
 def status(code: int, body: bytes = b"", headers: dict[str, str] | None = None, kind: str = "text/plain") -> Handler:
     async def handle(_: FaultyHttp, __: Seen, writer: asyncio.StreamWriter) -> None:
         respond(writer, code, body, headers, kind=kind)
@@ -230,6 +234,7 @@ TROUBLES: dict[str, Handler] = {
     "sse-drop": sse_drop,
     "hang": hang,
     "500": status(500, b"the database\x1b[31m is on fire"),
+    "echo-header": echo_header,
     "401": status(401, b"who are you"),
     "403": status(403, b"not you"),
     "429-long": status(429, b"slow down", {"Retry-After": "3600"}),

@@ -77,6 +77,11 @@ def leave_a_daemon() -> None:
     subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
+def tell_secrets() -> None:
+    write(f"token is {os.environ['API_TOKEN']}\n".encode())
+    die(f"cannot sign in with {os.environ['API_TOKEN']}", 5)
+
+
 AT_START: dict[str, Callable[[], object]] = {
     "exit-at-start": lambda: die("KeyError: GITHUB_TOKEN is required", 3),
     "exit0-at-start": lambda: os._exit(0),
@@ -85,6 +90,7 @@ AT_START: dict[str, Callable[[], object]] = {
     "init-banner": lambda: write(b"Welcome to \x1b[31mserver\x1b[0m 1.0\nlistening...\n"),
     "init-bom": lambda: write(b"\xef\xbb\xbf"),
     "ignore-eof": ignore_sigterm,
+    "tell-secrets": tell_secrets,
     "grandchild": leave_a_grandchild,
     "daemon-child": leave_a_daemon,
     "stderr-ansi": lambda: die("\x1b]0;owned\x07\x1b[2Jcannot start", 4),
