@@ -4,6 +4,8 @@ as published servers define theirs; and its answers as a pure function of the re
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mcpagent import Agent
 from mcpagent.demo import demo_server_config
@@ -21,6 +25,7 @@ from mcpagent.messages import (
     Text,
     ToolCall,
     ToolDefinition,
+    ToolErrorKind,
     ToolResult,
     dump_messages,
     load_messages,
@@ -588,6 +593,47 @@ def test_what_it_can_do_lists_the_categories_of_the_prompt() -> None:
 def test_odd_histories_get_an_answer(messages: tuple[Message, ...]) -> None:
     message = answer(_request(*messages), NOW)
     assert message.text or message.tool_calls
+
+
+_JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from([prompt for prompt, _, _ in PUBLISHED]) | st.text(max_size=60), _JSON | st.text(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_no_result_of_a_tool_raises(prompt: str, result: Any, failed: bool) -> None:
+    text = result if isinstance(result, str) else json.dumps(result)
+    search = ToolDefinition("search_tools", "Search", {"type": "object", "properties": {"query": STRING}})
+    for tools in (_definitions(), (search,)):
+        history: list[Message] = [user_message(prompt)]
+        for _ in range(6):
+            message = answer(ModelRequest("", tuple(history), tools), NOW)
+            if not message.tool_calls:
+                break
+            error: ToolErrorKind | None = "failed" if failed else None
+            results = [ToolResult(call.id, call.name, (Text(text),), error) for call in message.tool_calls]
+            history += [message, Message("tool", tuple(results))]
+        assert message.text, "it must come to an answer"
+
+
+async def test_never_mind_is_not_taken_for_a_value() -> None:
+    desk = published_tools()
+    async with agent_with(desk) as agent:
+        assert "I need `url`" in await agent.ask("fetch a web page")
+        assert "nothing was done" in await agent.ask("never mind")
+    assert desk.called == []
+
+
+def test_loads_no_heavy_package() -> None:
+    code = (
+        "import sys, mcpagent.models.offline;"
+        "print([name for name in ('mcp', 'pydantic', 'anthropic', 'jsonschema', 'regex') if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.strip() == "[]"
 
 
 # -- the real demo server --------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ def _zone_names() -> tuple[str, ...]:
 
 def zone(name: str) -> ZoneInfo:
     """The zone of that name, case ignored. Raises `DemoToolError` with near names."""
+    if not _zone_names():
+        raise DemoToolError("this computer has no time zone data; install the Python package tzdata")
     known = {known_name.lower(): known_name for known_name in _zone_names()}
     wanted = name.strip().replace(" ", "_").lower()
     if wanted in known:

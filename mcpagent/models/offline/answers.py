@@ -26,6 +26,8 @@ def small_talk_answer(kind: str, request: ModelRequest) -> str:
             return "Hello. Ask for something that a tool can do; “what can you do?” lists what there is."
         case "thanks":
             return "You are welcome."
+        case "cancel":
+            return "All right, nothing was done."
         case "ability":
             return _abilities(request)
         case _:

@@ -28,6 +28,10 @@ _THANKS = re.compile(
     r"^\W*(?:thanks?|thank you|thx|cheers|great|nice|cool|perfect|ok(?:ay)?|bye|goodbye)\b[\w\s,!.]{0,20}$",
     re.IGNORECASE,
 )
+_CANCEL = re.compile(
+    r"^\W*(?:never ?mind|cancel|forget (?:it|about it)|no(?:pe)?(?:,? thanks?| thank you)?|stop|nothing|leave it)\W*$",
+    re.IGNORECASE,
+)
 _WHO = re.compile(
     r"\b(?:who|what) (?:are|r) you\b|\byour name\b|\bare you (?:an? )?(?:ai|bot|real|llm|human)\b|^\W*how are you\b",
     re.IGNORECASE,
@@ -108,12 +112,21 @@ class Need:
     verbless: bool = False
 
 
+_SMALL_TALK = (
+    ("greeting", _GREETING),
+    ("thanks", _THANKS),
+    ("cancel", _CANCEL),
+    ("ability", _ABILITY),
+    ("who", _WHO),
+)
+
+
 def small_talk(prompt: str) -> str | None:
-    """Which kind of small talk the whole prompt is ("greeting", "thanks", "who", "ability"), None where it is not."""
+    """Which kind of small talk the whole prompt is, by its name in `_SMALL_TALK`; None where it is none."""
     text = prompt.strip()
     if not re.search(r"\w", text):
         return "greeting"
-    for kind, pattern in (("greeting", _GREETING), ("thanks", _THANKS), ("ability", _ABILITY), ("who", _WHO)):
+    for kind, pattern in _SMALL_TALK:
         if len(text) <= 120 and pattern.search(text):
             return kind
     return None

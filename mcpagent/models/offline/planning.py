@@ -24,6 +24,9 @@ _SURE_FIT = 3.0
 _POOR_FIT = 1.6
 """Below this, other words are tried before the tool is."""
 
+_EXPLETIVE = re.compile(r"\b(?:time|day|date|late|year) is it\b|\bit is \d|\bit's \d", re.IGNORECASE)
+"""An "it" that stands for nothing."""
+
 _REFERS = re.compile(
     r"^\W*(?:and|also|what about|how about)\b|\b(?:it|its|it's|there|that|this|same|them|those|again)\b", re.IGNORECASE
 )
@@ -214,9 +217,13 @@ def _ranked(task: Task, tools: Sequence[ToolView], *, searched: bool = False) ->
     return rank(task.need, task.evidence, tools, searched=searched, known=_known(task))
 
 
+def _refers_back(text: str) -> bool:
+    return _REFERS.search(_EXPLETIVE.sub("", text)) is not None
+
+
 def _known(task: Task) -> dict[str, Any]:
     """The arguments of the call before, where the need refers to it: "and its population?"."""
-    return dict(task.earlier.call.arguments) if task.earlier and _REFERS.search(task.need.text) else {}
+    return dict(task.earlier.call.arguments) if task.earlier and _refers_back(task.need.text) else {}
 
 
 def _best_call(task: Task, tools: Sequence[ToolView], *, searched: bool) -> Decision | None:
@@ -243,7 +250,7 @@ def _completed(task: Task, tool: ToolView, filled: Filled) -> Filled:
     """With what the answer to our question, or the call this one follows up, says about open properties."""
     if task.question is not None and task.question.tool == tool.name:
         return _answered(tool, filled, task.question.parameter, task.answer)
-    if task.earlier is None or not (task.need.verbless or _REFERS.search(task.need.text)):
+    if task.earlier is None or not (task.need.verbless or _refers_back(task.need.text)):
         return filled
     same = task.earlier.call.name == tool.name
     return following_up(filled, task.earlier.call.arguments, tool.schema, same_tool=same and task.need.verbless)
