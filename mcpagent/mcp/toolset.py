@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
@@ -18,10 +18,11 @@ from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, LostError, RefusedError
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists, ToolsDifference, difference
+from mcpagent.mcp.pins import PinStore, ToolChange
 from mcpagent.mcp.status import ServerStatus
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line, safe_text
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.tools import Run, Tool, ToolOutput
 
 if TYPE_CHECKING:
     import httpx2
@@ -41,6 +42,10 @@ PROGRESS_SECONDS = 0.1
 SETTLE_SECONDS = 2.0
 
 
+AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
+"""Asks whether a changed tool may be used as it is now."""
+
+
 def _ignore_change(change: ToolsDifference) -> None:
     """For whoever does not want to know."""
 
@@ -54,6 +59,7 @@ class McpToolset:
     With a `cache` that knows the server, entering reads the lists from there and the server is started by its first
     call, or in the background where `eager`. `on_tools_changed` is told when its tools are no longer what they were:
     `tools()` then gives the new ones. `handlers` say what the server may ask of us; `auth` signs in to a remote one.
+    With `pins` a tool that changed since it was first used is called only where `allow_change` says so.
     """
 
     def __init__(
@@ -66,6 +72,8 @@ class McpToolset:
         eager: bool = False,
         handlers: Handlers | None = None,
         auth: httpx2.Auth | None = None,
+        pins: PinStore | None = None,
+        allow_change: AllowChange | None = None,
         on_tools_changed: Callable[[ToolsDifference], None] = _ignore_change,
     ) -> None:
         self.config = config
@@ -76,6 +84,8 @@ class McpToolset:
         self._eager = eager
         self._handlers = handlers or Handlers()
         self._auth = auth
+        self._pins = pins
+        self._allow_change = allow_change
         self._status = ServerStatus(config.name, "closed")
         self._connection: McpConnection | None = None
         self._is_modern: bool | None = None
@@ -128,7 +138,7 @@ class McpToolset:
         return [
             Tool(
                 definition,
-                self._runner(definition.original_name),
+                self._runner(definition),
                 timeout_seconds=self._outer_seconds(),
                 deferred=False if self._is_always_loaded(definition) else None,
             )
@@ -158,11 +168,30 @@ class McpToolset:
 
     # --- calls ---
 
-    def _runner(self, tool: str) -> Any:
+    def _runner(self, definition: ToolDefinition) -> Run:
         async def run(arguments: dict[str, Any]) -> ToolOutput:
-            return await self._call(tool, arguments)
+            if (refusal := await self._refused_change(definition)) is not None:
+                return refusal
+            return await self._call(definition.original_name, arguments)
 
         return run
+
+    async def _refused_change(self, definition: ToolDefinition) -> ToolOutput | None:
+        """What to answer where the tool is not what it was when first used, and nobody says that this is right."""
+        current = next(
+            (tool for tool in self._lists.tools if tool.original_name == definition.original_name), definition
+        )
+        change = None if self._pins is None else self._pins.check(self.config, current)
+        if change is None or self._pins is None:
+            return None
+        self._emit(Notice(safe_line(str(change), 500), "warning"))
+        if self._allow_change is not None and await self._allow_change(change):
+            self._pins.accept(self.config, current)
+            return None
+        text = (
+            f'tool "{safe_line(change.tool, 60)}" was changed by its server since it was first used; it was not called'
+        )
+        return ToolOutput.of_text(f"{text}, since nobody has allowed the change", error="denied")
 
     def _teller(self, tool: str) -> Progress:
         """Tells the progress of one call, not faster than a person reads."""

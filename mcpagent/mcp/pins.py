@@ -1,0 +1,121 @@
+"""Tools pinned when first used: a server that changes one afterwards is found out before the next call.
+
+A description or schema that was looked at and trusted may be replaced later by one that is not (a "rug pull"). What is
+pinned is all that a model or a person sees of a tool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpagent.config import ServerConfig
+from mcpagent.messages import ToolDefinition
+from mcpagent.safe_text import safe_line
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChange:
+    """A tool that is no longer what it was when first used; `lines` say what changed, one printable line each."""
+
+    server: str
+    tool: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f'tool "{safe_line(self.tool, 60)}" of server "{self.server}" changed: {"; ".join(self.lines)}'
+
+
+class PinStore:
+    """What each tool was when it was first used, one JSON file a server; only its user can read or write it.
+
+    A server is known by its name and where it is reached (command and arguments, or URL), not by its secrets.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[Path, dict[str, Any]] = {}
+
+    def check(self, config: ServerConfig, tool: ToolDefinition) -> ToolChange | None:
+        """None where the tool is as it was, or is used for the first time, which pins it."""
+        pins = self._pins(config)
+        seen = _visible(tool)
+        pinned = pins.get(tool.original_name)
+        if pinned is None:
+            self.accept(config, tool)
+            return None
+        if pinned == seen:
+            return None
+        return ToolChange(config.name, tool.original_name, tuple(_differences(pinned, seen))[:20])
+
+    def accept(self, config: ServerConfig, tool: ToolDefinition) -> None:
+        """Pins the tool as it is now."""
+        pins = self._pins(config)
+        pins[tool.original_name] = _visible(tool)
+        with contextlib.suppress(OSError):
+            self._write(self.path(config), pins)
+
+    def path(self, config: ServerConfig) -> Path:
+        place = json.dumps([config.name, config.command, list(config.args), config.url])
+        digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', config.name)[:40]}-{digest}.json"
+
+    def _pins(self, config: ServerConfig) -> dict[str, Any]:
+        path = self.path(config)
+        if path not in self._known:
+            self._known[path] = self._read(path)
+        return self._known[path]
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        try:
+            data = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def _write(self, path: Path, pins: dict[str, Any]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(pins, file)
+        Path(temporary).replace(path)
+
+
+def _visible(tool: ToolDefinition) -> dict[str, Any]:
+    """What of a tool is pinned, as JSON gives it back."""
+    shown = {
+        "description": tool.description,
+        "title": tool.title,
+        "read_only": tool.read_only,
+        "parameters": tool.parameters,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(shown, sort_keys=True))
+    return plain
+
+
+def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Each place where two JSON values differ, as `path: old -> new`."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted(before.keys() | after.keys()):
+            deeper = f"{path}.{key}" if path else key
+            yield from _differences(before.get(key, _MISSING), after.get(key, _MISSING), deeper)
+    elif before is _MISSING:
+        yield safe_line(f"{path} added: {_short(after)}", 200)
+    elif after is _MISSING:
+        yield safe_line(f"{path} removed, was {_short(before)}", 200)
+    elif json.dumps(before) != json.dumps(after):
+        yield safe_line(f"{path}: {_short(before)} -> {_short(after)}", 200)
+
+
+def _short(value: Any) -> str:
+    return safe_line(json.dumps(value, ensure_ascii=False), 80)
