@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.models.offline.arguments import Filled, fill, fill_each
-from mcpagent.models.offline.candidates import arithmetic
+from mcpagent.models.offline.arithmetic import arithmetic
 from mcpagent.models.offline.dates import find_dates, find_numbers, find_times
 from mcpagent.models.offline.evidence import Evidence, split_payload
 from mcpagent.models.offline.fitting import fits, matches_pattern, resolve

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcpagent.models.offline.candidates import VAGUE, Candidate, Context, best
+from mcpagent.models.offline.candidates import VAGUE, best
 from mcpagent.models.offline.evidence import Evidence, Found
 from mcpagent.models.offline.fitting import fits, kind_of, resolve
 from mcpagent.models.offline.leftover import Span, after_announcement, subject
 from mcpagent.models.offline.numbering import assign_numbers, fill_in_order
+from mcpagent.models.offline.pieces import Candidate, Context
 from mcpagent.models.offline.roles import ROLE_ORDER, Property
 from mcpagent.models.offline.words import concept, concepts, split_words, word_set
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mcpagent.models.offline.candidates import Context, direction_score
 from mcpagent.models.offline.evidence import Evidence, Found
 from mcpagent.models.offline.fitting import fits, kind_of
 from mcpagent.models.offline.leftover import Span
+from mcpagent.models.offline.pieces import Context, direction_score
 from mcpagent.models.offline.roles import Property
 from mcpagent.models.offline.words import concept, split_words, stem, word_set
 
