@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 import inspect
+import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -20,6 +21,7 @@ from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import Postings
 from mcpagent.search.embedding import Embedder, static_model_folder
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
+from mcpagent.search.learning import SearchHistory
 from mcpagent.search.query import MAX_QUERY, mentioned_names, selected_names, server_prefix
 from mcpagent.search.ranking import Ranked, Ranker
 from mcpagent.search.result import How, Match, Reason, SearchResult
@@ -51,6 +53,7 @@ class ToolIndex:
     an `EmbeddingsEndpoint` or any function from texts to vectors; its vectors are kept in `cache_folder`.
     `server_descriptions` are searched with each server's tools. `min_strength` is how strong the best match must be
     for anything to be found; 0 gives the best tools always. Its default is what `benchmarks/search_threshold.py` found.
+    `history` raises tools that served such queries before.
     Same tools and same query give the same result, whatever the order in which servers came and went.
     """
 
@@ -62,6 +65,7 @@ class ToolIndex:
         server_descriptions: Mapping[str, str] | None = None,
         cache_folder: Path | None = None,
         min_strength: float | None = None,
+        history: SearchHistory | None = None,
     ) -> None:
         if not callable(strategy) and strategy not in ("auto", "regex", "bm25", "hybrid"):
             raise ConfigError(f'strategy: unknown ranking "{strategy}"; use auto, regex, bm25, hybrid or a function')
@@ -71,6 +75,7 @@ class ToolIndex:
             self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
         default = MIN_STRENGTH if self._vectors is None else MIN_HYBRID_STRENGTH
         self._min_strength = default if min_strength is None else min_strength
+        self._history = history
         self._strategy = strategy
         self._server_descriptions = dict(server_descriptions or {})
         self._lock = threading.RLock()
@@ -279,6 +284,8 @@ class ToolIndex:
     ) -> SearchResult:
         only = None if server is None else self._numbers.get(server, {}).values()
         ranking = self._ranker.rank(text, limit + len(named), only)
+        if favours := self._favours(text, only, notes):
+            ranking = self._ranker.favour(ranking, favours)
         asked = ranking.asked
         others = [one for one in ranking.candidates if one.number not in named]
         others.sort(key=lambda one: (-one.score, self._tools[one.number].name))
@@ -297,6 +304,21 @@ class ToolIndex:
         return SearchResult(
             query, tuple(matches), found, how if matches else "none", error, tuple(notes), near, missing
         )
+
+    def _favours(self, text: str, only: Collection[int] | None, notes: list[str]) -> dict[int, float]:
+        if self._history is None:
+            return {}
+        try:
+            favours = self._history.favour(text)
+        except (sqlite3.Error, OSError) as error:
+            notes.append(f"searched without the history of earlier searches: {safe_line(str(error))}")
+            return {}
+        found = {}
+        for name, favour in favours.items():
+            for number in self._named.get(name_key(name), ()):
+                if self._tools[number].name == name and (only is None or number in only):
+                    found[number] = favour
+        return found
 
     def _like_named(self, query: str, limit: int) -> SearchResult | None:
         """Tools whose names have nearly the letters of the query, where any have."""
@@ -333,6 +355,7 @@ class ToolIndex:
             ("name", "words of the name", name_lift),
             ("meaning", "whole query", ranked.meaning),
             ("description", "one need of several", ranked.need),
+            ("history", "served such a query", ranked.learned),
         ):
             if part > 0.0005:
                 reasons.append(Reason(field, word, round(part, 3)))

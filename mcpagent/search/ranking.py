@@ -44,6 +44,7 @@ _QUESTION = re.compile(
 _QUESTION_FACTOR = 0.7
 """Questions are mostly answered, not acted on: a tool must fit them better than it must fit a request."""
 _NEED_WEIGHT = 0.5
+_LEARNED_WEIGHT = 0.6
 _NEED_RARITY = 8.0
 """Rarity that the words of a clause must add up to before it counts as a need of its own."""
 
@@ -55,7 +56,8 @@ _CLAUSE_END = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A candidate and what its score is made of: `words` (BM25), `meaning` (vectors), `need` (best for one need).
+    """A candidate and what its score is made of: `words` (BM25), `meaning` (vectors), `need` (best for one need),
+    `learned` (earlier use after such a query).
 
     `word_share` is what a BM25 score was multiplied with to give `words`.
     """
@@ -65,10 +67,11 @@ class Ranked:
     meaning: float = 0.0
     need: float = 0.0
     word_share: float = 1.0
+    learned: float = 0.0
 
     @property
     def score(self) -> float:
-        return self.words + self.meaning + self.need
+        return self.words + self.meaning + self.need + self.learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,16 @@ class Ranker:
         candidates = [_lifted(known.get(number), number, lift * _NEED_WEIGHT * top) for number, lift in lifts.items()]
         candidates += [one for one in whole.candidates if one.number not in lifts]
         return replace(whole, candidates=candidates)
+
+    def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
+        """The ranking with tools raised that served queries like this one before; `favours` are 0 to 1, by number."""
+        top = max((one.score for one in ranking.candidates), default=0.0) or 1.0
+        known = {one.number: one for one in ranking.candidates}
+        raised = {
+            number: replace(known.get(number) or Ranked(number, 0.0), learned=favour * _LEARNED_WEIGHT * top)
+            for number, favour in favours.items()
+        }
+        return replace(ranking, candidates=list((known | raised).values()), strength=math.inf)
 
     def _needs(self, text: str) -> list[tuple[str, Asked]]:
         """The clauses of the text that say enough to be looked for on their own."""

@@ -1,0 +1,139 @@
+"""What use teaches, opt-in and local: a tool that was found, added and then called successfully after some words
+stands higher the next time words like these are searched.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcpagent.search.words import terms, written_words
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS uses (
+    words TEXT NOT NULL, tool TEXT NOT NULL, query TEXT NOT NULL,
+    added INTEGER NOT NULL, called INTEGER NOT NULL, last_seconds REAL NOT NULL,
+    PRIMARY KEY (words, tool)
+) WITHOUT ROWID
+"""
+_MAX_QUERY = 500
+_MAX_ROWS = 5_000
+_LIKE = 0.5
+"""Share of common words (of all words of both) from which two queries are alike."""
+
+_CALLED, _ADDED = 1.0, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How often a tool was added and called successfully after a query; `last_seconds` is Unix time."""
+
+    query: str
+    tool: str
+    added: int
+    called: int
+    last_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Searches:
+    """Weight of each tool by the words of a search, and the searches that have a word."""
+
+    tools: dict[frozenset[str], dict[str, float]]
+    by_word: dict[str, list[frozenset[str]]]
+
+
+class SearchHistory:
+    """A SQLite file of what was searched, added and called. Raises `sqlite3.Error` where the file cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: _Searches | None = None
+
+    def record(self, query: str, added: Iterable[str], called: Iterable[str]) -> None:
+        """Notes which tools were added after the query, and which of all were called without an error."""
+        words = _words(query)
+        added, called = set(added), set(called)
+        if not words or not added | called:
+            return
+        rows = [
+            (" ".join(sorted(words)), tool, query[:_MAX_QUERY], tool in added, tool in called, time.time())
+            for tool in sorted(added | called)
+        ]
+        with closing(self._open()) as connection, connection:
+            connection.executemany(
+                "INSERT INTO uses VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (words, tool) DO UPDATE SET"
+                " query = excluded.query, added = added + excluded.added,"
+                " called = called + excluded.called, last_seconds = excluded.last_seconds",
+                rows,
+            )
+            connection.execute(
+                "DELETE FROM uses WHERE (words, tool) IN"
+                " (SELECT words, tool FROM uses ORDER BY last_seconds DESC LIMIT -1 OFFSET ?)",
+                (_MAX_ROWS,),
+            )
+        self._known = None
+
+    def uses(self) -> list[Use]:
+        """Everything recorded, the latest first."""
+        if not self._path.is_file():
+            return []
+        with closing(self._open()) as connection:
+            rows = connection.execute(
+                "SELECT query, tool, added, called, last_seconds FROM uses ORDER BY last_seconds DESC, tool"
+            )
+            return [Use(*row) for row in rows]
+
+    def clear(self) -> int:
+        """Forgets everything; gives how many rows there were."""
+        count = len(self.uses())
+        if count:
+            with closing(self._open()) as connection, connection:
+                connection.execute("DELETE FROM uses")
+        self._known = None
+        return count
+
+    def favour(self, query: str) -> dict[str, float]:
+        """By tool name: 0 to 1, how much earlier searches like this one speak for the tool.
+
+        A search is alike where at least half of all words are common; each use counts once more, ever less.
+        """
+        words = _words(query)
+        searches = self._recorded()
+        favours: dict[str, float] = {}
+        for known in {known for word in words for known in searches.by_word.get(word, ())}:
+            likeness = len(words & known) / len(words | known)
+            if likeness >= _LIKE:
+                for tool, weight in searches.tools[known].items():
+                    favours[tool] = max(favours.get(tool, 0.0), likeness * (1 - math.exp(-weight)))
+        return favours
+
+    def _recorded(self) -> _Searches:
+        if self._known is None:
+            known = _Searches({}, {})
+            for use in self.uses():
+                words = _words(use.query)
+                if words not in known.tools:
+                    known.tools[words] = {}
+                    for word in words:
+                        known.by_word.setdefault(word, []).append(words)
+                tools = known.tools[words]
+                tools[use.tool] = tools.get(use.tool, 0.0) + use.called * _CALLED + use.added * _ADDED
+            self._known = known
+        return self._known
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self._path, timeout=2.0)
+        connection.execute(_SCHEMA)
+        return connection
+
+
+def _words(query: str) -> frozenset[str]:
+    found: Sequence[str] = [term for word in written_words(query[:_MAX_QUERY]) for term in terms(word)]
+    return frozenset(found)
