@@ -265,6 +265,8 @@ def test_payload_is_the_text() -> None:
     count = ("count_words", "Count the words of a text", schema("text", text=STRING))
     body = "one two\n\nthree"
     assert filled(*count, f"count the words\n\n{body}").arguments == {"text": body}
+    assert filled(*count, f"count the words\n\n```\n{body}\n```").arguments == {"text": body}
+    assert filled(*count, f"count the words\n\nnotes.txt\n````text\n{body}\n````").arguments == {"text": body}
 
 
 def test_one_call_for_each_place() -> None:

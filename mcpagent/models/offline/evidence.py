@@ -243,13 +243,22 @@ def content_words(text: str) -> list[str]:
     return [word for word in split_words(text) if word not in STOP_WORDS and word not in CARRIERS]
 
 
+_FENCED = re.compile(r"(?:[^\n`]{0,300}\n)?(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<text>.*?)\n?(?P=fence)\s*", re.DOTALL)
+
+
+def _unfenced(text: str) -> str:
+    """What is inside, where the whole text is one fenced block, with or without a line that names it."""
+    fenced = _FENCED.fullmatch(text)
+    return fenced["text"] if fenced else text
+
+
 def split_payload(prompt: str) -> tuple[str, str]:
     """The request and the text that came with it: a long prompt's first or last paragraph, and all the rest."""
     prompt = prompt.strip()
     head, gap, rest = prompt.partition("\n\n")
     if gap and len(head) <= 500:
-        return head.strip(), rest.strip()
+        return head.strip(), _unfenced(rest.strip())
     before, gap, tail = prompt.rpartition("\n\n")
     if gap and len(tail) <= 500:
-        return tail.strip(), before.strip()
+        return tail.strip(), _unfenced(before.strip())
     return prompt[:MAX_READ_CHARACTERS], ""
