@@ -140,6 +140,15 @@ async def test_an_item_with_several_texts_and_a_refusal_comes_back_as_one_item()
     assert body["input"][1:] == [message_item("Zero."), item]
 
 
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("gpt-5.4", True), ("gpt-6-sol", True), ("o4-mini", True), ("gpt-4o", False), ("gpt-5.2-chat-latest", False)],
+)
+def test_reasoning_is_asked_for_where_there_is_some(name: str, asked: bool) -> None:
+    body = OpenAIResponsesModel(name).request_body(HELLO)
+    assert body.get("include") == (["reasoning.encrypted_content"] if asked else None)
+
+
 async def test_thoughts_are_shown_as_they_come() -> None:
     answer = {"status": "completed", "output": [message_item("ok")], "usage": None}
     provider = PlayedProvider(

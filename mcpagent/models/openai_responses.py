@@ -156,13 +156,19 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
         body["tool_choice"] = "none"
     elif plan.withdrawn and can.allowed_tools and not hosted:  # it cannot name tools in namespaces
         body["tool_choice"] = _allowed(plan.callable_names())
-    body["include"] = ["reasoning.encrypted_content"]
+    if reasons(model_name):
+        body["include"] = ["reasoning.encrypted_content"]
     body["store"] = False
     if settings.max_output_tokens is not None:
         body["max_output_tokens"] = settings.max_output_tokens
     if settings.temperature is not None:
         body["temperature"] = settings.temperature
     return {**body, "stream": True, **settings.extra}
+
+
+def reasons(model_name: str) -> bool:
+    """Whether a model's reasoning can be asked for; those that do not reason refuse the request that asks."""
+    return not model_name.startswith(("gpt-3", "gpt-4", "chatgpt-4")) and "-chat" not in model_name
 
 
 def _allowed(names: Sequence[str]) -> dict[str, Any]:
