@@ -17,7 +17,7 @@ GOOD = ["-m", "offline", *server_option("good", "small")]
 
 def test_a_newcomer_asks_looks_around_and_leaves(tmp_path: Path) -> None:
     with on_a_terminal([*GOOD, "--tool-search", "on"], tmp_path) as screen:
-        screen.wait_for(PROMPT, 15)
+        screen.wait_for(PROMPT)
         screen.wait_for(r"tools 2/4 .*mcp 1 ok")
         screen.type("/help\r")
         screen.wait_for(r"/context +what the next request carries")
@@ -49,7 +49,7 @@ def test_a_newcomer_asks_looks_around_and_leaves(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
-        screen.wait_for(PROMPT, 15)
+        screen.wait_for(PROMPT)
         screen.type("wait 30 seconds\r")
         screen.wait_for(r"running wait_seconds")
         screen.type("\x03")
@@ -67,7 +67,7 @@ def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> N
 
 def test_several_lines_are_one_question_and_ctrl_d_leaves(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
-        screen.wait_for(PROMPT, 15)
+        screen.wait_for(PROMPT)
         screen.type("what is the weather\nin Tokyo\x1b\r?\r")
         screen.wait_for("Tokyo: 18 degrees")
         screen.wait_for(PROMPT)
@@ -80,7 +80,7 @@ def test_several_lines_are_one_question_and_ctrl_d_leaves(tmp_path: Path) -> Non
 def test_broken_and_sleeping_servers_do_not_delay_the_prompt(tmp_path: Path) -> None:
     servers = [*server_option("dies"), *server_option("sleeps"), *server_option("good", "small")]
     with on_a_terminal(["-m", "offline", *servers], tmp_path) as screen:
-        screen.wait_for(PROMPT, 5)
+        screen.wait_for(PROMPT, 15)  # the sleeping one sleeps for a minute
         block = screen.wait_for(r"mcpagent mcp test dies", 15)
         assert "✗ dies: " in block
         assert "GITHUB_TOKEN is required" in block
@@ -97,7 +97,7 @@ def test_broken_and_sleeping_servers_do_not_delay_the_prompt(tmp_path: Path) -> 
 
 def test_what_a_tool_says_cannot_touch_the_terminal(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
-        screen.wait_for(PROMPT, 15)
+        screen.wait_for(PROMPT)
         screen.type("/tool hostile_text\r")
         screen.wait_for(r"\[bold\]markup")
         screen.type("give me the hostile text\r")
@@ -112,7 +112,7 @@ def test_what_a_tool_says_cannot_touch_the_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("variables", "columns"), [({"NO_COLOR": "1"}, 60), ({"TERM": "dumb"}, 60)])
 def test_narrow_plain_and_dumb_terminals(variables: dict[str, str], columns: int, tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path, columns=columns, env=variables) as screen:
-        screen.wait_for(PROMPT, 15)
+        screen.wait_for(PROMPT)
         screen.type("what is the weather in Tokyo?\r")
         turn = screen.wait_for(r"\d requests[^\n]*\n")
         screen.type("\x04")
@@ -135,7 +135,7 @@ def test_ask_on_a_terminal_shows_steps_and_formatted_words(tmp_path: Path) -> No
 
 def test_without_key_and_configuration_the_chat_says_how_to_go_on(tmp_path: Path) -> None:
     with on_a_terminal([], tmp_path) as screen:
-        start = screen.wait_for(PROMPT, 15)
+        start = screen.wait_for(PROMPT)
         assert "ANTHROPIC_API_KEY" in start
         assert ".mcp.json" in start
         screen.type("\x04")

@@ -80,7 +80,7 @@ async def asked(*replies: Any, **options: Any) -> tuple[ScriptedModel, list[Any]
         return model, results(agent.messages)
 
 
-# -- names ---------------------------------------------------------------------------------------------------------
+# -- names
 
 
 async def test_prefixed_tools_are_called_under_the_prefix_and_reach_the_function() -> None:
@@ -183,7 +183,7 @@ async def test_any_stack_reaches_each_leaf_under_its_own_name(operations: list[t
     assert {original for original, _ in mine} == {"one", "two", "three"}
 
 
-# -- listing and calling -------------------------------------------------------------------------------------------
+# -- listing and calling
 
 
 async def test_a_filter_sees_outer_names_and_a_hidden_tool_is_refused_with_the_remedy() -> None:
@@ -326,7 +326,7 @@ async def test_new_deferred_tools_are_announced_and_can_be_found() -> None:
         assert any("More tools can be used from now on: add." in message.text for message in agent.messages)
 
 
-# -- life ----------------------------------------------------------------------------------------------------------
+# -- life
 
 
 async def test_toolsets_are_entered_in_order_and_left_in_reverse() -> None:
@@ -361,7 +361,7 @@ async def test_what_is_no_toolset_is_said_when_the_agent_is_made() -> None:
         Agent(ScriptedModel([]), toolsets=[3])  # type: ignore[list-item]
 
 
-# -- deferred loading ----------------------------------------------------------------------------------------------
+# -- deferred loading
 
 
 async def test_one_marked_function_turns_search_on_for_it_alone() -> None:

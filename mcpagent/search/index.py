@@ -52,7 +52,8 @@ class ToolIndex:
     function `(query, tools) -> names`, sync or async. `embedder` replaces the word vectors of `mcpagent[semantic]`:
     an `EmbeddingsEndpoint` or any function from texts to vectors; its vectors are kept in `cache_folder`.
     `server_descriptions` are searched with each server's tools. `min_strength` is how strong the best match must be
-    for anything to be found; 0 gives the best tools always. Its default is what `benchmarks/search_threshold.py` found.
+    for anything to be found; 0 gives the best tools always. Its default is what `benchmarks/search_threshold.py` found,
+    and 0 with an embedder of your own, whose cosines nobody has measured.
     `history` raises tools that served such queries before.
     Same tools and same query give the same result, whatever the order in which servers came and went.
     """
@@ -73,8 +74,7 @@ class ToolIndex:
         if strategy == "hybrid" or (strategy == "auto" and (embedder or static_model_folder())):
             _check_vectors(embedder)
             self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
-        default = MIN_STRENGTH if self._vectors is None else MIN_HYBRID_STRENGTH
-        self._min_strength = default if min_strength is None else min_strength
+        self._min_strength = min_strength if min_strength is not None else self._usual_min_strength(embedder)
         self._history = history
         self._strategy = strategy
         self._server_descriptions = dict(server_descriptions or {})
@@ -85,6 +85,11 @@ class ToolIndex:
         self._named: defaultdict[str, set[int]] = defaultdict(set)
         self._postings = Postings()
         self._ranker = Ranker(self._postings, self._vectors)
+
+    def _usual_min_strength(self, embedder: Embedder | None) -> float:
+        if self._vectors is None:
+            return MIN_STRENGTH
+        return MIN_HYBRID_STRENGTH if embedder is None else 0.0
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -31,6 +31,9 @@ _STRONG = 2.5
 """Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more."""
 
 _COSINE_STRENGTH = 2.5
+_SAME_MEANING = 0.6
+"""Cosine from which a match is sure without a common word."""
+
 _COVERED = 0.75
 _TELLING = 0.5
 """Share of a query's words that must say something before being wholly covered makes a match sure."""
@@ -155,9 +158,10 @@ class Ranker:
             return Ranking(asked, by_words, hits.found, self._strength(text, asked, hits.scores), (note,))
         if only is not None:
             likeness = {number: likeness[number] for number in only}
-        strength = self._strength(text, asked, hits.scores) * math.exp(
-            _COSINE_STRENGTH * max(likeness.values(), default=0.0)
-        )
+        cosine = max(likeness.values(), default=0.0)
+        strength = self._strength(text, asked, hits.scores) * math.exp(_COSINE_STRENGTH * cosine)
+        if cosine >= _SAME_MEANING:
+            strength = math.inf
         return Ranking(
             asked, _fused(hits.scores, likeness, _STRONG * self._postings.highest_rarity), hits.found, strength
         )

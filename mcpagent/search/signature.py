@@ -33,7 +33,8 @@ def call_signature(definition: ToolDefinition) -> str:
     if not isinstance(properties, dict):
         return f"{definition.name}()"
     listed = definition.parameters.get("required")
-    required = [name for name in listed if name in properties] if isinstance(listed, list) else []
+    names = listed if isinstance(listed, list) else []
+    required = [name for name in names if isinstance(name, str) and name in properties]
     arguments = [_argument(name, properties[name], "") for name in dict.fromkeys(required)]
     length = len(definition.name) + sum(len(argument) + 2 for argument in arguments)
     for name in properties:
