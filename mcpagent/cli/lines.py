@@ -11,7 +11,15 @@ from rich.text import Text
 
 from mcpagent.cli.figures import counted, duration, tokens
 from mcpagent.cli.terminal import Glyphs
-from mcpagent.events import RunFinished, ServerFailed, ToolCallFinished, ToolsLoaded, ToolsRemoved, ToolsSearched
+from mcpagent.events import (
+    RunFinished,
+    ServerFailed,
+    ToolCallFinished,
+    ToolProgress,
+    ToolsLoaded,
+    ToolsRemoved,
+    ToolsSearched,
+)
 from mcpagent.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
@@ -60,6 +68,12 @@ def loaded_line(event: ToolsLoaded, glyphs: Glyphs, width: int) -> Text:
 
 def removed_line(event: ToolsRemoved, glyphs: Glyphs, width: int) -> Text:
     return Text(f"- removed {joined(event.names, min(width, MAX_WIDTH) - 12, glyphs)}", "dim")
+
+
+def progress_words(event: ToolProgress) -> str:
+    """`index_files: reading (3 of 10)`."""
+    done = f"{event.progress:g} of {event.total:g}" if event.total is not None else f"{event.progress:g}"
+    return safe_line(f"{event.tool}: {event.message} ({done})" if event.message else f"{event.tool}: {done}")
 
 
 def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:

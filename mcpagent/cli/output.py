@@ -22,6 +22,7 @@ from mcpagent.events import (
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
+    ToolProgress,
     ToolsLoaded,
     ToolsRemoved,
     ToolsSearched,
@@ -42,6 +43,10 @@ DOCUMENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("turn", "tools_offered", "tools_known", "schema_tokens_sent", "schema_tokens_full"),
     ),
     "tool_use": ("a call starts", ("id", "name", "input", "server")),
+    "tool_progress": (
+        "a server says how far a call is",
+        ("server", "tool", "progress", "total", "message"),
+    ),
     "tool_result": (
         "a call ended",
         ("tool_use_id", "name", "server", "is_error", "error", "content", "duration_ms"),
@@ -212,6 +217,8 @@ def event_document(event: Event) -> Document | None:
             return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "server": server}
         case ToolCallFinished(call=call, result=result, server=server):
             return _result_document(call.name, result, server)
+        case ToolProgress():
+            return {"type": "tool_progress", **asdict(event)}
         case ToolsSearched():
             return {
                 "type": "tool_search",

@@ -9,6 +9,7 @@ from rich.text import Text
 from mcpagent.cli.activity import Activity
 from mcpagent.cli.lines import (
     loaded_line,
+    progress_words,
     removed_line,
     search_lines,
     server_failed_lines,
@@ -28,6 +29,7 @@ from mcpagent.events import (
     ThinkingDelta,
     ToolCallFinished,
     ToolCallStarted,
+    ToolProgress,
     ToolsLoaded,
     ToolsRemoved,
     ToolsSearched,
@@ -73,6 +75,8 @@ class TurnView:
             case ToolCallStarted(call=call):
                 self._running[call.id] = safe_line(call.name, 64)
                 self._show_running()
+            case ToolProgress():
+                self._activity.show(progress_words(event))
             case ToolCallFinished():
                 self._finish_call(event)
             case _:
