@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.errors import ConfigError
-from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta, ToolsSearched
+from mcpagent.events import Event, Notice, TextDelta, ThinkingDelta, ToolsSearched
 from mcpagent.messages import (
     Image,
     Message,
@@ -31,7 +31,7 @@ from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, Res
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
 from mcpagent.models.discovery import Change, annotated, plan_tools, redefinition_notes, with_found
 from mcpagent.models.failures import AnswerError, Endpoint
-from mcpagent.models.http_model import Delta, HttpModel, encoded, timeouts
+from mcpagent.models.http_model import Delta, HttpModel, timeouts
 from mcpagent.models.wire import (
     distinct_ids,
     left_out,
@@ -93,6 +93,8 @@ class AnthropicModel(HttpModel):
     those a request needs. `capabilities` overrules what is known of the model.
     """
 
+    path = "/v1/messages"
+
     def __init__(
         self,
         model_name: str,
@@ -147,36 +149,25 @@ class AnthropicModel(HttpModel):
             http_client=self._http_client,
         )
 
-    async def post(self, client: anthropic.AsyncAnthropic, body: dict[str, Any]) -> anthropic.AsyncStream[object]:
-        import anthropic
-
-        options = anthropic.RequestOptions()
+    def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:
         betas = dict.fromkeys((*self.betas, *betas_of(body)))
-        if betas:
-            options = anthropic.RequestOptions(headers={"anthropic-beta": ",".join(betas)}, params={"beta": "true"})
-        return await client.post(
-            "/v1/messages",
-            cast_to=object,
-            content=encoded(body),
-            options=options,
-            stream=True,
-            stream_cls=anthropic.AsyncStream[object],
-        )
+        return {"headers": {"anthropic-beta": ",".join(betas)}, "params": {"beta": "true"}} if betas else {}
+
+    def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        last = answers[-1]
+        if last.get("stop_reason") != "pause_turn" or len(answers) > MAX_CONTINUATIONS:
+            return None
+        return {**body, "messages": [*body["messages"], {"role": "assistant", "content": last.get("content")}]}
 
     def sdk_errors(self) -> tuple[type[Exception], ...]:
         import anthropic
 
         return (anthropic.AnthropicError,)
 
-    async def ask(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        answer = await super().ask(body, emit)
-        for _ in range(MAX_CONTINUATIONS):
-            if answer.get("stop_reason") != "pause_turn":
-                break
-            paused = {"role": "assistant", "content": answer.get("content")}
-            more = await super().ask({**body, "messages": [*body["messages"], paused]}, emit)
-            answer = _joined(answer, more)
-        return answer
+    def stream_class(self) -> type[anthropic.AsyncStream[object]]:
+        import anthropic
+
+        return anthropic.AsyncStream[object]
 
 
 def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
@@ -521,18 +512,6 @@ def read_usage(answer: Mapping[str, Any]) -> Usage:
         cache_write_tokens=written,
         requests=1 + len(answer.get("continued") or ()),
     )
-
-
-def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """A paused answer and its continuation as one; usage adds up."""
-    before, after = first.get("usage") or {}, second.get("usage") or {}
-    counted = {key: value + (after.get(key) or 0) for key, value in before.items() if isinstance(value, int)}
-    return {
-        **second,
-        "content": [*first["content"], *second["content"]],
-        "usage": {**after, **counted},
-        "continued": [*(first.get("continued") or ()), first.get("id")],
-    }
 
 
 class MessageStream:

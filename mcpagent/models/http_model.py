@@ -10,9 +10,10 @@ import asyncio
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
@@ -21,12 +22,14 @@ from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.failures import (
     AnswerError,
     Endpoint,
+    Failure,
     ReportedError,
     delay_seconds,
     read_failure,
     reading,
     to_error,
 )
+from mcpagent.models.textual_calls import HeldText
 
 if TYPE_CHECKING:
     import anthropic
@@ -60,6 +63,9 @@ class HttpModel(ABC):
 
     provider: str
     model_name: str
+    path: ClassVar[str]
+    reads_textual_calls = False
+    """Whether calls may come as text, so that text which may become one is not shown at once."""
 
     def __init__(
         self,
@@ -105,24 +111,18 @@ class HttpModel(ABC):
         """A client of the provider's SDK, its own retries off."""
 
     @abstractmethod
-    async def post(self, client: Any, body: dict[str, Any]) -> SdkStream: ...
-
-    @abstractmethod
     def sdk_errors(self) -> tuple[type[Exception], ...]: ...
 
-    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """One answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception."""
-        effective = replace(request, settings=merged(self.settings, request.settings))
-        answer = await self.ask(self.request_body(effective), emit)
-        try:
-            with reading():
-                response = self.read_answer(answer, effective)
-                happened = self.searches_in(response.message, effective)
-        except (AnswerError, ReportedError) as error:
-            raise to_error(read_failure(error), self.endpoint) from None
-        for event in happened:
-            emit(event)
-        return response
+    @abstractmethod
+    def stream_class(self) -> type[SdkStream]: ...
+
+    def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Headers and query of one request, as the SDK takes them."""
+        return {}
+
+    def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:  # noqa: ARG002
+        """The body that goes on with an answer the provider paused; None where the answer is whole."""
+        return None
 
     @property
     def searches_tools(self) -> bool:
@@ -133,28 +133,52 @@ class HttpModel(ABC):
         """What to tell of the provider's own searches in an answer: what was found, and errors inside a good answer."""
         return []
 
-    async def ask(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        """The answer to one body, whole. Repeats the request only while nothing of an answer was shown."""
-        client = self._connected()
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """One answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
+
+        A failed request is repeated only while nothing of its answer was shown.
+        """
+        effective = replace(request, settings=merged(self.settings, request.settings))
+        body: dict[str, Any] | None = self.request_body(effective)
+        client: Any = self._connected()
         caught = _failures(self.sdk_errors())
-        for attempt in range(self._max_retries + 1):
-            shown = _Shown(emit)
+        listener = HeldText(emit) if self.reads_textual_calls else emit
+        answers: list[dict[str, Any]] = []
+        attempt = 0
+        while body is not None:
+            shown = _Shown(listener)
             try:
                 async with asyncio.timeout(self.endpoint.total_seconds):
-                    return await self._ask_once(client, body, shown)
+                    stream = await client.post(
+                        self.path,
+                        cast_to=object,
+                        content=encoded(body),
+                        options=self.request_options(body),
+                        stream=True,
+                        stream_cls=self.stream_class(),
+                    )
+                    answers.append(await self._whole_answer(stream, shown))
             except caught as error:
-                failure = read_failure(error)
-                final = attempt == self._max_retries or shown.anything or failure.delay_is_too_long
-                if final or not failure.retryable:
-                    raise to_error(failure, self.endpoint) from None
-            delay = delay_seconds(failure, attempt)
-            what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
-            emit(Notice(f"{self.provider}: {what}; trying again in {delay:.1f} s", "warning"))
-            await self._sleep(delay)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+                await self._wait(read_failure(error), attempt, shown, emit)
+                attempt += 1
+            else:
+                body, attempt = self.continued(body, answers), 0
+        response = self._read(answers, effective, emit)
+        if isinstance(listener, HeldText) and not response.message.tool_calls:
+            listener.show()
+        return response
 
-    async def _ask_once(self, client: SdkClient, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        stream = await self.post(client, body)
+    async def _wait(self, failure: Failure, attempt: int, shown: _Shown, emit: Emit) -> None:
+        """Sits out what may pass. Raises the failure as an error where another attempt would not help."""
+        final = attempt == self._max_retries or shown.anything or failure.delay_is_too_long
+        if final or not failure.retryable:
+            raise to_error(failure, self.endpoint) from None
+        delay = delay_seconds(failure, attempt)
+        what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
+        emit(Notice(f"{self.provider}: {what}; trying again in {delay:.1f} s", "warning"))
+        await self._sleep(delay)
+
+    async def _whole_answer(self, stream: SdkStream, emit: Emit) -> dict[str, Any]:
         try:
             kind = stream.response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind == "application/json":  # some servers answer in one piece whatever was asked
@@ -173,6 +197,17 @@ class HttpModel(ABC):
                 return reader.answer()
         finally:
             await stream.response.aclose()
+
+    def _read(self, answers: Sequence[dict[str, Any]], request: ModelRequest, emit: Emit) -> ModelResponse:
+        try:
+            with reading():
+                response = self.read_answer(reduce(joined, answers), request)
+                happened = self.searches_in(response.message, request)
+        except (AnswerError, ReportedError) as error:
+            raise to_error(read_failure(error), self.endpoint) from None
+        for event in happened:
+            emit(event)
+        return response
 
     def _connected(self) -> SdkClient:
         loop = asyncio.get_running_loop()
@@ -217,6 +252,18 @@ def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
         temperature=given.temperature if given.temperature is not None else defaults.temperature,
         extra={**defaults.extra, **given.extra},
     )
+
+
+def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str, Any]:
+    """A paused answer and what followed as one: the content in order, usage added up, earlier ids in `continued`."""
+    before, after = paused.get("usage") or {}, following.get("usage") or {}
+    counted = {key: value + (after.get(key) or 0) for key, value in before.items() if isinstance(value, int)}
+    return {
+        **following,
+        "content": [*paused["content"], *following["content"]],
+        "usage": {**after, **counted},
+        "continued": [*(paused.get("continued") or ()), paused.get("id")],
+    }
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcpagent.events import Emit, TextDelta, ThinkingDelta
+from mcpagent.events import TextDelta, ThinkingDelta
 from mcpagent.messages import (
     Image,
     Message,
@@ -29,8 +29,8 @@ from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.discovery import Change, ToolPlan, annotated, as_text, plan_tools, redefinition_notes
 from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel
-from mcpagent.models.openai_responses import openai_client, openai_stream
-from mcpagent.models.textual_calls import HeldText, read_textual_calls
+from mcpagent.models.openai_responses import openai_client
+from mcpagent.models.textual_calls import read_textual_calls
 from mcpagent.models.wire import (
     data_url,
     distinct_ids,
@@ -81,6 +81,8 @@ class OpenAIChatModel(HttpModel):
     conversation cached, where the default writes found tools at the end of `tools`.
     """
 
+    path = "/chat/completions"
+
     def __init__(
         self,
         model_name: str,
@@ -98,8 +100,8 @@ class OpenAIChatModel(HttpModel):
         hint: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.at_openai = base_url is None or base_url.rstrip("/") == BASE_URL
-        variable = key_variable if key_variable is not None else ("OPENAI_API_KEY" if self.at_openai else "")
+        at_openai = base_url is None or base_url.rstrip("/") == BASE_URL
+        variable = key_variable if key_variable is not None else ("OPENAI_API_KEY" if at_openai else "")
         super().__init__(
             Endpoint(provider, model_name, base_url or BASE_URL, variable, hint, silent_seconds=silent_seconds),
             api_key=api_key,
@@ -109,7 +111,8 @@ class OpenAIChatModel(HttpModel):
             sleep=sleep,
         )
         self.capabilities = capabilities or SAFE
-        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.at_openai else "max_tokens")
+        self.reads_textual_calls = not at_openai
+        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         return request_body(
@@ -122,19 +125,9 @@ class OpenAIChatModel(HttpModel):
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, provider=self.provider, history=request.messages)
-        if not self.at_openai:
+        if self.reads_textual_calls:
             response = read_textual_calls(response, request)
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response
-
-    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """One answer; a call that a local model wrote as text is a call. Raises as all adapters do."""
-        if self.at_openai:
-            return await super().respond(request, emit)
-        held = HeldText(emit)
-        response = await super().respond(request, held)
-        if not response.message.tool_calls:
-            held.show()
-        return response
 
     def stream_reader(self) -> CompletionStream:
         return CompletionStream()
@@ -142,13 +135,15 @@ class OpenAIChatModel(HttpModel):
     def connect(self, api_key: str) -> openai.AsyncOpenAI:
         return openai_client(self.endpoint, api_key, self._http_client)
 
-    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> openai.AsyncStream[object]:
-        return await openai_stream(client, "/chat/completions", body)
-
     def sdk_errors(self) -> tuple[type[Exception], ...]:
         import openai
 
         return (openai.OpenAIError,)
+
+    def stream_class(self) -> type[openai.AsyncStream[object]]:
+        import openai
+
+        return openai.AsyncStream[object]
 
 
 def request_body(

@@ -27,7 +27,7 @@ from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, Res
 from mcpagent.models.capabilities import SAFE, Capabilities, openai_capabilities
 from mcpagent.models.discovery import ToolPlan, annotated, plan_tools, redefinition_notes, with_found
 from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
-from mcpagent.models.http_model import Delta, HttpModel, encoded, timeouts
+from mcpagent.models.http_model import Delta, HttpModel, timeouts
 from mcpagent.models.wire import (
     data_url,
     distinct_ids,
@@ -60,6 +60,8 @@ class OpenAIResponsesModel(HttpModel):
     `api_key` None reads OPENAI_API_KEY at the first request. `capabilities` overrules what is known of the model; at
     an address of your own nothing is known.
     """
+
+    path = "/responses"
 
     def __init__(
         self,
@@ -106,13 +108,15 @@ class OpenAIResponsesModel(HttpModel):
     def connect(self, api_key: str) -> openai.AsyncOpenAI:
         return openai_client(self.endpoint, api_key, self._http_client)
 
-    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> openai.AsyncStream[object]:
-        return await openai_stream(client, "/responses", body)
-
     def sdk_errors(self) -> tuple[type[Exception], ...]:
         import openai
 
         return (openai.OpenAIError,)
+
+    def stream_class(self) -> type[openai.AsyncStream[object]]:
+        import openai
+
+        return openai.AsyncStream[object]
 
 
 def openai_client(endpoint: Endpoint, api_key: str, http_client: httpx2.AsyncClient | None) -> openai.AsyncOpenAI:
@@ -124,14 +128,6 @@ def openai_client(endpoint: Endpoint, api_key: str, http_client: httpx2.AsyncCli
         max_retries=0,
         timeout=timeouts(endpoint),
         http_client=http_client,
-    )
-
-
-async def openai_stream(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> openai.AsyncStream[object]:
-    import openai
-
-    return await client.post(
-        path, cast_to=object, content=encoded(body), stream=True, stream_cls=openai.AsyncStream[object]
     )
 
 
