@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from uuid import uuid4
 
 from mcpagent.background import BackgroundLoop
-from mcpagent.catalog import Catalog, ToolSearch
+from mcpagent.catalog import Catalog, ToolSearch, eager_tool_warnings
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, ConfigError, InputError
@@ -39,6 +39,7 @@ from mcpagent.virtual_tools.server_content import server_content_tools
 from mcpagent.virtual_tools.tool_search import tool_search_tools
 
 if TYPE_CHECKING:
+    from mcpagent.cards.card import AgentCard
     from mcpagent.mcp.status import ServerStatus
     from mcpagent.mcp.toolset import McpToolset
     from mcpagent.search import SearchResult
@@ -144,6 +145,8 @@ class Agent:
         self._pending: tuple[PendingCall, ...] = ()
         self._usage = Usage()
         self._busy = False
+        self._card: AgentCard | None = None
+        self._start_notices: tuple[str, ...] = ()
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -236,6 +239,8 @@ class Agent:
     # -- what there is --------------------------------------------------------------------------------------------
 
     @overload
+    def tool(self, function: Tool) -> Tool: ...
+    @overload
     def tool(self, function: _Function) -> _Function: ...
     @overload
     def tool(
@@ -249,11 +254,14 @@ class Agent:
         approval: bool | ApprovalPredicate = False,
     ) -> Callable[[_Function], _Function]: ...
 
-    def tool(self, function: _Function | None = None, **options: Any) -> _Function | Callable[[_Function], _Function]:
-        """Decorator: a Python function, sync or async, as a tool. The options are those of `function_tool`."""
+    def tool(self, function: Any = None, **options: Any) -> Any:
+        """Decorator: a Python function, sync or async, as a tool. The options are those of `function_tool`.
 
-        def register(function: _Function) -> _Function:
-            self._functions.append(function_tool(function, **options))
+        Called with a `Tool`, such as another agent's `as_tool`, it takes that one as it is.
+        """
+
+        def register(function: Any) -> Any:
+            self._functions.append(function if isinstance(function, Tool) else function_tool(function, **options))
             if self._session is not None:
                 offered = self._session.catalog.update(self._all_tools(self._session.listed))
                 self._announce(f'The tool "{self._functions[-1].name}" can be used from now on.', offered)
@@ -331,6 +339,27 @@ class Agent:
         self._session = self._session_of((), self._current.listed)
         self._pending = ()
 
+    @classmethod
+    def from_card(cls, card: str | Path | AgentCard, **options: Any) -> Agent:
+        """An agent as a card (`.md` or `.yaml`, or a folder of them) describes it, with the members it names as tools.
+
+        `options` are those of `Agent` and go before what the card says. Raises `CardError` for a card that cannot be
+        used. What a card asks for and does not exist here is told by a warning when the agent starts.
+        """
+        from mcpagent.agent_cards import agent_from_card
+
+        return agent_from_card(card, **options)
+
+    def to_card(self, name: str = "") -> AgentCard:
+        """The agent as a card: the one it was made of, else one made of its settings.
+
+        Functions, toolsets and callbacks are code and not in it, nor are values of variables and `ServerConfig`s, which
+        may be secret.
+        """
+        from mcpagent.agent_cards import card_of
+
+        return card_of(self, name)
+
     def as_tool(
         self, name: str, description: str, *, defer_loading: bool | None = None, timeout_seconds: float | None = None
     ) -> Tool:
@@ -370,6 +399,10 @@ class Agent:
                 self._exits = None
                 raise
             self._exits = exits.pop_all()
+        for line in self._start_notices:
+            self._emit(Notice(safe_line(line, 300), "warning"))
+        for line in eager_tool_warnings(self._tool_search.eager_tools, self._tool_names_by_server()):
+            self._emit(Notice(safe_line(line, 300), "warning"))
         for name in self.catalog.unknown_pins:
             near = ", ".join(self.catalog.near(name))
             hint = f"; did you mean {near}?" if near else ""
@@ -597,6 +630,14 @@ class Agent:
             if tool.lifetime is not None and tool.lifetime not in entered:
                 entered.append(tool.lifetime)
                 await exits.enter_async_context(tool.lifetime)
+
+    def _tool_names_by_server(self) -> dict[str, list[str]]:
+        """The original names of the tools of each server that is connected."""
+        names: dict[str, list[str]] = {toolset.config.name: [] for toolset in self._connected()}
+        for tool in self.catalog.known.values():
+            if tool.definition.server is not None:
+                names.setdefault(tool.definition.server, []).append(tool.definition.original_name)
+        return names
 
     async def _list(self) -> list[Tool]:
         """What the toolsets have now, in the run that is current."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -76,6 +77,27 @@ class ToolSearch:
             _one_of("extra_tools", name, ("show_all_tools", "remove_tool"))
         if not 1 <= self.max_results <= 50:
             raise ConfigError(f"ToolSearch.max_results: expected 1 to 50, got {self.max_results!r}")
+
+
+def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:
+    """What in `eager_tools` cannot have been meant, one line each; `servers` gives the tools of those attached."""
+    lines: list[str] = []
+    for server, patterns in eager_tools.items():
+        place = f"tool_search.eager_tools.{server}"
+        if server not in servers:
+            near = get_close_matches(server.lower(), [name.lower() for name in servers], n=1)
+            meant = next((name for name in servers if near and name.lower() == near[0]), None)
+            lines.append(f"{place}: the server is not attached" + (f"; did you mean '{meant}'?" if meant else ""))
+            continue
+        for pattern in patterns:
+            if any(fnmatchcase(tool, pattern) for tool in servers[server]):
+                continue
+            own = pattern.removeprefix(f"{server}__")
+            if own != pattern:
+                lines.append(f'{place}: the pattern "{pattern}" looks namespaced; write "{own}"')
+            else:
+                lines.append(f'{place}: the pattern "{pattern}" matches none of the {len(servers[server])} tools')
+    return lines
 
 
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:

@@ -87,17 +87,24 @@ class ServersConfig:
 ServersSource: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfig]
 
 
-def load_servers(source: ServersSource, *, environ: Mapping[str, str] | None = None) -> ServersConfig:
+def load_servers(
+    source: ServersSource,
+    *,
+    environ: Mapping[str, str] | None = None,
+    label: str = "mcp_config",
+    folder: Path | None = None,
+) -> ServersConfig:
     """The servers of a file, of its parsed content, or given as values.
 
-    Variables are expanded from `environ` (default: the process's). Disabled servers are listed with `disabled` True.
-    Raises `ConfigError`.
+    Variables are expanded from `environ` (default: the process's). For parsed content, `label` names it in errors and
+    `folder` is what its relative paths start from (default: the current one).
+    Disabled servers are listed with `disabled` True. Raises `ConfigError`.
     """
     environ = os.environ if environ is None else environ
     if isinstance(source, str | Path):
         return _load_file(Path(source).expanduser(), environ)
     if isinstance(source, Mapping):
-        document = _Document("mcp_config", dict(source), {}, "", Path.cwd())
+        document = _Document(label, dict(source), {}, "", folder or Path.cwd())
         return _read_servers(document, environ)
     return _checked_values(tuple(source))
 

@@ -47,13 +47,24 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class RequestSent:
-    """A request goes to the model. Token figures are estimates (characters / 4) of tool definitions as JSON."""
+    """A request goes to the model. Token figures are estimates (characters / 4) of tool definitions as JSON.
+
+    Of the `known_tools`, `deferred_tools` are hidden until they are found; where there are any, `searches` says that
+    the search tools are among those offered.
+    """
 
     turn: int
     offered: tuple[str, ...]
     known_tools: int
     offered_tokens: int
     known_tokens: int
+    deferred_tools: int = 0
+    searches: bool = False
+
+    @property
+    def eager_tools(self) -> int:
+        """Known tools that every request offers."""
+        return self.known_tools - self.deferred_tools
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,8 +161,18 @@ async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> Model
         settings=run.settings,
     )
     names = tuple(tool.name for tool in offered)
-    known = run.catalog.known
-    run.emit(RequestSent(run.turns, names, len(known), run.catalog.tokens(names), run.catalog.tokens(known)))
+    catalog, known = run.catalog, run.catalog.known
+    run.emit(
+        RequestSent(
+            run.turns,
+            names,
+            len(known),
+            catalog.tokens(names),
+            catalog.tokens(known),
+            len(catalog.deferred),
+            catalog.searching,
+        )
+    )
     started = time.monotonic()
     response = await run.model.respond(request, run.emit)
     run.count(response.usage)

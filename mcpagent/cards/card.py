@@ -1,0 +1,66 @@
+"""An agent described in a file: Markdown with YAML front matter, or YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from mcpagent.errors import ConfigError
+
+CardStrategy: TypeAlias = Literal["auto", "bm25", "regex"]
+STRATEGIES: tuple[CardStrategy, ...] = ("auto", "bm25", "regex")
+
+
+class CardError(ConfigError):
+    """A card cannot be used. `message` says what is wrong and where, `details` what was found or how to mend it."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(f"{message}: {details}" if details else message)
+        self.message = message
+        self.details = details
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearchConfig:
+    """A card's `tool_search`: which MCP tools are hidden until they are found.
+
+    `eager_tools`: server name -> fnmatch patterns on that server's own tool names, case-sensitive, never hidden.
+    """
+
+    enabled: bool = False
+    scope: Literal["mcp"] = "mcp"
+    strategy: CardStrategy = "auto"
+    eager_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCard:
+    """What a card says, with `${VAR}` as it stands there: variables are read only when an agent is made of it.
+
+    `servers` are names in the server configuration (`mcp_config`, a path beside the card, else the files that are found
+    from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of `{target, name, ...}`.
+    `tools`: server name -> patterns of the tools it may have; a server that is not named has all. `agents` are the
+    cards whose agents this one may call. `foreign` holds fields that other programs know and that mean nothing here.
+    """
+
+    name: str
+    instruction: str = ""
+    description: str = ""
+    default: bool = False
+    model: str = ""
+    servers: tuple[str, ...] = ()
+    tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    mcp_config: str = ""
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    mcp_connect: tuple[Mapping[str, Any], ...] = ()
+    tool_search: ToolSearchConfig | None = None
+    agents: tuple[str, ...] = ()
+    max_turns: int = 0
+    child_timeout_sec: int = 0
+    request_params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    api_key: str = ""
+    tool_only: bool = False
+    schema_version: int = 1
+    foreign: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    path: str = field(default="", compare=False)
