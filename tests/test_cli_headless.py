@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.headless import ask_once
 from mcpagent.cli.options import ColorMode, Options, OutputFormat
+from mcpagent.cli.output import DOCUMENTS
 from mcpagent.cli.server_commands import list_servers, run_server_test
 from mcpagent.cli.terminal import Glyphs, Terminal, make_console
 from mcpagent.cli.tool_commands import list_tools, search_tools, show_tool
@@ -112,6 +114,8 @@ def test_stream_json_tells_everything_in_order(pipes: Pipes, tmp_path: Path) -> 
         *("context", "message", "tool_use", "tool_result"),
         *("context", "message", "result"),
     ]
+    for item in told:
+        assert item.keys() - {"type", "schema"} <= set(DOCUMENTS[item["type"]][1]), item
     assert told[0]["schema"] == "mcpagent.events/1"
     assert told[0]["servers"]["small"]["state"] == "ready"
     assert told[0]["tools"] == {"known": 4, "offered": ["search_tools", "add_tool"]}
@@ -232,12 +236,42 @@ def test_the_configuration_of_the_project_is_found_and_named(tmp_path: Path) -> 
         (["mcp", "test", "smal"], 2, "demo"),
     ],
 )
-def test_each_failure_is_one_clear_line(arguments: list[str], code: int, words: str, tmp_path: Path) -> None:
-    done = run(arguments, tmp_path)
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert (done.returncode, done.stdout, len(errors)) == (code, "", 1), done.stderr
+def test_each_failure_is_one_clear_line(
+    arguments: list[str],
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in set(os.environ) - set(environment(tmp_path)):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
+    assert run_command_line(arguments) == code
+    printed = capsys.readouterr()
+    errors = [line for line in printed.err.splitlines() if line.startswith("error: ")]
+    assert (printed.out, len(errors)) == ("", 1), printed.err
     assert words in errors[0]
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in printed.err
+
+
+def test_every_flag_has_its_variable(tmp_path: Path) -> None:
+    variables = {
+        "MCPAGENT_MODEL": "offline",
+        "MCPAGENT_SERVER": server_option("good")[1],
+        "MCPAGENT_TOOL_SEARCH": "on",
+        "MCPAGENT_ALWAYS_LOAD": "get_weather wait*",
+        "MCPAGENT_OUTPUT": "stream-json",
+        "MCPAGENT_MAX_TURNS": "1",
+        "MCPAGENT_QUIET": "1",
+    }
+    done = run(["-p", "what is the weather in Rome?"], tmp_path, env=variables)
+    assert done.returncode == 7, done.stderr
+    told = documents(done.stdout)
+    assert told[0]["model"].startswith("offline")
+    assert told[0]["tools"]["offered"] == ["search_tools", "add_tool", "get_weather", "wait_seconds"]
+    assert told[-1]["stop_reason"] == "max_turns"
 
 
 def test_a_broken_configuration_names_file_line_and_column(tmp_path: Path) -> None:
