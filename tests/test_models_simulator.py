@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -156,6 +157,31 @@ async def test_a_silent_stream_ends_after_the_limit() -> None:
             async with asyncio.timeout(10):
                 await model.respond(ModelRequest("", (user_message("hello"),)), ignore)
         await model.aclose()
+
+
+async def test_a_cancelled_request_ends_at_once_and_the_model_goes_on() -> None:
+    async with Simulator(lambda _view: ["fine"], ["silent"]) as simulator:
+        model = made("anthropic", simulator)
+        request = ModelRequest("", (user_message("hello"),))
+        task = asyncio.create_task(model.respond(request, ignore))
+        async with asyncio.timeout(10):
+            await simulator.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(5):
+                await task
+        assert (await model.respond(request, ignore)).message.text == "fine"
+        await model.aclose()
+
+
+def test_one_model_serves_one_event_loop_after_another() -> None:
+    async def once(model: HttpModel) -> str:
+        async with Simulator(lambda _view: ["fine"]) as simulator:
+            model.endpoint = replace(model.endpoint, base_url=simulator.url)
+            return (await model.respond(ModelRequest("", (user_message("hello"),)), ignore)).message.text
+
+    model = AnthropicModel("claude-x", api_key="k")
+    assert [asyncio.run(once(model)) for _ in range(2)] == ["fine", "fine"]
 
 
 async def test_nobody_listens_at_the_address() -> None:

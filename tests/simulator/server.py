@@ -70,6 +70,8 @@ class Simulator:
         self.log = Log()
         self.url = ""
         self.requests = 0
+        self.asked = asyncio.Event()
+        self._closing = asyncio.Event()
 
     async def __aenter__(self) -> Simulator:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -77,6 +79,7 @@ class Simulator:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closing.set()
         self._server.close()
         await self._server.wait_closed()
 
@@ -86,6 +89,7 @@ class Simulator:
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             self.requests += 1
+            self.asked.set()
             fault = self._faults.pop(0) if self._faults else None
             path = head[0].split(" ")[1].partition("?")[0]
             await self._respond(path, headers, json.loads(body), fault, writer)
@@ -126,7 +130,7 @@ class Simulator:
         content = "".join(lines if fault is None else lines[:1]).encode()
         await _write(writer, 200, content, "text/event-stream", whole=fault is None)
         if fault == "silent":
-            await asyncio.sleep(30)
+            await asyncio.wait_for(self._closing.wait(), 30)
 
     def answer(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> dict[str, Any]:
         """The answer to one body. Raises `Refusal`."""
