@@ -55,7 +55,7 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _MEASURE = re.compile(
-    r"\b\d[\d.,]*\s*[a-z°/²³]+(?: [a-z]+){0,3}? (?:to|in|into|as)\s+[a-z°]"
+    r"(?<!last )(?<!first )(?<!top )\b\d[\d.,]*\s*[a-z°/²³]+(?: [a-z]+){0,3}? (?:to|in|into|as)\s+[a-z°]"
     r"|\bhow many [a-z]+(?: [a-z]+)? (?:are |is )?(?:there )?in (?:an?|one|\d)",
     re.IGNORECASE,
 )
