@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcpagent.search.fields import WEIGHTS
-from mcpagent.search.words import terms, written_words
+from mcpagent.search.words import spoken, terms, written_words
 
 K1 = 1.2
 """How soon more occurrences of a term stop counting."""
@@ -59,7 +59,9 @@ class Postings:
         for term, frequency in self._frequencies(texts).items():
             self.tools[term].append(number)
             self.weights[term].append(frequency * (K1 + 1) / (frequency + K1))
-        self.names[number] = tuple(sorted(self._frequencies([pair for pair in texts if pair[0] == "name"])))
+        # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
+        name = [(field, spoken(text)) for field, text in texts if field == "name"]
+        self.names[number] = tuple(sorted(self._frequencies(name)))
         self.size += 1
         self._rarities.clear()
 

@@ -243,10 +243,11 @@ class ToolIndex:
             )
 
     def _mentioned(self, text: str, server: str | None) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for key in mentioned_names(text[:MAX_QUERY], self._named):
-            found.update((number, key) for number in self._exactly(key, server))
-        return found
+        """The tools named in the text; those written just so before those that only share the name's letters."""
+        mentioned = mentioned_names(text[:MAX_QUERY], self._named)
+        found = [(number, written) for key, written in mentioned.items() for number in self._exactly(key, server)]
+        found.sort(key=lambda one: one[1] not in _written_names(self._tools[one[0]]))
+        return dict(found)
 
     def _exactly(self, key: str, server: str | None) -> list[int]:
         """The tools with that name key, a tool of just that offered name first."""
@@ -390,10 +391,13 @@ def _check_vectors(embedder: Embedder | None) -> None:
         raise ConfigError('strategy "hybrid": the word vectors are not installed; pip install "mcpagent[semantic]"')
 
 
+def _written_names(tool: ToolDefinition) -> tuple[str, ...]:
+    local, server = local_name(tool), tool.server or ""
+    return tool.name, local, f"{server}.{local}", f"{server}__{local}"
+
+
 def _name_keys(tool: ToolDefinition) -> set[str]:
-    local = local_name(tool)
-    keys = {name_key(tool.name), name_key(local), name_key(f"{tool.server or ''}{local}")}
-    return keys - {""}
+    return {name_key(name) for name in _written_names(tool)} - {""}
 
 
 def _pattern_text(tool: ToolDefinition) -> str:

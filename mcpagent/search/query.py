@@ -43,18 +43,18 @@ def server_prefix(query: str, servers: Collection[str]) -> Prefixed | None:
     return Prefixed(match, words) if match and key else None
 
 
-def mentioned_names(query: str, is_name: Collection[str]) -> list[str]:
-    """The keys (see `name_key`) of the tools that the query names, in its order.
+def mentioned_names(query: str, is_name: Collection[str]) -> dict[str, str]:
+    """The tools that the query names, in its order: how it writes each, by key (see `name_key`).
 
     The whole query, each item of a list, and each word that is written as an identifier can be a name; a plain word
     within a sentence is none, even where a tool is called so.
     """
     whole = name_key(query)
     if whole in is_name:
-        return [whole]
+        return {whole: query.strip()}
     for separators in (_LISTED, _SEPARATORS):
-        keys = [key for part in separators.split(query) if (key := name_key(part))]
-        if len(keys) > 1 and all(key in is_name for key in keys):
-            return list(dict.fromkeys(keys))
-    written = (name_key(found) for found in _IDENTIFIER.findall(query))
-    return list(dict.fromkeys(key for key in written if key in is_name))
+        parts = {key: part.strip() for part in separators.split(query) if (key := name_key(part))}
+        if len(parts) > 1 and all(key in is_name for key in parts):
+            return parts
+    written = {name_key(found): found for found in _IDENTIFIER.findall(query)}
+    return {key: found for key, found in written.items() if key in is_name}

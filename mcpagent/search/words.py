@@ -69,9 +69,7 @@ def pieces(written: str) -> list[str]:
         return _unspaced_pieces(whole)
     parts = [whole]
     if _CASE_CHANGE.search(written):
-        inner = [part.lower() for part in _PIECE.findall(written[:MAX_WORD])]
-        # `GitHub` and `OpenAI` are words of their own, `CreateDBClusterSnapshot` is not.
-        parts = [whole, *inner] if len(inner) == 2 else inner
+        parts += [part.lower() for part in _PIECE.findall(written[:MAX_WORD])]
     for part in list(parts):
         if split := _LETTERS_THEN_DIGITS.fullmatch(part):
             parts.append(split[1])
