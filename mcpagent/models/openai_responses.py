@@ -295,9 +295,9 @@ def _assistant_items(message: Message) -> list[dict[str, Any]]:
                 _add_text(items, part, ours)
             case ToolCall():
                 items.append(_call_item(part, ours))
-            case Thinking() if part.provider == PROVIDER:
+            case Thinking() if part.provider == PROVIDER and part.provider_data:
                 items.append(dict(part.provider_data))
-            case ProviderBlock() if part.provider == PROVIDER:
+            case ProviderBlock() if part.provider == PROVIDER and part.data:
                 items.append(dict(part.data))
             case _:
                 pass

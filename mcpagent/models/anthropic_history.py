@@ -1,0 +1,319 @@
+"""A history as Anthropic's Messages API takes it, with found tools where they were found.
+
+Forms and placement: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool; withdrawals and
+new definitions are a beta, mid-conversation tool changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcpagent.errors import ConfigError
+from mcpagent.events import Event, Notice, ToolsSearched
+from mcpagent.messages import (
+    Image,
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.discovery import Change, annotated, plan_tools, redefinition_notes
+from mcpagent.models.wire import (
+    left_out,
+    legal_id,
+    legal_name,
+    marked_error,
+    object_schema,
+    shown_parts,
+    usable_image,
+    without,
+)
+from mcpagent.safe_text import safe_line
+
+PROVIDER = "anthropic"
+
+MAX_DEFERRED_TOOLS = 10_000
+"""Anthropic's documented limit for one request."""
+
+_SEARCH_RESULT = "tool_search_tool_result"
+_SEARCH_TOOLS = {
+    "auto": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+    "bm25": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+    "regex": {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+}
+
+_LEGAL_PARAMETER = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_LONGEST_ID = 64
+
+
+def write_tool(tool: ToolDefinition) -> dict[str, Any]:
+    """A definition. Parameters with a name that Anthropic refuses are left out: one would fail every request."""
+    schema = object_schema(tool.parameters)
+    refused = [name for name in schema["properties"] if not _LEGAL_PARAMETER.fullmatch(name)]
+    if refused:
+        required = [name for name in schema.get("required", ()) if name not in refused]
+        schema = {**schema, "properties": without(schema["properties"], refused), "required": required}
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
+
+
+class History:
+    """One request's history in alternating turns, as Anthropic demands, with found tools where they were found.
+
+    A found tool is a deferred definition, at the end of `tools`, and a `tool_reference` in the result that found it;
+    that result's own words follow the results. Withdrawals and new definitions are system messages after the turn
+    where the model knows such, else the words of the result alone. With Anthropic's own search all deferred tools are
+    there from the start, and its own results refer to them.
+    """
+
+    def __init__(self, request: ModelRequest, can: Capabilities) -> None:
+        self.plan = plan_tools(request)
+        asked = can.searches and bool(request.deferred_tools)
+        self.searched = asked or any(map(_has_search, request.messages))
+        self.by_reference = can.discovery == "references" and (bool(self.plan.eager) or self.searched)
+        self.changes_tools = self.by_reference and can.tool_changes != "none"
+        self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
+        self._strategy = request.search_strategy
+        self._deferred = request.deferred_tools if asked else ()
+        self._defined = {tool.name for tool in (*self.plan.all_tools, *self._deferred)}
+        self._referenced: set[str] = set()
+        self._withdrawn: set[str] = set()
+        self._turns: list[dict[str, Any]] = []
+        self._announced: dict[str, dict[str, Any]] = {}
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The definitions, to be written after the history: only what it refers to is deferred."""
+        if len(self._deferred) > MAX_DEFERRED_TOOLS:
+            raise ConfigError(
+                f"anthropic: {len(self._deferred):,} deferred tools are over its limit of {MAX_DEFERRED_TOOLS:,}; "
+                "select fewer tools, or let mcpagent search (execution local)"
+            )
+        whole = [tool for name, tool in self.plan.found.items() if name not in self._referenced]
+        later = [tool for name, tool in self.plan.found.items() if name in self._referenced]
+        search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
+        if self.searched:
+            later = sorted([*later, *self._deferred], key=lambda tool: tool.name)
+            return [*search, *map(write_tool, (*self.plan.eager, *whole)), *map(_deferred_tool, later)]
+        return [*map(write_tool, self.plan.eager), *map(self._found_tool, self.plan.found.values())]
+
+    def _found_tool(self, tool: ToolDefinition) -> dict[str, Any]:
+        return _deferred_tool(tool) if tool.name in self._referenced else write_tool(tool)
+
+    def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        for position, message in enumerate(messages):
+            changes = self.plan.changes.get(position, ())
+            if message.role == "assistant":
+                self._find(message, changes)
+                self._announce()
+                self._append("assistant", self._assistant_blocks(message))
+            else:
+                self._append("user", self._user_blocks(message, changes))
+        self._announce()
+        return self._turns
+
+    def _find(self, message: Message, changes: Sequence[Change]) -> None:
+        """What a provider's search found: Anthropic's results refer to it; of another's the model is told before."""
+        if self.searched and message.provider == PROVIDER:
+            self._referenced.update(name for part in message.parts for name in found_names(part))
+        self._references(changes)
+
+    def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
+        ours = message.provider == PROVIDER
+        blocks = (_assistant_block(part, ours) for part in message.parts)
+        return [self._without_lost(block) for block in blocks if block is not None]
+
+    def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
+        """A search's result without tools that no longer exist: Anthropic refuses a request that refers to one."""
+        if block.get("type") != _SEARCH_RESULT or not self._defined:
+            return block
+        references = block["content"].get("tool_references")
+        if not references:
+            return block
+        known = [reference for reference in references if reference["tool_name"] in self._defined]
+        return {**block, "content": {**block["content"], "tool_references": known}}
+
+    def _append(self, role: str, blocks: list[dict[str, Any]]) -> None:
+        if not blocks:
+            return
+        if self._turns and self._turns[-1]["role"] == role:
+            self._turns[-1]["content"] += blocks
+        else:
+            self._turns.append({"role": role, "content": blocks})
+
+    def _announce(self) -> None:
+        """Tool changes stand after a user's turn and before the model's, never between a call and its result."""
+        if self._announced and self._turns:
+            self._turns.append({"role": "system", "content": list(self._announced.values())})
+            self._announced.clear()
+
+    def _user_blocks(self, message: Message, changes: Sequence[Change]) -> list[dict[str, Any]]:
+        references = self._references(changes)
+        if not self.redefines_tools:
+            message = annotated(message, changes, redefinition_notes)
+        blocks: list[dict[str, Any]] = []
+        words: list[dict[str, Any]] = []
+        for part in message.parts:
+            match part:
+                case Text() | Image():
+                    words += _content([part])
+                case ToolResult():
+                    named = references.get(part.call_id)
+                    blocks.append(_tool_result(part) if not named else _reference_result(part, named))
+                    words += _words_beside(part) if named else []
+                case _:
+                    pass  # tool changes are not content; thinking and calls are never a user's
+        return blocks + words
+
+    def _references(self, changes: Sequence[Change]) -> dict[str, list[str]]:
+        """By call id, the tools its result refers to; whatever else changed is announced after the turn."""
+        references: dict[str, list[str]] = {}
+        if not self.by_reference:
+            return references
+        for change in changes:
+            if self.changes_tools:
+                self._withdraw(change.removed)
+                self._restore([tool.name for tool in change.added if tool.name in self._withdrawn])
+            new = [tool.name for tool in change.new if tool.name not in self._referenced]
+            if change.result and new:
+                references.setdefault(change.result, []).extend(new)
+            elif self.changes_tools:
+                self._announced |= {name: _tool_change("tool_addition", name) for name in new}
+            if change.result or self.changes_tools:
+                self._referenced.update(new)
+            if self.redefines_tools:
+                self._announced |= {tool.name: _tool_definition(tool) for tool in change.redefined}
+        return references
+
+    def _withdraw(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._withdrawn.add(name)
+            self._announced[name] = _tool_change("tool_removal", name)
+
+    def _restore(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._withdrawn.discard(name)
+            if name in self._announced:  # withdrawn and added again before the model saw either
+                del self._announced[name]
+            else:
+                self._announced[name] = _tool_change("tool_addition", name)
+
+
+def _deferred_tool(tool: ToolDefinition) -> dict[str, Any]:
+    return {**write_tool(tool), "defer_loading": True}
+
+
+def _has_search(message: Message) -> bool:
+    return any(map(_is_search, message.parts))
+
+
+def _is_search(part: Part) -> bool:
+    """Whether it is a search on Anthropic's side, or its result."""
+    if not isinstance(part, ProviderBlock) or part.provider != PROVIDER:
+        return False
+    return part.data.get("type") == _SEARCH_RESULT or str(part.data.get("name")).startswith("tool_search_tool")
+
+
+def found_names(part: Part) -> list[str]:
+    """The tools that a result of Anthropic's own search refers to."""
+    if not isinstance(part, ProviderBlock) or part.data.get("type") != _SEARCH_RESULT:
+        return []
+    references = _search_content(part).get("tool_references") or ()
+    return [str(reference["tool_name"]) for reference in references if "tool_name" in reference]
+
+
+def _search_content(part: ProviderBlock) -> Mapping[str, Any]:
+    content = part.data.get("content")
+    return content if isinstance(content, Mapping) else {}
+
+
+def search_events(message: Message, *, known: int) -> list[Event]:
+    """Each search on Anthropic's side, and its errors, which come inside an answer that is otherwise good."""
+    events: list[Event] = []
+    query = ""
+    for part in message.parts:
+        if not isinstance(part, ProviderBlock) or not _is_search(part):
+            continue
+        if part.data.get("type") != _SEARCH_RESULT:
+            asked = part.data.get("input") or {}
+            query = str(asked.get("query") or asked.get("pattern") or "")
+            continue
+        names, content = tuple(found_names(part)), _search_content(part)
+        if code := content.get("error_code"):
+            why = safe_line(f"{code}: {content.get('error_message') or 'no reason given'}")
+            events.append(Notice(f"anthropic: its tool search failed ({why})", "warning"))
+        else:
+            events.append(ToolsSearched(query, len(names), names, known, 0.0))
+    return events
+
+
+def _tool_change(kind: str, name: str) -> dict[str, Any]:
+    """In system messages a reference says `name`; in results it says `tool_name`."""
+    return {"type": kind, "tool": {"type": "tool_reference", "name": name}}
+
+
+def _tool_definition(tool: ToolDefinition) -> dict[str, Any]:
+    return {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": write_tool(tool)}}
+
+
+def _reference_result(result: ToolResult, names: Sequence[str]) -> dict[str, Any]:
+    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+    call_id = legal_id(result.call_id, longest=_LONGEST_ID)
+    return {"type": "tool_result", "tool_use_id": call_id, "content": references}
+
+
+def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
+    """What a result that carries references says besides: only lone references in a result were ever seen accepted."""
+    first, *others = shown_parts(result)
+    if isinstance(first, Text):
+        return _content([Text(f"{result.name}: {marked_error(result, first.text)}"), *others])
+    return _content([Text(f"{result.name}:"), first, *others])
+
+
+def _tool_result(result: ToolResult) -> dict[str, Any]:
+    block: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": legal_id(result.call_id, longest=_LONGEST_ID),
+        "content": _content(shown_parts(result)),
+    }
+    return {**block, "is_error": True} if result.error else block
+
+
+def _content(parts: Sequence[Text | Image]) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Text):
+            if part.text.strip():
+                blocks.append({"type": "text", "text": part.text})
+        elif usable_image(part):
+            source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+            blocks.append({"type": "image", "source": source})
+        else:
+            blocks.append({"type": "text", "text": left_out(part)})
+    return blocks
+
+
+def _assistant_block(part: Part, ours: bool) -> dict[str, Any] | None:
+    match part:
+        case Text() if part.text.strip():
+            return {"type": "text", "text": part.text, **(part.provider_data if ours else {})}
+        case ToolCall():
+            return {
+                "type": "tool_use",
+                "id": legal_id(part.id, longest=_LONGEST_ID),
+                "name": legal_name(part.name),
+                "input": part.arguments,
+                **(part.provider_data if ours else {}),
+            }
+        case Thinking() if part.provider == PROVIDER and part.provider_data:
+            return dict(part.provider_data)
+        case ProviderBlock() if part.provider == PROVIDER and part.data:
+            return dict(part.data)
+        case _:
+            return None
