@@ -154,6 +154,23 @@ async def test_concurrent_first_calls_start_one_process(log: Path, cache: ListCa
     assert lines(log).count("life") == 1
 
 
+async def test_a_first_call_that_is_cancelled_leaves_the_server_for_the_next(log: Path, cache: ListCache) -> None:
+    async with McpToolset(config("slow-start", log), cache=cache):
+        pass
+    forget(log)
+    async with nothing_left(str(log)), McpToolset(config("slow-start", log), cache=cache) as toolset:
+        echo = (await by_name(toolset))["echo"]
+        call = asyncio.ensure_future(echo.run({"text": "first"}))
+        async with asyncio.timeout(10):
+            while "life" not in lines(log):  # noqa: ASYNC110  another process writes it
+                await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert state(toolset) == "cached"
+        assert text_of(await echo.run({"text": "second"})) == "second"
+
+
 async def test_an_eager_server_is_started_in_the_background(log: Path, cache: ListCache) -> None:
     async with McpToolset(config("ok", log), cache=cache):
         pass

@@ -36,6 +36,7 @@ MAX_LISTED = 1_000
 """Prompts and resources kept for description; more can still be asked for by name."""
 MAX_DESCRIPTION = 20_000
 _MAX_WARNINGS = 50
+_HEADER_MISMATCH = -32020
 
 DEBOUNCE_SECONDS = 0.25
 PROGRESS_SECONDS = 0.1
@@ -230,6 +231,10 @@ class McpToolset:
                 await self._settled()
                 return result
             except RefusedError as error:
+                if error.code == _HEADER_MISMATCH and attempt == 1:
+                    # Refused unseen: a parameter's header is not what the server has come to want (2026-07-28).
+                    await self._reread()
+                    continue
                 return ToolOutput.of_text(safe_text(error.message) or f"error {error.code}", error="failed")
             except CallTimeoutError as error:
                 return ToolOutput.of_text(str(error), error="timeout")
@@ -297,11 +302,15 @@ class McpToolset:
         """Opens the connection, reads the lists and tells. Raises `ServerError`."""
         started = time.monotonic()
         name = self.config.name
-        self._status = ServerStatus(name, "connecting")
+        before, self._status = self._status, ServerStatus(name, "connecting")
         self._emit(ServerConnecting(name))
         try:
             self._connection = await self._open()
             lists = await self._read_lists()
+        except asyncio.CancelledError:
+            await self._drop_connection()
+            self._status = before
+            raise
         except ServerError as error:
             await self._drop_connection()
             self._status = ServerStatus(name, "failed", reason=str(error), seconds=time.monotonic() - started)
@@ -350,15 +359,22 @@ class McpToolset:
         while True:
             await asyncio.sleep(DEBOUNCE_SECONDS)
             self._stale = False
+            is_known = self._status.state == "ready"
             try:
-                is_known = self._status.state == "ready"
                 await self._live_connection()
-                if is_known:
-                    self._take(await self._read_lists())
             except ServerError as error:
                 self._warn(f"its lists could not be read again: {error}")
+            else:
+                if is_known:
+                    await self._reread()
             if not self._stale:
                 return
+
+    async def _reread(self) -> None:
+        try:
+            self._take(await self._read_lists())
+        except ServerError as error:
+            self._warn(f"its lists could not be read again: {error}")
 
     async def _settled(self) -> None:
         """Waits a little for lists that are being read again, so that what a call changed is known when it returns."""
