@@ -3,12 +3,14 @@
     McpAgentError
      +- ConfigError          whoever set it up can mend it: where, what, how
      |   +- CredentialsError a key is missing or was refused
+     |   +- CardError        an agent card cannot be used (cards/card.py)
      +- InputError           a prompt or an argument that cannot be used
      +- AgentStateError      used before it was started, after it was closed, or twice at once
      +- ModelError           the provider failed: provider, status, whether a retry helps
      |   +- ContextOverflowError  the conversation no longer fits the model
      +- ServerError          an MCP server failed: server, phase, cause
      +- LimitError           a limit the user set was reached
+     +- CallsPendingError    a run ended because tool calls wait for an answer (pending.py)
 
 What a *model* should read and react to is never raised: it is a `ToolResult` with an error kind.
 Each message is one line: where, what is wrong, what to do.
