@@ -38,7 +38,7 @@ class _Stemmer(Protocol):
 
 @cache
 def _stemmer() -> _Stemmer:
-    from Stemmer import Stemmer  # type: ignore[import-not-found]
+    from Stemmer import Stemmer
 
     stemmer: _Stemmer = Stemmer("english")
     return stemmer
