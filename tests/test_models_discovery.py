@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import ConfigError
@@ -22,6 +22,7 @@ from mcpagent.models import (
 )
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities, openai_capabilities
 from mcpagent.models.http_model import HttpModel
+from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life, Step, numbered
 from tests.wire.provider import PlayedProvider, anthropic_stream, chat_stream, text_block
 from tests.wire.scene import SEARCH
@@ -50,7 +51,7 @@ def text(value: object) -> str:
 
 @pytest.mark.parametrize("adapter", list(ADAPTERS))
 @given(life=st.lists(steps, max_size=10))
-@settings(max_examples=40, deadline=None)
+@bounded
 def test_every_request_begins_with_the_bytes_of_the_one_before(adapter: str, life: list[Step]) -> None:
     model = ADAPTERS[adapter]
     lived = Life(model.provider)
@@ -69,7 +70,7 @@ def test_every_request_begins_with_the_bytes_of_the_one_before(adapter: str, lif
 
 
 @given(life=st.lists(steps, max_size=10))
-@settings(max_examples=40, deadline=None)
+@bounded
 def test_what_anthropic_demands_holds_in_every_life(life: list[Step]) -> None:
     for adapter in ("anthropic-references", "anthropic-changes"):
         lived = Life("anthropic")
@@ -97,7 +98,7 @@ def test_what_anthropic_demands_holds_in_every_life(life: list[Step]) -> None:
 
 
 @given(life=st.lists(steps, max_size=10))
-@settings(max_examples=40, deadline=None)
+@bounded
 def test_the_model_is_never_allowed_a_tool_it_was_not_shown_nor_denied_one_it_has(life: list[Step]) -> None:
     lived = Life("openai")
     model = ADAPTERS["openai-inline"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
@@ -17,6 +17,7 @@ from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.failures import parse_retry_after
 from mcpagent.models.http_model import HttpModel
+from tests.wire.bounded import bounded
 from tests.wire.provider import (
     PlayedProvider,
     Waits,
@@ -325,6 +326,7 @@ def test_retry_after_forms() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text() | st.floats().map(str)))
+@bounded
 def test_retry_after_is_a_bounded_number_or_nothing(headers: dict[str, str]) -> None:
     seconds = parse_retry_after(headers)
     assert seconds is None or 0 <= seconds < float("inf")
@@ -340,7 +342,7 @@ def test_retry_after_is_a_bounded_number_or_nothing(headers: dict[str, str]) -> 
         max_leaves=8,
     )
 )
-@settings(max_examples=40, deadline=None)
+@bounded
 async def test_any_error_body_becomes_one_line(body: Any) -> None:
     content = json.dumps(body).encode("utf-8", "replace")
     answer = httpx2.Response(400, headers={"content-type": "application/json"}, content=content)

@@ -13,6 +13,7 @@ from mcpagent.events import Event, TextDelta, ignore
 from mcpagent.messages import user_message
 from mcpagent.models import ModelRequest, OpenAIChatModel
 from mcpagent.models.textual_calls import calls_in, may_become_call
+from tests.wire.bounded import bounded
 from tests.wire.provider import PlayedProvider, chat_stream, failed
 from tests.wire.scene import SEARCH, WEATHER
 
@@ -85,6 +86,7 @@ def test_everything_else_stays_text(text: str) -> None:
         json.dumps
     )
 )
+@bounded
 def test_no_text_makes_it_fail(text: str) -> None:
     calls_in(text, NAMES)
     calls_in(f"<tool_call>{text}</tool_call>", NAMES)

@@ -24,6 +24,7 @@ from mcpagent.models.wire import (
     usable_image,
 )
 from tests.simulator import anthropic_rules, openai_rules
+from tests.wire.bounded import bounded
 from tests.wire.scene import PNG
 
 CATALOGUES = Path(__file__).resolve().parents[2] / "shared" / "data" / "mcp-catalogs"
@@ -83,6 +84,7 @@ def check(model: HttpModel, body: dict[str, Any]) -> None:
 
 
 @given(schemas)
+@bounded
 def test_any_schema_becomes_legal(schema: dict[str, Any]) -> None:
     before = json.dumps(schema)
     request = ModelRequest("", (user_message("x"),), (ToolDefinition("t", "d", schema),))
@@ -108,6 +110,7 @@ def test_the_schemas_of_real_servers_are_legal_and_unchanged() -> None:
 
 
 @given(st.text(), st.sampled_from([40, 64]))
+@bounded
 def test_ids_and_names_become_legal_and_stay_distinct(text: str, longest: int) -> None:
     made = legal_id(text, longest=longest)
     assert 0 < len(made) <= longest
@@ -121,6 +124,7 @@ given_ids = st.lists(st.sampled_from(["", "a", "b", "call_1_1", "call_1_2"]), ma
 
 
 @given(given_ids, given_ids)
+@bounded
 def test_all_calls_of_a_conversation_have_distinct_ids(before: list[str], now: list[str]) -> None:
     earlier = Message("assistant", distinct_ids([ToolCall(call_id, "f", {}) for call_id in before], ()))
     later = Message("assistant", distinct_ids([ToolCall(call_id, "f", {}) for call_id in now], (earlier,)))
@@ -130,6 +134,7 @@ def test_all_calls_of_a_conversation_have_distinct_ids(before: list[str], now: l
 
 
 @given(st.text() | json_values.map(json.dumps))
+@bounded
 def test_arguments_are_one_object_or_malformed(text: str) -> None:
     parsed = parse_object(text)
     call = read_call("c", "f", text, cut_off=False)
@@ -164,6 +169,7 @@ parts = st.builds(Text, texts) | st.builds(
 
 
 @given(st.lists(st.lists(parts, max_size=3).map(tuple), min_size=1, max_size=3), st.lists(parts, max_size=3))
+@bounded
 def test_any_results_and_words_make_a_legal_request(results: list[Any], words: list[Any]) -> None:
     calls = tuple(ToolCall(f"c{n}", "f", {"a": "\ud83d"}) for n in range(len(results)))
     answered = tuple(ToolResult(f"c{n}", "f", content) for n, content in enumerate(results))
