@@ -94,6 +94,7 @@ class McpToolset:
         self._crashes = CrashLog()
         self._closed = False
         self._lists = ServerLists()
+        self._bound: tuple[ServerLists, list[Tool]] | None = None
         self._was_listed = False
         self._stale = False
         self._refreshing: asyncio.Task[None] | None = None
@@ -135,7 +136,12 @@ class McpToolset:
         self._status = replace(self._status, state="closed")
 
     async def tools(self) -> list[Tool]:
-        """The server's tools by their own names, in its order."""
+        """The server's tools by their own names, in its order; the same values until the server's list changes."""
+        if self._bound is None or self._bound[0] is not self._lists:
+            self._bound = (self._lists, self._bind())
+        return list(self._bound[1])
+
+    def _bind(self) -> list[Tool]:
         return [
             Tool(
                 definition,

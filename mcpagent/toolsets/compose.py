@@ -18,6 +18,7 @@ from mcpagent import tool_algebra
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
+from mcpagent.names import ToolKey
 from mcpagent.run_context import RunContext, run_context
 from mcpagent.safe_text import safe_line
 from mcpagent.tool_algebra import ApprovalPredicate, Around, awaited
@@ -40,13 +41,19 @@ Factory: TypeAlias = Callable[[RunContext[Any]], "ToolSource | Awaitable[ToolSou
 class Composed:
     """Sources listed together, their tools changed by `change`; `label` names it in errors.
 
-    One object may serve many agents at once: it is entered with the first and left with the last of them.
+    A change that looks at nothing but the tools (`is_pure`) is made again only when they differ: toolsets are listed
+    before each request, and unchanged values make that free. One object may serve many agents at once: it is entered
+    with the first and left with the last of them.
     """
 
-    def __init__(self, sources: Sequence[ToolSource], label: str, change: Change | None = None) -> None:
+    def __init__(
+        self, sources: Sequence[ToolSource], label: str, change: Change | None = None, *, is_pure: bool = True
+    ) -> None:
         self.label = label
         self._sources = tuple(as_toolset(source) for source in sources)
         self._change = change
+        self._is_pure = is_pure
+        self._last: tuple[list[Tool], list[Tool]] | None = None
         self._users = 0
         self._opening = asyncio.Lock()
         self._exits = AsyncExitStack()
@@ -54,7 +61,13 @@ class Composed:
     async def tools(self) -> list[Tool]:
         lists = [(label_of(source), await source.tools()) for source in self._sources]
         tools = tool_algebra.combined(lists)
-        return await self._change(tools) if self._change is not None else tools
+        if self._change is None:
+            return tools
+        if not self._is_pure:
+            return await self._change(tools)
+        if self._last is None or self._last[0] != tools:
+            self._last = (tools, await self._change(tools))
+        return list(self._last[1])
 
     async def __aenter__(self) -> Composed:
         async with self._opening:
@@ -137,6 +150,7 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
     It is asked before each request to the model and again at each call. What it raises hides the tool.
     """
     warned: set[str] = set()
+    guards: dict[ToolKey, tuple[Tool, Tool]] = {}
 
     async def allowed(definition: ToolDefinition) -> bool:
         try:
@@ -149,9 +163,14 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
 
     async def change(tools: list[Tool]) -> list[Tool]:
         kept = [tool for tool in tools if await allowed(tool.definition)]
-        return tool_algebra.guarded(kept, allowed)
+        for tool in kept:
+            key = tool_algebra.key_of(tool)
+            if key not in guards or guards[key][0] is not tool:
+                [guard] = tool_algebra.guarded([tool], allowed)
+                guards[key] = (tool, guard)
+        return [guards[tool_algebra.key_of(tool)][1] for tool in kept]
 
-    return _composed(source, "filtered(...)", change)
+    return _composed(source, "filtered(...)", change, is_pure=False)
 
 
 def prepared(source: ToolSource, prepare: Prepare) -> Composed:
@@ -161,7 +180,7 @@ def prepared(source: ToolSource, prepare: Prepare) -> Composed:
         definitions = await awaited(prepare(run_context(), [tool.definition for tool in tools]))
         return tool_algebra.redefined(tools, definitions)
 
-    return _composed(source, "prepared(...)", change)
+    return _composed(source, "prepared(...)", change, is_pure=False)
 
 
 def approval_required(source: ToolSource, predicate: ApprovalPredicate | None = None) -> Composed:
@@ -191,9 +210,9 @@ def wrapped(source: ToolSource, around: Around) -> Composed:
     return _composed(source, "wrapped(...)", change)
 
 
-def _composed(source: ToolSource, what: str, change: Change) -> Composed:
+def _composed(source: ToolSource, what: str, change: Change, *, is_pure: bool = True) -> Composed:
     toolset = as_toolset(source)
-    return Composed((toolset,), f"{what} of {label_of(toolset)}", change)
+    return Composed((toolset,), f"{what} of {label_of(toolset)}", change, is_pure=is_pure)
 
 
 class ExternalToolset:
