@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mcpagent.cli.figures import duration
@@ -50,6 +52,15 @@ class Activity:
         live, self._live = self._live, None
         if live is not None:
             live.stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Takes the line away while something else is printed."""
+        was_shown = self._live is not None
+        self.hide()
+        yield
+        if was_shown:
+            self.show(self._label)
 
     def _line(self) -> Text:
         from rich.text import Text

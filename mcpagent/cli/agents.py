@@ -13,6 +13,7 @@ from mcpagent.events import Event, Notice, ServerFailed
 
 if TYPE_CHECKING:
     from mcpagent import Agent, Model, ToolSearch
+    from mcpagent.cli.activity import Activity
     from mcpagent.cli.configuration import Configuration
     from mcpagent.cli.options import Options
     from mcpagent.cli.terminal import Terminal
@@ -55,17 +56,14 @@ def hints(agent: Agent, options: Options, configuration: Configuration) -> list[
 
 
 @contextmanager
-def connecting(terminal: Terminal | None, configuration: Configuration) -> Iterator[None]:
-    """Says on stderr that servers are being connected, while they are; None says nothing."""
-    if terminal is None:
-        yield
-        return
+def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Activity]:
+    """Says on stderr that servers are being connected, while they are."""
     from mcpagent.cli.activity import Activity
 
     activity = Activity(terminal.err, terminal.glyphs)
     activity.show(f"connecting {counted(len(configuration.enabled), 'server')}")
     try:
-        yield
+        yield activity
     finally:
         activity.hide()
 
@@ -81,15 +79,19 @@ async def connected_without_model(
     servers = {server.name: server for server in configuration.enabled}
 
     def tell(event: Event) -> None:
+        with moving.paused():  # it may be on stderr while the line goes to stdout
+            (on_event or tell_failures)(event)
+
+    def tell_failures(event: Event) -> None:
         if isinstance(event, ServerFailed):
             print_failed_server(terminal.err, event, servers, terminal.glyphs)
         elif isinstance(event, Notice) and event.level == "warning":
             put(terminal.err, notice_line(event.text, event.level, terminal.glyphs))
 
-    agent = make_agent(options, configuration, on_event or tell, model="offline")
+    agent = make_agent(options, configuration, tell, model="offline")
     if configuration.is_demo and options.output is OutputFormat.text:
         put(terminal.err, SERVERS_HINT, style="dim")
-    with connecting(terminal, configuration):
+    with connecting(terminal, configuration) as moving:
         await agent.__aenter__()
     try:
         yield agent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, cast
 
 from mcpagent.cli.agents import connecting, hints, make_agent, require_a_server
@@ -73,7 +74,7 @@ class _OneShot:
         self.configuration = load_configuration(self.options)
         agent = make_agent(self.options, self.configuration, self._before_the_run, model=self.model)
         self._say_what_is_used(agent)
-        with connecting(self.terminal if self.tells_steps else None, self.configuration):
+        with connecting(self.terminal, self.configuration) if self.tells_steps else nullcontext():
             await agent.__aenter__()
         self.agent = agent
         self.connecting = False
