@@ -23,7 +23,7 @@ from tests.servers.leftovers import nothing_left
 
 
 def config(url: str, **settings: Any) -> ServerConfig:
-    limits = {"connect_timeout_seconds": 5.0, "timeout_seconds": 5.0, "total_timeout_seconds": 10.0}
+    limits = {"connect_timeout_seconds": 40.0, "timeout_seconds": 40.0, "total_timeout_seconds": 50.0}
     return ServerConfig(name="remote", url=url, **(limits | settings))
 
 
@@ -70,7 +70,7 @@ async def test_a_failed_request_is_a_named_error_and_the_next_works(
         assert expected in text_of(output)
         assert "\x1b" not in text_of(output)
         assert output.error == error
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 20
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0

@@ -55,7 +55,7 @@ PYTHON = [
         "excel-mcp-server==2.2.2",
         ("excel-mcp-server", "stdio"),
         "create_workbook",
-        {"filepath": "{folder}/a.xlsx"},
+        {"path": "{folder}/a.xlsx"},
         "a.xlsx",
     ),
     Published(
@@ -65,11 +65,15 @@ PYTHON = [
         {"filename": "{folder}/a.docx"},
         "a.docx",
     ),
-    Published("office-powerpoint-mcp-server==2.0.7", ("ppt_mcp_server",), "create_presentation", {}, "presentation"),
     Published(
         "mcp-alchemy==2026.10.15.202659", ("mcp-alchemy",), "all_table_names", env={"DB_URL": "sqlite:///{folder}/a.db"}
     ),
 ]
+OLD_PYTHON = [
+    Published("office-powerpoint-mcp-server==2.0.7", ("ppt_mcp_server",), "create_presentation", {}, "presentation"),
+]
+"""Servers that still need the SDK of before 2.0."""
+
 NODE = [
     Published(
         "@modelcontextprotocol/server-everything@2026.8.31",
@@ -112,14 +116,21 @@ def install(command: list[str], folder: Path) -> None:
         pytest.skip(f"{command[0]} cannot install the servers here: {''.join(last)[:200]}")
 
 
+def python_environment(folder: Path, *packages: str) -> Path:
+    install([sys.executable, "-m", "venv", str(folder)], folder)
+    install([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *packages], folder)
+    return folder / "bin"
+
+
 @pytest.fixture(scope="session")
 def python_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("published-python")
-    install([sys.executable, "-m", "venv", str(folder)], folder)
-    install(
-        [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *(server.package for server in PYTHON)], folder
-    )
-    return folder / "bin"
+    return python_environment(tmp_path_factory.mktemp("published-python"), *(server.package for server in PYTHON))
+
+
+@pytest.fixture(scope="session")
+def old_python_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    packages = (server.package for server in OLD_PYTHON)
+    return python_environment(tmp_path_factory.mktemp("published-old-python"), "mcp<2", *packages)
 
 
 @pytest.fixture(scope="session")
@@ -169,6 +180,11 @@ async def works(server: Published, programs: Path, folder: Path) -> None:
 @pytest.mark.parametrize("server", PYTHON, ids=lambda server: server.package.partition("==")[0])
 async def test_a_published_python_server(server: Published, python_programs: Path, folder: Path) -> None:
     await works(server, python_programs, folder)
+
+
+@pytest.mark.parametrize("server", OLD_PYTHON, ids=lambda server: server.package.partition("==")[0])
+async def test_a_published_server_of_the_older_sdk(server: Published, old_python_programs: Path, folder: Path) -> None:
+    await works(server, old_python_programs, folder)
 
 
 @pytest.mark.parametrize("server", NODE, ids=lambda server: server.package.rpartition("/")[2].partition("@")[0])

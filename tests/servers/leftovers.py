@@ -53,7 +53,7 @@ class Lag:
 
 
 @contextlib.asynccontextmanager
-async def nothing_left(marker: str = "", *, most_lag_seconds: float = 5.0, task_names: str = "") -> AsyncIterator[Lag]:
+async def nothing_left(marker: str = "", *, most_lag_seconds: float = 10.0, task_names: str = "") -> AsyncIterator[Lag]:
     """Fails where the body leaves processes, files or tasks behind, or held the event loop too long.
 
     Only tasks whose name starts with `task_names` count, where a server in this process has tasks of its own.
