@@ -19,11 +19,11 @@ import venv
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from search_data import build
-from search_eval import measure
-from search_systems import OURS, PEER_PACKAGES, PEERS
+from benchmarks.search_data import build
+from benchmarks.search_eval import measure
+from benchmarks.search_systems import OURS, PEER_PACKAGES, PEERS
 
 Figures = dict[str, dict[str, Any]]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from search_data import Row, read_rows
+from benchmarks.search_data import Row, read_rows
 
 Search = Callable[[str, int], Sequence[str]]
 Factory = Callable[[list[Row]], Search]

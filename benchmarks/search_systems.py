@@ -1,3 +1,4 @@
+# mypy: disable-error-code="import-not-found, no-any-return"
 """The searches that are compared: each takes a catalogue and gives `search(query, k) -> names`."""
 
 from __future__ import annotations
@@ -7,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from search_data import Row
-from search_eval import Factory, Search
+from benchmarks.search_data import Row
+from benchmarks.search_eval import Factory, Search
 
 PEER_PACKAGES = ("fastmcp", "pydantic-ai-slim", "bm25s", "PyStemmer")
 

@@ -68,7 +68,7 @@ def catalogue() -> ToolIndex:
 INDEX = catalogue()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(QUERIES)
 def test_no_query_raises_or_takes_over_a_second(query: str) -> None:
     start = time.perf_counter()
@@ -105,7 +105,7 @@ def test_huge_queries_take_under_a_second(query: str) -> None:
     assert time.perf_counter() - start < 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=200), SCHEMAS)
 def test_any_tool_can_be_indexed_found_and_removed(name: str, description: str, schema: dict[str, Any]) -> None:
     index = ToolIndex("bm25")

@@ -25,6 +25,7 @@ from mcpagent.search.learning import SearchHistory
 from mcpagent.search.query import MAX_QUERY, mentioned_names, selected_names, server_prefix
 from mcpagent.search.ranking import Ranked, Ranker
 from mcpagent.search.result import How, Match, Reason, SearchResult
+from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import name_key, terms, written_words
@@ -39,7 +40,7 @@ _NEAR_LIKENESS = 60.0
 _NEAREST = 3
 _MAX_NAME = 64
 
-MIN_STRENGTH = 0.88
+MIN_STRENGTH = 0.95
 MIN_HYBRID_STRENGTH = 1.85
 """Strength of a best match below which nothing is found, by words alone and with vectors."""
 
@@ -50,7 +51,8 @@ class ToolIndex:
     `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with embeddings, needs
     `mcpagent[semantic]`), "auto" (the best that is installed), "regex" (every query is a pattern), or your own
     function `(query, tools) -> names`, sync or async. `embedder` replaces the word vectors of `mcpagent[semantic]`:
-    an `EmbeddingsEndpoint` or any function from texts to vectors; its vectors are kept in `cache_folder`.
+    an `EmbeddingsEndpoint` or any function from texts to vectors. `cache_folder` keeps its vectors, and the index of
+    a large catalogue, from one run to the next.
     `server_descriptions` are searched with each server's tools. `min_strength` is how strong the best match must be
     for anything to be found; 0 gives the best tools always. Its default is what `benchmarks/search_threshold.py` found,
     and 0 with an embedder of your own, whose cosines nobody has measured.
@@ -80,6 +82,8 @@ class ToolIndex:
         self._server_descriptions = dict(server_descriptions or {})
         self._lock = threading.RLock()
         self._next_number = 0
+        self._cache_folder = cache_folder
+        self._waiting: dict[str | None, dict[str, ToolDefinition]] = {}
         self._tools: dict[int, ToolDefinition] = {}
         self._numbers: dict[str | None, dict[str, int]] = {}
         self._named: defaultdict[str, set[int]] = defaultdict(set)
@@ -92,19 +96,33 @@ class ToolIndex:
         return MIN_HYBRID_STRENGTH if embedder is None else 0.0
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self.tools)
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
         """Every tool that can be found, by name."""
-        return tuple(sorted(self._tools.values(), key=lambda tool: tool.name))
+        with self._lock:
+            self._settle()
+            return tuple(sorted(self._tools.values(), key=lambda tool: tool.name))
 
     # Changing what is indexed
 
     def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
-        """Makes `tools` the tools of that server (None: local functions); only what differs is indexed again."""
-        wanted = {tool.name: tool for tool in tools}
+        """Makes `tools` the tools of that server (None: local functions).
+
+        Nothing is indexed before the next search, and then only what differs.
+        """
         with self._lock:
+            self._waiting[server] = {tool.name: tool for tool in tools}
+
+    def _settle(self) -> None:
+        """Indexes what waits; a whole catalogue at once is read from the cache folder where it was saved."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, {}
+        if not self._tools and self._cache_folder is not None and self._settle_saved(waiting, self._cache_folder):
+            return
+        for server, wanted in waiting.items():
             held = self._numbers.setdefault(server, {})
             for name in [name for name, number in held.items() if wanted.get(name) != self._tools[number]]:
                 self._remove(held.pop(name))
@@ -114,6 +132,28 @@ class ToolIndex:
             if not held:
                 del self._numbers[server]
 
+    def _settle_saved(self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]], folder: Path) -> bool:
+        servers = sorted(waiting, key=lambda server: server or "")
+        tools = [waiting[server][name] for server in servers for name in sorted(waiting[server])]
+        if len(tools) < FEWEST_TOOLS:
+            return False
+        key = catalogue_key(tools, self._server_descriptions)
+        saved = load_postings(folder, key, len(tools))
+        postings = saved or Postings()
+        for number, tool in enumerate(tools):
+            if saved is None:
+                postings.add(number, self._texts(tool))
+            self._tools[number] = tool
+            self._note(number, tool)
+        numbers = iter(range(len(tools)))
+        self._numbers = {server: dict(zip(sorted(waiting[server]), numbers, strict=False)) for server in servers}
+        self._next_number = len(tools)
+        self._postings = postings
+        self._ranker = Ranker(postings, self._vectors)
+        if saved is None:
+            save_postings(folder, key, postings)
+        return True
+
     def _texts(self, tool: ToolDefinition) -> list[tuple[str, str]]:
         return field_texts(tool, self._server_descriptions.get(tool.server or "", ""))
 
@@ -122,11 +162,14 @@ class ToolIndex:
         self._next_number += 1
         self._tools[number] = tool
         self._postings.add(number, self._texts(tool))
+        self._note(number, tool)
+        return number
+
+    def _note(self, number: int, tool: ToolDefinition) -> None:
         if self._vectors is not None:
             self._vectors.add(number, tool)
         for key in _name_keys(tool):
             self._named[key].add(number)
-        return number
 
     def _remove(self, number: int) -> None:
         tool = self._tools.pop(number)
@@ -146,7 +189,7 @@ class ToolIndex:
             text = query if isinstance(query, str) else " ".join(query)
             names = self._strategy(text, self._candidates(server))
             return self._named_result(text, await names if inspect.isawaitable(names) else names, limit)
-        if self._is_slow(query) or self._vectors is not None:
+        if self._is_slow(query) or self._vectors is not None or self._waiting:
             return await asyncio.to_thread(self.search, query, limit, server=server)
         return self.search(query, limit, server=server)
 
@@ -173,6 +216,7 @@ class ToolIndex:
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """The offered names most like this one, for "did you mean"."""
         with self._lock:
+            self._settle()
             near = self._near(name, _NEAR_LIKENESS, limit)
             return tuple(self._tools[number].name for number, _ in near)
 
@@ -184,7 +228,7 @@ class ToolIndex:
         return tuple(tool for tool in self.tools if server is None or tool.server == server)
 
     def _named_result(self, query: str, names: Iterable[str], limit: int) -> SearchResult:
-        by_name = {tool.name: tool for tool in self._tools.values()}
+        by_name = {tool.name: tool for tool in self.tools}
         found = [by_name[name] for name in dict.fromkeys(names) if name in by_name]
         matches = tuple(Match(tool, 1.0 / (place + 1)) for place, tool in enumerate(found[:limit]))
         return SearchResult(query, matches, len(found), "ranked" if found else "none")
@@ -193,6 +237,8 @@ class ToolIndex:
         text = query.strip()
         if not text:
             return _empty_query(query)
+        with self._lock:
+            self._settle()
         chosen = selected_names(text)
         if chosen is not None:
             return self._select(query, chosen, server)

@@ -1,0 +1,96 @@
+"""Postings on disk: a large catalogue that was indexed once is read back in a tenth of the time.
+
+A file is named after a hash of everything that was indexed and of how. It holds the length of its JSON header (8
+bytes, little endian), the header, the tool numbers of all terms (uint32), and their weights (float32).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.search.bm25 import K1, Postings
+from mcpagent.search.fields import WEIGHTS
+
+FEWEST_TOOLS = 300
+"""Tools from which a file is worth its writing."""
+
+_FORMAT = 1
+_KEPT_FILES = 8
+
+
+def catalogue_key(tools: Iterable[ToolDefinition], server_descriptions: Mapping[str, str]) -> str:
+    """A hash of the tools, in their order, and of the rules by which they are indexed."""
+    rules = [_FORMAT, sys.byteorder, K1, repr(WEIGHTS), sorted(server_descriptions.items())]
+    key = hashlib.sha256(json.dumps(rules).encode())
+    for tool in tools:
+        fields = [tool.name, tool.description, tool.parameters, tool.server, tool.original_name, tool.title]
+        key.update(json.dumps([*fields, tool.category, tool.tags], default=repr).encode())
+    return key.hexdigest()[:32]
+
+
+def load_postings(folder: Path, key: str, size: int) -> Postings | None:
+    """The postings saved under the key; None where there are none or the file is damaged."""
+    try:
+        data = memoryview(_path(folder, key).read_bytes())
+        start = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(bytes(data[8:start]))
+        counts: list[int] = header["counts"]
+        if header["size"] != size or len(data) != start + 8 * sum(counts) or len(counts) != len(header["terms"]):
+            return None
+        postings = Postings()
+        postings.size = size
+        postings.ids = {term: number for number, term in enumerate(header["terms"])}
+        postings.words = {word: tuple(ids) for word, ids in header["words"].items()}
+        postings.names = dict(enumerate(tuple(ids) for ids in header["names"]))
+        middle = start + 4 * sum(counts)
+        postings.tools = list(_arrays("I", data[start:middle], counts))
+        postings.weights = list(_arrays("f", data[middle:], counts))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return postings
+
+
+def save_postings(folder: Path, key: str, postings: Postings) -> None:
+    """Saves them; a folder that cannot be written is left alone. Only the last few files are kept."""
+    header = {
+        "size": postings.size,
+        "terms": list(postings.ids),
+        "words": postings.words,
+        "names": list(postings.names.values()),
+        "counts": [len(tools) for tools in postings.tools],
+    }
+    text = json.dumps(header).encode()
+    path = _path(folder, key)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for tools in postings.tools:
+                file.write(tools.tobytes())
+            for weights in postings.weights:
+                file.write(weights.tobytes())
+        part.replace(path)
+        for old in sorted(folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime)[_KEPT_FILES:]:
+            old.unlink()
+
+
+def _path(folder: Path, key: str) -> Path:
+    return folder / f"index-{key}.bin"
+
+
+def _arrays(kind: str, data: memoryview, counts: Sequence[int]) -> Iterable[array]:  # type: ignore[type-arg]
+    at = 0
+    for count in counts:
+        numbers = array(kind)
+        numbers.frombytes(data[at : at + 4 * count])
+        at += 4 * count
+        yield numbers
