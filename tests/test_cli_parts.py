@@ -259,7 +259,7 @@ def test_names_that_do_not_fit_are_counted() -> None:
 
 
 def test_the_status_line_drops_fields_from_the_right() -> None:
-    figures = Figures(3, 527, 600, 99_956, searching=True, last=Usage(input_tokens=4_100))
+    figures = Figures(3, 527, 600, 99_956, last=Usage(input_tokens=4_100))
     servers = {
         **{f"s{n}": ServerStatus(f"s{n}", "ready") for n in range(61)},
         **{f"c{n}": ServerStatus(f"c{n}", "connecting") for n in range(8)},

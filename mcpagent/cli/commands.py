@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -116,8 +117,6 @@ async def mcp(desk: Desk, argument: str) -> None:
         desk.say(Text.assemble(marks[status.state], " ", (column(safe_line(name, 64), width), "user"), f"  {facts}"))
         for warning in status.warnings if argument else ():
             desk.say(Text(f"  {glyphs.warning} {safe_line(warning, 300)}", "warning"))
-    from pathlib import Path
-
     desk.say(Text(desk.configuration.describe(Path.cwd()), "dim"))
 
 

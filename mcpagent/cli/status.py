@@ -27,7 +27,6 @@ class Figures:
     known: int = 0
     offered_tokens: int = 0
     known_tokens: int = 0
-    searching: bool = False
     last: Usage | None = None
 
     def follow(self, event: Event) -> None:
@@ -46,7 +45,6 @@ class Figures:
         names = [tool.name for tool in agent.offered_tools()]
         self.offered, self.known = len(names), len(catalog.known)
         self.offered_tokens, self.known_tokens = catalog.tokens(names), catalog.tokens(catalog.known)
-        self.searching = catalog.searching
 
 
 def status_line(model: str, figures: Figures, servers: Mapping[str, ServerStatus], glyphs: Glyphs, width: int) -> str:
