@@ -393,6 +393,7 @@ class Agent:
                 await self._connect(exits)
                 for toolset in self._toolsets:
                     await exits.enter_async_context(toolset)
+                self._tool_search = self._possible_search()
                 self._session = await self._begin(())
                 await self._enter_tools(exits, self._session.listed)
             except BaseException:
@@ -623,6 +624,19 @@ class Agent:
         # A name is resolved anew when the agent is entered again.
         self._model = None
         await model.aclose()
+
+    def _possible_search(self) -> ToolSearch:
+        """The tool search asked for; with words alone, and one warning, where its word vectors are not installed."""
+        if self._tool_search.strategy != "hybrid":
+            return self._tool_search
+        from mcpagent.search import ToolIndex
+
+        try:
+            ToolIndex("hybrid")
+        except ConfigError as error:
+            self._emit(Notice(f'{error}; tool search uses "bm25" instead', "warning"))
+            return replace(self._tool_search, strategy="bm25")
+        return self._tool_search
 
     async def _enter_tools(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
         entered: list[object] = []
