@@ -24,9 +24,14 @@ MAX_DESCRIPTION = 300
 
 def agent_from_card(card: str | Path | AgentCard, **options: Any) -> Agent:
     """The agent of a card, of a file, or of the card in a folder that is its default; see `Agent.from_card`."""
-    if not isinstance(card, AgentCard):
-        card = default_card(load_cards(card), Path(card)) if Path(card).is_dir() else load_card(card)
+    card = card if isinstance(card, AgentCard) else card_at(card)
     return team_of(card, **options)[card.name]
+
+
+def card_at(path: str | Path) -> AgentCard:
+    """The card in a file, or the one of a folder that one talks to."""
+    path = Path(path).expanduser()
+    return default_card(load_cards(path), path) if path.is_dir() else load_card(path)
 
 
 def default_card(cards: Mapping[str, AgentCard], folder: Path) -> AgentCard:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.figures import counted
 from mcpagent.cli.options import OutputFormat, ToolSearchMode
@@ -38,6 +38,10 @@ def make_agent(
     from mcpagent.agent import Agent
 
     names = tuple(name for name in options.always_load if not _is_pattern(name))
+    if options.card is not None:
+        return _agent_of_card(
+            options, configuration, on_event, model=model, startup_seconds=startup_seconds, names=names
+        )
     return Agent(
         model if model is not None else options.model,
         mcp_config=configuration.servers,
@@ -49,9 +53,43 @@ def make_agent(
     )
 
 
+def _agent_of_card(
+    options: Options,
+    configuration: Configuration,
+    on_event: Emit,
+    *,
+    model: str | Model | None,
+    startup_seconds: float | None,
+    names: Sequence[str],
+) -> Agent:
+    """The card's agent; what was asked for on the command line goes before what the card says."""
+    from mcpagent.agent import Agent
+
+    assert options.card is not None
+    asked: dict[str, Any] = {}
+    if (chosen := model if model is not None else options.model) is not None:
+        asked["model"] = chosen
+    if options.tool_search is not ToolSearchMode.auto:
+        asked["tool_search"] = _tool_search(options, configuration)
+    if options.max_turns != _DEFAULT_MAX_TURNS:
+        asked["max_turns"] = options.max_turns
+    return Agent.from_card(
+        options.card,
+        mcp_config=configuration.servers,
+        pre_discovered_tools=names,
+        startup_seconds=startup_seconds,
+        on_event=on_event,
+        **asked,
+    )
+
+
+_DEFAULT_MAX_TURNS = 100
+
+
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
     """How to get a real model and one's own servers, where stand-ins are used that nobody asked for."""
-    lines = [KEY_HINT] if agent.model.name.startswith("offline") and options.model is None else []
+    unasked = options.model is None and options.card is None
+    lines = [KEY_HINT] if unasked and agent.model.name.startswith("offline") else []
     return [*lines, SERVERS_HINT] if configuration.is_demo else lines
 
 

@@ -28,8 +28,10 @@ _PLAIN: dict[str, Any] = {
 app = typer.Typer(name="mcpagent", **_PLAIN)
 tools_app = typer.Typer(help="The tools of your servers, and what a search finds.", **_PLAIN)
 mcp_app = typer.Typer(help="Your MCP servers.", **_PLAIN)
+cards_app = typer.Typer(help="Agent cards.", **_PLAIN)
 app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
+app.add_typer(cards_app, name="cards")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -158,6 +160,7 @@ def ask(
     model: opt.Model = None,
     output: Output = opt.OutputFormat.text,
     json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
+    card: opt.Card = None,
     config: opt.Config = None,
     server: opt.Server = None,
     tool_search: opt.ToolSearchOption = opt.ToolSearchMode.auto,
@@ -177,6 +180,7 @@ def ask(
 
     options = opt.Options(
         model=model,
+        card=card,
         config=tuple(config or ()),
         server=opt.servers_asked_for(server, os.environ),
         tool_search=tool_search,
@@ -197,6 +201,7 @@ def ask(
 @app.command()
 def chat(
     model: opt.Model = None,
+    card: opt.Card = None,
     config: opt.Config = None,
     server: opt.Server = None,
     tool_search: opt.ToolSearchOption = opt.ToolSearchMode.auto,
@@ -216,6 +221,7 @@ def chat(
             None,
             None,
             model,
+            card=card,
             config=config,
             server=server,
             tool_search=tool_search,
@@ -231,6 +237,7 @@ def chat(
 
     options = opt.Options(
         model=model,
+        card=card,
         config=tuple(config or ()),
         server=opt.servers_asked_for(server, os.environ),
         tool_search=tool_search,
@@ -327,6 +334,34 @@ def mcp_test(
     return run_server_test(_tool_options(config, server, json, debug, color), name)
 
 
+@cards_app.command("check")
+def cards_check(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATHS", show_default=False, help="Cards, or folders of them.")
+    ],
+    json: opt.Json = False,
+    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Whether cards can be used: fields, servers, members; starts none. Exit code 3: one cannot."""
+    from mcpagent.cli.card_commands import check_cards
+
+    return check_cards(paths, opt.Options(output=_form(json), color=color))
+
+
+@cards_app.command("show")
+def cards_show(
+    path: Annotated[Path, typer.Argument(metavar="PATH", show_default=False, help="A card, or a folder of them.")],
+    json: opt.Json = False,
+    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """A card as it is understood, with variables as they are written."""
+    from mcpagent.cli.card_commands import show_card
+
+    return show_card(path, opt.Options(output=_form(json), color=color))
+
+
 @app.command()
 def demo(
     model: opt.Model = None,
@@ -338,6 +373,10 @@ def demo(
     from mcpagent.cli.terminal import open_terminal
 
     return run_demo(opt.Options(model=model, debug=debug, color=color), open_terminal(color, os.environ))
+
+
+def _form(json: bool) -> opt.OutputFormat:
+    return opt.OutputFormat.json if json else opt.OutputFormat.text
 
 
 def _tool_options(

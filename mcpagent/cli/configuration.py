@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -42,6 +42,14 @@ class Configuration:
 
 def load_configuration(options: Options) -> Configuration:
     """The servers that the options, the folder and the user's configuration name. Raises `ConfigError`."""
+    if options.card is not None and not options.config:
+        from mcpagent.agent_cards import card_at, card_servers
+
+        card = card_at(options.card)
+        servers = _merged(
+            [card_servers(card, options.environ), *(_from_option(text, options.environ) for text in options.server)]
+        )
+        return Configuration(replace(servers, files=servers.files or (card.path,)))
     if options.config:
         found = _merged([load_servers(path, environ=options.environ) for path in options.config])
     else:

@@ -21,6 +21,7 @@ Commands
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
   tools list|show|search   the tools of your servers, and what a search finds
   mcp list|test            your servers, and whether they work
+  cards check|show         agent cards; mcpagent chat --card FILE talks to one
   demo                     see how tool search works, offline, in under a minute
 
 Common options (each also as a variable, MCPAGENT_MODEL for --model)

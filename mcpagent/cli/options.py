@@ -33,6 +33,15 @@ class ColorMode(StrEnum):
 
 
 # typer reads these at run time.
+Card = Annotated[
+    Path | None,
+    typer.Option(
+        "--card",
+        metavar="FILE|FOLDER",
+        envvar="MCPAGENT_CARD",
+        help="An agent card, or a folder of them: its model, servers and instruction instead of those found here.",
+    ),
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -121,6 +130,7 @@ class Options:
     """What the command line and the environment ask for."""
 
     model: str | None = None
+    card: Path | None = None
     config: tuple[Path, ...] = ()
     server: tuple[str, ...] = ()
     tool_search: ToolSearchMode = ToolSearchMode.auto
