@@ -109,11 +109,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    inherited = {name: value for name, value in os.environ.items() if not KEYS.search(name)}
+    unwanted = re.compile(rf"{KEYS.pattern}|^PYTHONDONTWRITEBYTECODE$")
+    inherited = {name: value for name, value in os.environ.items() if not unwanted.search(name)}
     environment = {
         **inherited,
         "MCPAGENT_HOME": str(folder.parent / "home"),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
+        "PYTHONPYCACHEPREFIX": str(folder.parents[1] / "bytecode"),  # shared: compiled once
         "NO_COLOR": "1",
         "COLUMNS": "100",
         "TERM": "dumb",
