@@ -9,7 +9,7 @@ import pytest
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
-from mcpagent.search.pattern import looks_like_pattern
+from mcpagent.search.pattern import looks_like_pattern, required_literal
 
 A = "a" * 300
 A_END = A + "!"
@@ -94,3 +94,32 @@ def test_prose_is_no_pattern(query: str) -> None:
 )
 def test_patterns_are_seen(query: str) -> None:
     assert looks_like_pattern(query)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        ("create.*issue", "create"),
+        ("^Get_", "get"),
+        (r"\bfiles?\b", "file"),
+        ("colou?rs", "colo"),
+        ("ab*c", "a"),
+        ("a|b", ""),
+        ("(create)?issue", ""),
+        (r"\x41bc", ""),
+        ("[ab]cd", ""),
+        ("K+", "k"),
+    ],
+)
+def test_what_a_pattern_cannot_do_without(pattern: str, literal: str) -> None:
+    assert required_literal(pattern) == literal
+
+
+def test_only_tools_with_the_literal_are_tried_and_none_is_missed() -> None:
+    index = ToolIndex("bm25")
+    words = ("the", "Therapy", "breathe", "isotherm")
+    tools = [ToolDefinition(f"tool_{word}", f"About {word} x.", {}, "main", f"tool_{word}") for word in words]
+    index.replace("main", [*tools, ToolDefinition("main__other", "None of it", {}, "main", "other")])
+    assert set(index.search("the.*x", limit=9).names) == {tool.name for tool in tools}
+    assert index.search("isothe.*", limit=9).names == ("tool_isotherm",)
+    assert index.search("^main__", limit=9).names == ("main__other",)

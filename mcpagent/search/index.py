@@ -41,7 +41,7 @@ _NEAREST = 3
 _MAX_NAME = 64
 
 MIN_STRENGTH = 0.95
-MIN_HYBRID_STRENGTH = 1.85
+MIN_HYBRID_STRENGTH = 2.0
 """Strength of a best match below which nothing is found, by words alone and with vectors."""
 
 
@@ -308,10 +308,13 @@ class ToolIndex:
 
     def _match_pattern(self, query: str, pattern: str, limit: int, server: str | None) -> SearchResult:
         with self._lock:
-            tools = [(number, tool) for number, tool in self._tools.items() if self._serves(number, server)]
-        matched = patterns.matching(pattern, [_pattern_text(tool) for _, tool in tools])
+            tried = self._may_match(pattern)
+            if server is not None:
+                tried = [number for number in tried if self._serves(number, server)]
+            tools = [self._tools[number] for number in tried]
+        matched = patterns.matching(pattern, map(_pattern_text, tools))
         with self._lock:
-            numbers = {tools[place][0] for place in matched} & self._tools.keys()
+            numbers = {tried[place] for place in matched} & self._tools.keys()
             scores = self._postings.best(
                 self._ranker.ask(patterns.literal_words(pattern)).factors, limit, numbers
             ).scores
@@ -323,6 +326,20 @@ class ToolIndex:
                 for number in best
             )
             return SearchResult(query, matches, len(numbers), "regex" if numbers else "none")
+
+    def _may_match(self, pattern: str) -> list[int]:
+        """The tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
+        literal = patterns.required_literal(pattern)
+        if not literal:
+            return list(self._tools)
+        postings = self._postings
+        holding = [ids for word, ids in postings.words.items() if literal in word.lower()]
+        if not all(holding):
+            return list(self._tools)  # a word that is not indexed may be what matches
+        # A tool with a word holds all terms of that word, so the rarest of them is enough.
+        rarest = {min(ids, key=postings.count) for ids in holding}
+        numbers = {number for number, tool in self._tools.items() if literal in tool.name.lower()}
+        return sorted(numbers.union(*(postings.tools[term] for term in rarest)))
 
     def _search_words(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
@@ -42,20 +42,15 @@ def literal_words(pattern: str) -> str:
     return re.sub(r"[^\w\s\-']+", " ", without_classes)
 
 
-def alternatives(pattern: str) -> list[str]:
-    """The parts of a pattern between the `|` that stand outside brackets."""
-    parts, depth, part = [], 0, ""
-    for char in pattern:
-        depth += (char in "([") - (char in ")]")
-        if char == "|" and depth <= 0:
-            parts.append(part)
-            part = ""
-        else:
-            part += char
-    return [part for part in (*parts, part) if part.strip()]
+def required_literal(pattern: str) -> str:
+    """Letters and digits that every text the pattern matches must hold, in lower case; empty where none are sure."""
+    if re.search(r"[|()\[\]{}]|\\[^bBsSwWdD.]", pattern) or not pattern.isascii():
+        return ""
+    plain = re.sub(r"\\.|[A-Za-z0-9][?*]", " ", pattern)
+    return max(re.findall(r"[a-z0-9]+", plain.lower()), key=len, default="")
 
 
-def matching(pattern: str, texts: Sequence[str]) -> list[int]:
+def matching(pattern: str, texts: Iterable[str]) -> list[int]:
     """Which of the texts the pattern matches anywhere, whatever the case.
 
     Raises `PatternError` where the pattern is too long, malformed, or not done within 100 ms for all texts together.
@@ -75,7 +70,7 @@ def _too_slow() -> str:
     return f"the pattern took over {DEADLINE_SECONDS * 1000:.0f} ms"
 
 
-def _run(pattern: str, texts: Sequence[str], done: Future[list[int]]) -> None:
+def _run(pattern: str, texts: Iterable[str], done: Future[list[int]]) -> None:
     try:
         done.set_result(_matching(pattern, texts))
     except PatternError as error:
@@ -84,7 +79,7 @@ def _run(pattern: str, texts: Sequence[str], done: Future[list[int]]) -> None:
         done.set_exception(PatternError(f"the pattern failed: {type(error).__name__}"))
 
 
-def _matching(pattern: str, texts: Sequence[str]) -> list[int]:
+def _matching(pattern: str, texts: Iterable[str]) -> list[int]:
     import regex
 
     end = time.monotonic() + DEADLINE_SECONDS
