@@ -51,7 +51,7 @@ VARYING = re.compile(
     | (?<=^\ \ \d)\ +\d+\.\d(?=\ \ \w) | \b\d+(?=\ \ [A-Z][a-z])""",
     re.VERBOSE | re.MULTILINE,
 )
-PATIENT = "import functools, mcpagent; mcpagent.Agent = functools.partial(mcpagent.Agent, startup_seconds=None)\n"
+PATIENT = "import mcpagent; mcpagent.Agent.__init__.__kwdefaults__['startup_seconds'] = None\n"
 LIKE_DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SECONDS = 100
 
