@@ -23,7 +23,7 @@ from mcpagent.execution import open_requests
 from mcpagent.loop import Run, converse, current_run, execution_of
 from mcpagent.mcp.servers import McpServers
 from mcpagent.messages import Message, Text, ToolDefinition, ToolsChanged, Usage, load_messages
-from mcpagent.models.base import Model, ModelSettings
+from mcpagent.models.base import Model, ModelSettings, search_problem
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
 from mcpagent.run_context import RunContext
@@ -147,6 +147,7 @@ class Agent:
         self._busy = False
         self._card: AgentCard | None = None
         self._start_notices: tuple[str, ...] = ()
+        self._told_of_search = False
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -525,6 +526,7 @@ class Agent:
 
     async def _delegated(self, prompt: str, label: str) -> ToolOutput:
         """The answer to one call of `as_tool`, in a conversation of its own."""
+        self._require_started()
         parent = current_run()
         outer = parent.emit if parent is not None else self._emit
 
@@ -638,6 +640,19 @@ class Agent:
             return replace(self._tool_search, strategy="bm25")
         return self._tool_search
 
+    def _possible_execution(self, catalog: Catalog) -> ToolSearch:
+        """The catalogue's tool search; with our own search, and one warning, where the model's provider cannot."""
+        if not catalog.provider_searches:
+            return catalog.options
+        deferred = [tool.definition for tool in catalog.deferred.values()]
+        problem = search_problem(self.model, catalog.provider_strategy, deferred)
+        if not problem:
+            return catalog.options
+        if not self._told_of_search:
+            self._told_of_search = True
+            self._emit(Notice(f'tool search: {problem}; mcpagent searches instead (execution "local")', "warning"))
+        return replace(catalog.options, execution="local")
+
     async def _enter_tools(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
         entered: list[object] = []
         for tool in (*self._functions, *tools):
@@ -707,9 +722,11 @@ class Agent:
         )
         section = ""
         if catalog.searching:
+            catalog.options = self._possible_execution(catalog)
             catalog.virtual = tool_search_tools(catalog, conversation)
             lines = [category_line(item.name, item.description, item.tools) for item in catalog.categories()]
-            section = tool_search_section(lines, loads=catalog.options.load == "search")
+            loads = catalog.options.load == "search"
+            section = tool_search_section(lines, loads=loads, provider_searches=catalog.provider_searches)
         conversation.system = system_prompt(self.instructions, section)
         return _Session(conversation, catalog, from_toolsets)
 

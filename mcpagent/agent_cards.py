@@ -192,19 +192,28 @@ def _narrowed(server: ServerConfig, tools: Mapping[str, tuple[str, ...]]) -> Ser
     return replace(server, enabled_tools=tools[server.name])
 
 
-_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
+_PLACEHOLDER = re.compile(r"\{\{[A-Za-z_][^{}\n]{0,80}\}\}")
 
 
 def _model(card: AgentCard) -> str | None:
     if not card.model:
         return None
+    model = _VARIABLE.sub(lambda match: _value_of(match, card), card.model)
     variable = _VARIABLE.fullmatch(card.api_key)
-    if not card.api_key or "api_key_env=" in card.model:
-        return card.model
+    if not card.api_key or "api_key_env=" in model:
+        return model
     if variable is None:
         details = "Write api_key: ${NAME_OF_A_VARIABLE}; a key itself does not belong into a file"
         raise CardError(f"'api_key' must be an environment variable in {card.path}", details)
-    return f"{card.model}{'&' if '?' in card.model else '?'}api_key_env={variable[1]}"
+    return f"{model}{'&' if '?' in model else '?'}api_key_env={variable[1]}"
+
+
+def _value_of(match: re.Match[str], card: AgentCard) -> str:
+    value = os.environ.get(match[1]) or match[2]
+    if value is None:
+        raise CardError(f"'model' needs the environment variable {match[1]} in {card.path}", "Set it.")
+    return value
 
 
 def _params(card: AgentCard) -> dict[str, Any]:
@@ -232,6 +241,8 @@ def card_warnings(card: AgentCard) -> list[str]:
         for name, value in card.foreign.items()
         if not any(value == harmless for harmless in FOREIGN[name])
     ]
+    if placeholder := _PLACEHOLDER.search(card.instruction):
+        lines.append(f"{place}: {safe_line(placeholder.group())} in the instruction is not filled in here")
     lines += [
         f"{place}: 'request_params.{safe_line(key, 60)}' has no counterpart here and does nothing"
         for key in card.request_params

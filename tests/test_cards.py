@@ -343,6 +343,24 @@ def test_teams_that_cannot_be_are_named(cards: dict[str, str], words: str, tmp_p
     assert words in str(caught.value)
 
 
+async def test_a_fast_agent_card_loads_and_what_means_nothing_here_is_named(tmp_path: Path) -> None:
+    (tmp_path / "old.md").write_text(
+        "---\ntype: smart\nname: old card\ndescription: Old.\ndefault: true\nuse_history: true\n"
+        "model: ${OLD:-offline}\nskills: [writing]\nrequest_params:\n  maxTokens: 4096\n  max_iterations: 3\n---\n\n"
+        "You help on {{currentDate}}.\n"
+    )
+    events: list[Event] = []
+    async with Agent.from_card(tmp_path, on_event=events.append) as agent:
+        assert agent.model.name.startswith("offline")
+        assert (agent.max_turns, agent.settings.max_output_tokens) == (3, 4096)
+    assert [event.text.removeprefix(f"{tmp_path}/") for event in events if isinstance(event, Notice)] == [
+        "old.md: 'skills' has no counterpart here and does nothing",
+        "old.md: {{currentDate}} in the instruction is not filled in here",
+    ]
+    with pytest.raises(CardError, match="'model' needs the environment variable NO_SUCH_MODEL"):
+        Agent.from_card(AgentCard("a", model="${NO_SUCH_MODEL}"))
+
+
 def test_servers_come_from_the_configuration_beside_the_card(tmp_path: Path) -> None:
     (tmp_path / "servers.json").write_text('{"mcpServers": {"files": {"command": "f"}, "web": {"command": "w"}}}')
     card = AgentCard("a", mcp_config="servers.json", servers=("web",), path=str(tmp_path / "a.md"))

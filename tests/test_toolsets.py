@@ -227,11 +227,6 @@ async def test_a_filter_by_deps_changes_what_is_offered_and_found_from_run_to_ru
 async def test_a_filter_is_asked_again_at_the_call() -> None:
     tools = CountedTools("read")
     allowed = [True]
-
-    def revoke() -> str:
-        allowed[0] = False
-        return "revoked"
-
     gate = filtered(tools, lambda context, definition: allowed[0])
     with RunContext(None).entered():
         [tool] = await gate.tools()
@@ -442,9 +437,30 @@ async def test_an_unknown_name_to_defer_is_an_error_that_lists_the_known_ones() 
 
 
 async def test_an_mcp_server_inside_a_composition() -> None:
-    async with Agent(ScriptedModel([call("d_echo_nothing"), "ok"]), toolsets=[prefixed(demo(), "d")]) as agent:
+    model = ScriptedModel([call("d_calculate", expression="6 * 7"), "ok"])
+    async with Agent(model, toolsets=[prefixed(demo(), "d")]) as agent:
         assert all(name.startswith("d_") for name in agent.known_tools)
         assert {tool.server for tool in agent.known_tools.values()} == {"demo"}
+        await agent.ask("go")
+        assert "42" in results(agent.messages)[0].text
     with pytest.raises(ConfigError, match='server "demo": defer_loading: no tool "nope"'):
         async with Agent(ScriptedModel([]), toolsets=[prefixed(demo(defer_loading=["nope"]), "d")]):
             pass
+
+
+async def test_a_server_made_for_one_run_is_started_and_ended_with_it() -> None:
+    made: list[Composed] = []
+
+    def for_user(context: RunContext[Any]) -> Composed:
+        made.append(prefixed(demo(enabled_tools=("calculate",)), context.deps))
+        return made[-1]
+
+    model = ScriptedModel([call("ann_calculate", expression="6 * 7"), "ok"])
+    async with Agent(model, toolsets=[dynamic(for_user)]) as agent:
+        await agent.ask("go", deps="ann")
+        assert "42" in results(agent.messages)[0].text
+        [toolset] = made
+        [tool] = await toolset.tools()
+        output = await tool.run({"expression": "1"})
+        assert output.error == "server_down"
+        assert "is closed" in output.content[0].text  # type: ignore[union-attr]

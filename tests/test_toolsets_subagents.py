@@ -151,8 +151,8 @@ async def test_agents_that_call_each_other_are_bounded_and_started_once() -> Non
     events: list[Event] = []
     left = Agent(ScriptedModel([pass_on("right")] * 40), on_event=events.append)
     right = Agent(ScriptedModel([pass_on("left")] * 40))
-    left._functions.append(right.as_tool("right", "The other."))
-    right._functions.append(left.as_tool("left", "The other."))
+    left.tool(right.as_tool("right", "The other."))
+    right.tool(left.as_tool("left", "The other."))
     async with left:
         assert await asyncio.wait_for(left.ask("go"), 20) == "enough"
     depth = max(len(event.path) for event in events if isinstance(event, SubagentEvent))
