@@ -19,7 +19,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[0] = str(Path(__file__).parents[1])  # not this folder: its file names would hide packages
 
 from benchmarks.search_data import build
 from benchmarks.search_eval import measure

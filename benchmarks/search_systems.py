@@ -28,6 +28,7 @@ def _mcpagent(strategy: Any) -> Factory:
             servers.setdefault(server, []).append(definition)
         for server, tools in servers.items():
             index.replace(server, tools)
+        assert len(index) == len(catalog)  # and so all is indexed now, not at the first query
         return lambda query, k: index.search(query, k).names
 
     return build
