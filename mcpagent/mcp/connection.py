@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import mcp_types as types
 from mcp import Client, MCPError
-from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
@@ -40,6 +39,7 @@ from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     import httpx2
+    from mcp.client._transport import TransportStreams
 
 Era: TypeAlias = Literal["auto", "legacy"]
 """How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""

@@ -13,11 +13,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     METHOD_NOT_FOUND,
@@ -36,6 +35,9 @@ from pydantic import ValidationError
 
 from mcpagent.mcp.framing import encodable, invalid_answer
 from mcpagent.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 
 PROBE_SECONDS = 2.0
 """How long a server may take to answer `server/discover` before it counts as one of the earlier era."""

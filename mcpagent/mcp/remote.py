@@ -16,13 +16,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client._transport import TransportStreams
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -33,6 +32,9 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.failures import Outcome
 from mcpagent.mcp.framing import MAX_MESSAGE_BYTES, Junk, decode
 from mcpagent.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
 
 HTTP_FAILED = -32018
 """Our own error code for a request that HTTP failed; `data` has `status`, `retry_after` and `outcome`."""

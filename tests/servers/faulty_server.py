@@ -1,6 +1,7 @@
 """A stdio server that goes wrong on purpose: `faulty_server.py MODE [--log FILE] [--port PORT]`.
 
-Standard library only. Tools: `echo` (gives `text` back) and `trouble` (does what MODE says on a call). The log file
+Standard library only. Tools: `echo` (gives `text` back) and `trouble` (does what MODE says on a call, or
+with the mode "any" what its `text` says). The log file
 gets a line for each life ("life"), list ("list"), call ("call NAME") and cancellation ("cancelled").
 """
 
@@ -321,6 +322,8 @@ DEEDS: dict[str, Callable[[Request], object]] = {
 
 
 def trouble(mode: str, request: Request) -> None:
+    if mode == "any":
+        mode = request["params"]["arguments"]["text"]
     if mode in RAW_ANSWERS:
         write(RAW_ANSWERS[mode](request))
     elif mode in RESULTS:
