@@ -19,7 +19,8 @@ import venv
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).parents[1])  # not this folder: its file names would hide packages
+sys.path.pop(0)  # this folder: its file names would hide packages
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_data import build
 from benchmarks.search_eval import measure

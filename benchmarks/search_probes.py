@@ -19,7 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])  # not this folder: its file names would hide packages
+sys.path.pop(0)  # this folder: its file names would hide packages
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_data import read_rows
 from mcpagent.messages import ToolDefinition

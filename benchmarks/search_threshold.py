@@ -16,7 +16,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])  # not this folder: its file names would hide packages
+sys.path.pop(0)  # this folder: its file names would hide packages
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import index_of, load_tools

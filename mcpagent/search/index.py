@@ -363,7 +363,7 @@ class ToolIndex:
         if not named and server is None and ranking.strength < self._min_strength:
             near = tuple(self._tools[one.number].name for one in others[:_NEAREST]) or self.names_near(text)
             return self._like_named(text, limit) or SearchResult(
-                query, error=error, notes=(*notes, "nothing fits well enough"), nearest=near, unmatched_words=missing
+                query, error=error, notes=tuple(notes), nearest=near, unmatched_words=missing
             )
         matches = [self._exact_match(number, word) for number, word in named.items()]
         matches += [self._word_match(one, asked) for one in others[: max(limit - len(named), 0)]]
