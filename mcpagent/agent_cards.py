@@ -45,12 +45,14 @@ def default_card(cards: Mapping[str, AgentCard], folder: Path) -> AgentCard:
 
 
 def team_of(card: AgentCard, **options: Any) -> dict[str, Agent]:
-    """The card's agent and all it can reach through `agents`, by name; `options` are the first one's alone.
+    """The card's agent and all it can reach through `agents`, by name.
 
-    Members come from the cards in the same folder. Each has its own context and its own `max_turns`.
+    Members come from the cards in the same folder. Each has its own context and its own `max_turns`. `options` are the
+    first one's alone, but for `approval`: what needs it does so whoever makes the call.
     """
     cards = _reachable(card)
-    agents = {name: _single(item, options if name == card.name else {}) for name, item in cards.items()}
+    for_members = {"approval": options.get("approval", False)}
+    agents = {name: _single(item, options if name == card.name else for_members) for name, item in cards.items()}
     for name, item in cards.items():
         for member in item.agents:
             other = cards[member]
@@ -60,7 +62,8 @@ def team_of(card: AgentCard, **options: Any) -> dict[str, Agent]:
                 defer_loading=False,
                 timeout_seconds=float(item.child_timeout_sec) if item.child_timeout_sec else None,
             )
-            agents[name].tool(tool)
+            # Asking a member changes nothing by itself: each call that it makes is judged on its own.
+            agents[name].tool(replace(tool, definition=replace(tool.definition, read_only=True)))
     agents[card.name]._start_notices = tuple(line for item in cards.values() for line in card_warnings(item))
     return agents
 
