@@ -45,6 +45,9 @@ class ToolSearch:
     True when more than 30 tools or more than 8,000 tokens of definitions are known, else "marked". Where nothing is to
     be hidden there are no search tools either. False offers everything.
     `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
+    `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
+    strategy "auto", "bm25" or "regex"; where it cannot, one warning and "local". "auto": "local", since that ranks
+    alike for every model and sends only found tools; either way they are written so that the prompt cache stays whole.
     `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads what a search returns.
     `max_results`: tools per search.
     `extra_tools`: which of "show_all_tools" and "remove_tool" are offered beside `search_tools` and `add_tool`.
@@ -58,6 +61,7 @@ class ToolSearch:
 
     enabled: bool | Literal["auto", "marked"] = True
     strategy: Strategy = "auto"
+    execution: Literal["auto", "local", "provider"] = "auto"
     load: Literal["add_tool", "search"] = "add_tool"
     max_results: int = 5
     extra_tools: tuple[Literal["show_all_tools", "remove_tool"], ...] = ()
@@ -70,6 +74,13 @@ class ToolSearch:
         _one_of("enabled", self.enabled, (True, False, "auto", "marked"))
         if not callable(self.strategy):
             _one_of("strategy", self.strategy, ("auto", "regex", "bm25", "hybrid"))
+        _one_of("execution", self.execution, ("auto", "local", "provider"))
+        if self.execution == "provider" and self.strategy not in ("auto", "bm25", "regex"):
+            shown = "a callable" if callable(self.strategy) else repr(self.strategy)
+            raise ConfigError(
+                f'ToolSearch.strategy: providers rank by "auto", "bm25" or "regex", not by {shown}; '
+                'use one of these, or execution="local"'
+            )
         _one_of("load", self.load, ("add_tool", "search"))
         _one_of("scope", self.scope, ("all", "mcp"))
         _one_of("on_direct_call", self.on_direct_call, ("load", "run", "refuse"))
@@ -161,13 +172,13 @@ class Catalog:
         self._index: ToolIndex | None = None
         self._know(_by_key(tools))
         self._hides_all = self._decide(self.options.enabled)
-        self.searching = self._searches(expects_deferred)
         self._asked_pins = tuple(pinned)
         resolved = [self._resolver.resolve(name) for name in pinned]
         self.unknown_pins = tuple(name for name, found in zip(pinned, resolved, strict=True) if found is None)
         self.pinned: tuple[str, ...] = tuple(
             name for name, tool in self.known.items() if name in resolved or not self._is_deferrable(tool)
         )
+        self.searching = self._searches(expects_deferred)
 
     def replace_source(self, server: str | None, tools: Iterable[Tool], description: str = "") -> tuple[str, ...]:
         """Makes `tools` the tools of one server (None: local ones) from now on.
@@ -239,6 +250,34 @@ class Catalog:
         offered = [self.known[name] for name in names if name in self.known and name not in discovery.removed]
         return [*self.virtual, *offered]
 
+    def left_to_provider(self, discovery: Discovery) -> tuple[ToolDefinition, ...]:
+        """What the model's provider searches by itself, by name; nothing where `search_tools` does."""
+        if not self.provider_searches:
+            return ()
+        offered = {tool.name for tool in self.offer(discovery)}
+        return tuple(tool.definition for name, tool in sorted(self.deferred.items()) if name not in offered)
+
+    @property
+    def provider_searches(self) -> bool:
+        return self.options.execution == "provider"
+
+    @property
+    def provider_strategy(self) -> Literal["auto", "bm25", "regex"]:
+        """How a provider's own search is asked to rank."""
+        match self.options.strategy:
+            case "bm25" | "regex" as strategy:
+                return strategy
+            case _:
+                return "auto"
+
+    def how_to_load(self, name: str) -> str:
+        """What a model does to get a tool it does not have, as a sentence."""
+        if self.provider_searches:
+            return "Search for it to load it."
+        if self.options.load == "search":
+            return f'Call search_tools(query="{name}") to load it.'
+        return f'Call add_tool(tool_names=["{name}"]) first.'
+
     def find(self, name: str) -> Tool | None:
         """The tool a model or a person means by this name, in any form that means exactly one."""
         for tool in self.virtual:
@@ -300,6 +339,10 @@ class Catalog:
             return False
         # With no tool known yet, the servers may be slow or broken; a search then says which.
         maybe_later = expects_deferred or (self._hides_all and bool(self.unavailable or not self.known))
+        if self.provider_searches:  # a provider refuses, or is paid for, a search over nothing
+            if self.provider_searches:  # a provider's search tool without a tool to find is refused
+            return len(self.pinned) < len(self.known)
+        return maybe_later or any(self._is_deferrable(tool) for tool in self.known.values())
         return maybe_later or any(self._is_deferrable(tool) for tool in self.known.values())
 
     def _is_deferrable(self, tool: Tool) -> bool:

@@ -137,12 +137,10 @@ def _admit(call: ToolCall, execution: Execution) -> _Admission:
     if any(offered.name == name for offered in catalog.offer(discovery)):
         return _Admission(tool) if not problem else _refuse("invalid_arguments", _misfit(tool, problem))
     if name in discovery.removed:
-        return _refuse(
-            "not_loaded", f'"{name}" was removed in this conversation. Call add_tool(tool_names=["{name}"]) to load it.'
-        )
+        return _refuse("not_loaded", f'"{name}" was removed in this conversation. {catalog.how_to_load(name)}')
     policy = catalog.options.on_direct_call
     if policy == "refuse":
-        return _refuse("not_loaded", f'"{name}" is not loaded. Call add_tool(tool_names=["{name}"]) first.')
+        return _refuse("not_loaded", f'"{name}" is not loaded. {catalog.how_to_load(name)}')
     loading = (ToolsChanged(added=(tool.definition,)),)
     if policy == "run" or name in discovery.shown:
         return _Admission(tool, None, loading) if not problem else _refuse("invalid_arguments", _misfit(tool, problem))
@@ -165,7 +163,8 @@ def _unknown(name: str, catalog: Catalog) -> str:
         for server, reason in catalog.unavailable.items()
         if name.startswith(server)
     ]
-    search = " Use search_tools to find tools." if catalog.searching else ""
+    how = "Search for tools" if catalog.provider_searches else "Use search_tools to find tools"
+    search = f" {how}." if catalog.searching else ""
     return f'There is no tool "{shown}".{hint}{"".join(down)}{search}'
 
 

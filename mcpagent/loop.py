@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from mcpagent.catalog import Catalog
 from mcpagent.conversation import Conversation
-from mcpagent.events import Emit, Notice, RequestSent, ResponseReceived, RunFinished, StopReason
+from mcpagent.events import Emit, Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
 from mcpagent.execution import Execution, run_calls
-from mcpagent.messages import ToolCall, ToolResult, Usage, user_message
+from mcpagent.messages import ToolCall, ToolResult, ToolsChanged, Usage, user_message
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.pending import CallAnswer, OnApproval, PendingCall
 from mcpagent.prompt.builder import final_answer_note
@@ -152,13 +152,16 @@ def execution_of(run: Run) -> Execution:
 async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse:
     """One request to the model; its answer becomes part of the conversation."""
     run.count_turn()
-    offered = run.catalog.offer(run.conversation.discovery)
+    discovery = run.conversation.discovery
+    offered = run.catalog.offer(discovery)
     request = ModelRequest(
         system=run.conversation.system,
         messages=run.conversation.messages,
         tools=tuple(tool.definition for tool in offered),
+        deferred_tools=run.catalog.left_to_provider(discovery),
         tool_choice=tool_choice,
         settings=run.settings,
+        search_strategy=run.catalog.provider_strategy,
     )
     names = tuple(tool.name for tool in offered)
     catalog, known = run.catalog, run.catalog.known
@@ -178,6 +181,10 @@ async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> Model
     run.count(response.usage)
     run.conversation.append(response.message)
     run.emit(ResponseReceived(run.turns, response.usage, time.monotonic() - started))
+    for part in response.message.parts:
+        if isinstance(part, ToolsChanged):  # what the provider's own search found
+            found = tuple(tool.name for tool in part.added)
+            run.emit(ToolsLoaded(found, catalog.tokens(found)))
     return response
 
 

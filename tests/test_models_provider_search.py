@@ -53,7 +53,7 @@ async def test_one_request_searches_and_calls_and_the_next_answers(name: str) ->
     known = (RATE, WEATHER, LOCAL)
     async with Simulator(searches_and_calls) as simulator:
         model = models(simulator.url)[name]
-        assert model.searches_tools
+        assert model.search_problem("auto", known) == ""
         events: list[Event] = []
         messages = [user_message("Rate?")]
         first = await model.respond(request(messages, *known), events.append)
@@ -113,7 +113,7 @@ def test_models_that_cannot_search_are_sent_no_deferred_tools() -> None:
         OpenAIResponsesModel("gpt-4o"),
         OpenAIChatModel("gpt-5.4"),
     ):
-        assert not model.searches_tools
+        assert model.search_problem("auto", [WEATHER]) == f"{model.name} has no tool search of its own"
         assert "get_weather" not in json.dumps(model.request_body(request([user_message("x")], WEATHER)))
 
 

@@ -19,9 +19,17 @@ from mcpagent.messages import (
     ProviderBlock,
     Text,
     Thinking,
+    ToolDefinition,
     Usage,
 )
-from mcpagent.models.anthropic_history import PROVIDER, History, found_names, search_events
+from mcpagent.models.anthropic_history import (
+    PROVIDER,
+    History,
+    found_names,
+    limit_problem,
+    search_events,
+    write_tool,
+)
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
 from mcpagent.models.discovery import with_found
@@ -102,9 +110,10 @@ class AnthropicModel(HttpModel):
         response = read_message(answer, history=request.messages)
         return replace(response, message=with_found(response.message, request, found_names))
 
-    @property
-    def searches_tools(self) -> bool:
-        return self.capabilities.searches
+    def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
+        if not self.capabilities.searches:
+            return super().search_problem(strategy, deferred)
+        return limit_problem([write_tool(tool) for tool in deferred])
 
     def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:
         return search_events(message, known=len(request.tools) + len(request.deferred_tools))

@@ -26,6 +26,7 @@ from mcpagent.messages import (
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.discovery import Change, annotated, plan_tools, redefinition_notes
+from mcpagent.models.http_model import encoded
 from mcpagent.models.wire import (
     left_out,
     legal_id,
@@ -41,7 +42,8 @@ from mcpagent.safe_text import safe_line
 PROVIDER = "anthropic"
 
 MAX_DEFERRED_TOOLS = 10_000
-"""Anthropic's documented limit for one request."""
+MAX_DEFINITION_BYTES = 4_000_000
+"""Anthropic's documented limits for tools that are not there from the start."""
 
 _SEARCH_RESULT = "tool_search_tool_result"
 _SEARCH_TOOLS = {
@@ -81,7 +83,8 @@ class History:
         self.changes_tools = self.by_reference and can.tool_changes != "none"
         self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
         self._strategy = request.search_strategy
-        self._deferred = request.deferred_tools if asked else ()
+        deferred = request.deferred_tools if asked else ()
+        self._deferred = [tool for tool in deferred if tool.name not in self.plan.found]
         self._defined = {tool.name for tool in (*self.plan.all_tools, *self._deferred)}
         self._referenced: set[str] = set()
         self._withdrawn: set[str] = set()
@@ -90,17 +93,16 @@ class History:
 
     def tools(self) -> list[dict[str, Any]]:
         """The definitions, to be written after the history: only what it refers to is deferred."""
-        if len(self._deferred) > MAX_DEFERRED_TOOLS:
-            raise ConfigError(
-                f"anthropic: {len(self._deferred):,} deferred tools are over its limit of {MAX_DEFERRED_TOOLS:,}; "
-                "select fewer tools, or let mcpagent search (execution local)"
-            )
         whole = [tool for name, tool in self.plan.found.items() if name not in self._referenced]
         later = [tool for name, tool in self.plan.found.items() if name in self._referenced]
         search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
         if self.searched:
             later = sorted([*later, *self._deferred], key=lambda tool: tool.name)
-            return [*search, *map(write_tool, (*self.plan.eager, *whole)), *map(_deferred_tool, later)]
+        deferred = [_deferred_tool(tool) for tool in later]
+        if problem := limit_problem(deferred):
+            raise ConfigError(f'{problem}; select fewer tools, or let mcpagent search (ToolSearch execution "local")')
+        if self.searched:
+            return [*search, *map(write_tool, (*self.plan.eager, *whole)), *deferred]
         return [*map(write_tool, self.plan.eager), *map(self._found_tool, self.plan.found.values())]
 
     def _found_tool(self, tool: ToolDefinition) -> dict[str, Any]:
@@ -110,19 +112,18 @@ class History:
         for position, message in enumerate(messages):
             changes = self.plan.changes.get(position, ())
             if message.role == "assistant":
-                self._find(message, changes)
+                ours = self.searched and message.provider == PROVIDER
+                if not ours:  # what another provider's search found was not there before: it is told first
+                    self._references(changes)
                 self._announce()
                 self._append("assistant", self._assistant_blocks(message))
+                if ours:
+                    self._referenced.update(name for part in message.parts for name in found_names(part))
+                    self._references(changes)
             else:
                 self._append("user", self._user_blocks(message, changes))
         self._announce()
         return self._turns
-
-    def _find(self, message: Message, changes: Sequence[Change]) -> None:
-        """What a provider's search found: Anthropic's results refer to it; of another's the model is told before."""
-        if self.searched and message.provider == PROVIDER:
-            self._referenced.update(name for part in message.parts for name in found_names(part))
-        self._references(changes)
 
     def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
         ours = message.provider == PROVIDER
@@ -203,6 +204,16 @@ class History:
                 del self._announced[name]
             else:
                 self._announced[name] = _tool_change("tool_addition", name)
+
+
+def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
+    """What Anthropic would refuse in these written definitions; "" where they are within its limits."""
+    if len(deferred) > MAX_DEFERRED_TOOLS:
+        return f"anthropic: {len(deferred):,} deferred tools are over its limit of {MAX_DEFERRED_TOOLS:,}"
+    megabytes, limit = sum(len(encoded(tool)) for tool in deferred) / 1e6, MAX_DEFINITION_BYTES / 1e6
+    if megabytes > limit:
+        return f"anthropic: {megabytes:.1f} MB of deferred tools are over its limit of {limit:g} MB"
+    return ""
 
 
 def _deferred_tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -28,8 +29,8 @@ class ModelRequest:
     """One request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
 
     `tool_choice` "none" asks for an answer without a call while the offered tools (and so the cached prefix) stay.
-    `deferred_tools` are known but not offered, for the provider's own search; they are given only to models whose
-    `searches_tools` is true, and `search_strategy` says how that search ranks, where there is a choice.
+    `deferred_tools` are known but not offered, for the provider's own search; they are given only where
+    `search_problem` knows none, and `search_strategy` says how that search ranks, where there is a choice.
     """
 
     system: str
@@ -68,3 +69,12 @@ class Model(Protocol):
     async def aclose(self) -> None:
         """Give back connections; the model is not used afterwards."""
         ...
+
+
+def search_problem(model: Model, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
+    """Why the model's provider cannot search these tools by itself, in a few words; "" where it can.
+
+    A model whose provider can has a method `search_problem(strategy, deferred)`; all others need none.
+    """
+    own = getattr(model, "search_problem", None)
+    return str(own(strategy, deferred)) if own is not None else f"{model.name} has no tool search of its own"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
 from mcpagent.events import Emit, Notice
-from mcpagent.models.base import Model, ModelRequest, ModelResponse
+from mcpagent.messages import ToolDefinition
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_problem
 
 REST_SECONDS = 60.0
 """How long a model that failed is passed over, where its provider did not say how long to wait."""
@@ -64,6 +65,11 @@ class FallbackModel:
         if empty is not None:
             return empty
         raise _nobody_answered(tried)
+
+    def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
+        """The first that any of the models has: whichever answers must be able to find tools."""
+        problems = (search_problem(model, strategy, deferred) for model in self.models)
+        return next((problem for problem in problems if problem), "")
 
     def _order(self) -> list[int]:
         """Positions in order, those that rest last: they are asked when nobody else is left."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
-from mcpagent.messages import Message
+from mcpagent.messages import Message, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.failures import (
     AnswerError,
@@ -124,10 +124,9 @@ class HttpModel(ABC):
         """The body that goes on with an answer the provider paused; None where the answer is whole."""
         return None
 
-    @property
-    def searches_tools(self) -> bool:
-        """Whether requests may carry `deferred_tools`, which the provider searches by itself."""
-        return False
+    def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
+        """Why requests may not carry these `deferred_tools` for the provider to search; "" where they may."""
+        return f"{self.name} has no tool search of its own"
 
     def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:  # noqa: ARG002
         """What to tell of the provider's own searches in an answer: what was found, and errors inside a good answer."""

@@ -95,9 +95,10 @@ class OpenAIResponsesModel(HttpModel):
         response = read_response(answer, history=request.messages)
         return replace(response, message=with_found(response.message, request, found_names))
 
-    @property
-    def searches_tools(self) -> bool:
-        return self.capabilities.searches
+    def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
+        if not self.capabilities.searches:
+            return super().search_problem(strategy, deferred)
+        return "" if strategy == "auto" else f'OpenAI ranks in a way of its own, not by "{strategy}"'
 
     def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:
         return search_events(message, known=len(request.tools) + len(request.deferred_tools))
@@ -141,7 +142,7 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
     tools = [write_tool(tool) for tool in plan.eager]
     tools += [] if inline else [write_tool(tool) for name, tool in plan.found.items() if name not in hosted]
     if (can.searches and request.deferred_tools) or hosted:
-        deferred = request.deferred_tools if can.searches else ()
+        deferred = [tool for tool in request.deferred_tools if can.searches and tool.name not in plan.found]
         tools += write_deferred([*deferred, *(tool for name, tool in plan.found.items() if name in hosted)])
     if tools:
         body["tools"] = tools

@@ -29,10 +29,14 @@ def category_line(name: str, description: str, tools: int) -> str:
     return f"- {safe_line(name, 64)} ({about}), {count}" if about else f"- {safe_line(name, 64)}, {count}"
 
 
-def tool_search_section(category_lines: Sequence[str], *, loads: bool = False) -> str:
-    """How to search, what there is to find, and the workflow. `loads`: a search loads what it returns."""
+def tool_search_section(category_lines: Sequence[str], *, loads: bool = False, provider_searches: bool = False) -> str:
+    """How to search, what there is to find, and the workflow.
+
+    `loads`: a search loads what it returns. `provider_searches`: so does the provider's search, whose name is its own.
+    """
     listed = "\n".join(category_lines) or "- none: no tools are connected"
-    return _words("tool_search_loading" if loads else "tool_search").substitute(categories=listed)
+    words = "tool_search_loading" if loads else "tool_search"
+    return _words("tool_search_provider" if provider_searches else words).substitute(categories=listed)
 
 
 def system_prompt(instructions: str, *sections: str) -> str:

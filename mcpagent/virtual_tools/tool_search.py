@@ -74,13 +74,16 @@ REMOVE_TOOL = ToolDefinition(
 
 SHOW_ALL_TOOLS = ToolDefinition(
     "show_all_tools",
-    "List the names of all available tools by server. Prefer search_tools, which is much shorter.",
+    "List the names of all available tools by server. Prefer a search, which is much shorter.",
     {"type": "object", "properties": {}},
 )
 
 
 def tool_search_tools(catalog: Catalog, conversation: Conversation) -> tuple[Tool, ...]:
-    """The virtual tools of one conversation, in the order they are offered."""
+    """The virtual tools of one conversation, in the order they are offered.
+
+    Where the model's provider searches, and loads what it found, the first two are not among them.
+    """
 
     def bound(definition: ToolDefinition, run: Run) -> Tool:
         return Tool(definition, run, deferred=False, ordered=True, checks_arguments=True)
@@ -98,9 +101,11 @@ def tool_search_tools(catalog: Catalog, conversation: Conversation) -> tuple[Too
         return _show_all(catalog)
 
     loads = catalog.options.load == "search"
-    tools = [bound(search_tools_definition(loads=loads), search)]
-    if not loads:
-        tools.append(bound(ADD_TOOL, add))
+    tools: list[Tool] = []
+    if not catalog.provider_searches:
+        tools.append(bound(search_tools_definition(loads=loads), search))
+        if not loads:
+            tools.append(bound(ADD_TOOL, add))
     if "show_all_tools" in catalog.options.extra_tools:
         tools.append(bound(SHOW_ALL_TOOLS, show_all))
     if "remove_tool" in catalog.options.extra_tools:
@@ -260,5 +265,5 @@ def _show_all(catalog: Catalog) -> ToolOutput:
         if names:
             lines.append(f"{safe_line(server, 64)} ({len(by_server[server])}): {', '.join(names)}")
     if len(catalog.known) > MAX_LISTED_NAMES:
-        lines.append(f"{len(catalog.known) - MAX_LISTED_NAMES} more are not listed; use search_tools.")
+        lines.append(f"{len(catalog.known) - MAX_LISTED_NAMES} more are not listed; search for them.")
     return ToolOutput.of_text("\n".join(lines))
