@@ -7,7 +7,7 @@ import atexit
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -21,14 +21,16 @@ from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent
 from mcpagent.execution import open_requests
 from mcpagent.loop import Run, converse, current_run, execution_of
-from mcpagent.mcp.servers import McpServers
-from mcpagent.messages import Message, Text, ToolDefinition, ToolsChanged, Usage, load_messages
+from mcpagent.mcp.lists import ToolsDifference
+from mcpagent.mcp.servers import McpServers, ServerOptions
+from mcpagent.messages import Message, Text, ToolDefinition, Usage, load_messages
 from mcpagent.models.base import Model, ModelSettings, search_problem
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
 from mcpagent.run_context import RunContext
 from mcpagent.safe_text import safe_line
 from mcpagent.selection import Selection
+from mcpagent.session import Session, ToolsUpdate
 from mcpagent.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured, listed
 from mcpagent.tool_algebra import combined as combined_lists
 from mcpagent.tool_context import ToolContext
@@ -56,16 +58,6 @@ NOT_ANSWERED = "This call waited for an approval or an answer that was not given
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-@dataclass(slots=True)
-class _Session:
-    """One conversation and what it can use; `listed` is what the toolsets gave last."""
-
-    conversation: Conversation
-    catalog: Catalog
-    listed: list[Tool]
-    thread_id: str = field(default_factory=lambda: uuid4().hex)
-
-
 class Agent:
     """An LLM with tools from MCP servers and Python functions, in one conversation.
 
@@ -85,6 +77,7 @@ class Agent:
     it they end the run (`CallsPendingError`, `resume`).
     `max_turns` limits the model's answers per `ask`. `startup_seconds`: how long entering waits for slow servers (None:
     until each is ready or has failed); those that need longer join the conversation when they are ready.
+    `server_options` says what all servers share: lists cached on disk, pinned tools, what they may ask of us.
 
     Constructing does no I/O and needs no key; entering connects all servers at once. A server that fails is named in
     `servers` and by an event, and the others work. `on_event` gets every event; its errors are logged, never raised.
@@ -107,6 +100,7 @@ class Agent:
         tool_timeout_seconds: float = 300.0,
         startup_seconds: float | None = 10.0,
         settings: ModelSettings | None = None,
+        server_options: ServerOptions | None = None,
         deps: Any = None,
         tool_context: ToolContext | None = None,
         approval: bool | ApprovalPredicate = False,
@@ -133,6 +127,7 @@ class Agent:
         self._on_approval = on_approval
         self._selection = Selection(selected_servers, selected_tools)
         self._mcp_config = mcp_config
+        self._server_options = server_options or ServerOptions()
         self._model_choice = model
         self._model: Model | None = None
         self._listener = on_event
@@ -141,7 +136,7 @@ class Agent:
         self._exits: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: BackgroundLoop | None = None
-        self._session: _Session | None = None
+        self._session: Session | None = None
         self._pending: tuple[PendingCall, ...] = ()
         self._usage = Usage()
         self._busy = False
@@ -264,8 +259,7 @@ class Agent:
         def register(function: Any) -> Any:
             self._functions.append(function if isinstance(function, Tool) else function_tool(function, **options))
             if self._session is not None:
-                offered = self._session.catalog.update(self._all_tools(self._session.listed))
-                self._announce(f'The tool "{self._functions[-1].name}" can be used from now on.', offered)
+                self._session.update(self._all_tools(self._session.listed), _more_tools)
             return function
 
         return register(function) if function is not None else register
@@ -276,7 +270,7 @@ class Agent:
         return self._current.catalog
 
     @property
-    def _current(self) -> _Session:
+    def _current(self) -> Session:
         self._require_started()
         assert self._session is not None
         return self._session
@@ -479,7 +473,7 @@ class Agent:
             self._usage += run.usage
 
     def _run_of(
-        self, session: _Session, emit: Emit, *, deps: Any = None, tool_context: ToolContext | None = None
+        self, session: Session, emit: Emit, *, deps: Any = None, tool_context: ToolContext | None = None
     ) -> Run:
         context = RunContext(
             deps if deps is not None else self.deps,
@@ -590,7 +584,15 @@ class Agent:
         self._selection.check([*(server.name for server in config.servers), *(item.name for item in config.problems)])
         wanted = [item for item in config.servers if not item.disabled and self._selection.has_server(item.name)]
         self._deferring = {item.name for item in wanted if item.defer_loading}
-        self._mcp = McpServers(config, wanted, emit=self._emit, on_late=self._joins, on_lost=self._stays_away)
+        self._mcp = McpServers(
+            config,
+            wanted,
+            self._server_options,
+            emit=self._emit,
+            on_late=self._joins,
+            on_lost=self._stays_away,
+            on_changed=self._changes,
+        )
         exits.push_async_callback(self._mcp.close)
         await self._mcp.open(self.startup_seconds)
 
@@ -608,19 +610,21 @@ class Agent:
             return
         catalog.server_descriptions[name] = _about(toolset)
         catalog.unavailable.pop(name, None)
-        offered = catalog.update(self._all_tools(session.listed))
         line = category_line(name, catalog.server_descriptions[name], len(tools)).removeprefix("- ")
-        self._announce(f"A server has connected, its tools can be used from now on: {line}.", offered)
+        text = f"A server has connected, its tools can be used from now on: {line}."
+        session.update(self._all_tools(session.listed), lambda _: text)
         self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
+
+    def _changes(self, toolset: McpToolset, difference: ToolsDifference) -> None:
+        """A server whose list of tools changed: what is new can be found, what is gone is withdrawn."""
+        self._emit(Notice(str(difference)))
+        if self._session is not None:
+            name = toolset.config.name
+            self._session.update(self._all_tools(self._session.listed), lambda update: _changed_tools(name, update))
 
     def _stays_away(self, name: str, reason: str) -> None:
         if self._session is not None:
             self._session.catalog.unavailable[name] = reason
-
-    def _announce(self, text: str, offered: Sequence[str]) -> None:
-        catalog = self.catalog
-        added = ToolsChanged(added=catalog.definitions(offered)) if offered and catalog.searching else None
-        self._conversation.announce(text, added)
 
     async def _close_model(self, model: Model) -> None:
         # A name is resolved anew when the agent is entered again.
@@ -675,18 +679,13 @@ class Agent:
             : sum(len(tools) for _, tools in lists)
         ]
 
-    async def _list_again(self, session: _Session) -> None:
+    async def _list_again(self, session: Session) -> None:
         """Brings the catalogue up to date with the toolsets; tells the model where that changes what it has."""
         tools = await self._list()
         if tools == session.listed:
             return
-        before = {name: tool.definition for name, tool in session.catalog.known.items()}
         session.listed = tools
-        offered = session.catalog.update(self._all_tools(tools))
-        new = [name for name in session.catalog.known if name not in before]
-        if new and session.catalog.searching:
-            change = ToolsChanged(added=session.catalog.definitions(offered)) if offered else None
-            session.conversation.announce(f"More tools can be used from now on: {listed(new)}.", change)
+        session.update(self._all_tools(tools), _more_tools)
 
     def _server_tools(self, toolset: McpToolset) -> list[Tool]:
         """The selected tools of a connected server, marked as its configuration says."""
@@ -701,14 +700,14 @@ class Agent:
             return tools
         return approval_required(tools, None if self._approval is True else self._approval)
 
-    async def _begin(self, messages: Sequence[Message], *, keep_open: bool = False) -> _Session:
+    async def _begin(self, messages: Sequence[Message], *, keep_open: bool = False) -> Session:
         with RunContext(self.deps, self.tool_context).entered():
             tools = await self._list()
         return self._session_of(messages, tools, keep_open=keep_open)
 
     def _session_of(
         self, messages: Sequence[Message], from_toolsets: list[Tool], *, keep_open: bool = False
-    ) -> _Session:
+    ) -> Session:
         """A new conversation: names, categories and the system prompt are fixed here."""
         conversation = Conversation(messages=messages, keep_open=keep_open)
         servers = self._mcp
@@ -728,7 +727,7 @@ class Agent:
             loads = catalog.options.load == "search"
             section = tool_search_section(lines, loads=loads, provider_searches=catalog.provider_searches)
         conversation.system = system_prompt(self.instructions, section)
-        return _Session(conversation, catalog, from_toolsets)
+        return Session(conversation, catalog, from_toolsets)
 
     def _connected(self) -> list[McpToolset]:
         return self._mcp.toolsets if self._mcp is not None else []
@@ -786,6 +785,19 @@ def _guarded(listener: Emit) -> Emit:
             logger.exception("event listener %s raised on %s", name, type(event).__name__)
 
     return emit
+
+
+def _more_tools(update: ToolsUpdate) -> str:
+    return f"More tools can be used from now on: {listed(update.new)}." if update.new else ""
+
+
+def _changed_tools(server: str, update: ToolsUpdate) -> str:
+    parts = [
+        f"{what}: {listed(names)}"
+        for what, names in (("new", update.new), ("gone", update.gone), ("changed", update.changed))
+        if names
+    ]
+    return f'The server "{server}" changed its tools; {"; ".join(parts)}.' if parts else ""
 
 
 def _about(toolset: McpToolset) -> str:

@@ -22,7 +22,7 @@ STAGES: tuple[frozenset[str], ...] = tuple(
         "models validation",
         "catalog mcp offload compaction sessions",
         "virtual_tools toolsets",
-        "execution loop agent agent_cards",
+        "execution loop session agent agent_cards",
         "cli server",
     )
 )

@@ -4,30 +4,60 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import ServerError
 from mcpagent.events import Emit, Notice, ServerFailed
+from mcpagent.mcp.cache import ListCache
+from mcpagent.mcp.handlers import Handlers
+from mcpagent.mcp.lists import ToolsDifference
+from mcpagent.mcp.pins import PinStore
 from mcpagent.mcp.status import ServerStatus
-from mcpagent.mcp.toolset import McpToolset
+from mcpagent.mcp.toolset import AllowChange, McpToolset
 from mcpagent.tools import Tool
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What all servers of one agent share.
+
+    With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
+    where `eager`. With `pins`, a tool that its server changed since it was first used is called only where
+    `allow_change` says so. `handlers` say what servers may ask of us (nothing without). `auth` gives the
+    authentication for a remote server, if it needs one.
+    """
+
+    cache: ListCache | None = None
+    eager: bool = False
+    pins: PinStore | None = None
+    allow_change: AllowChange | None = None
+    handlers: Handlers | None = None
+    auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
 
 
 class McpServers:
     """The servers of a configuration that are enabled and wanted, as toolsets sorted by name.
 
     Servers that cannot even be tried (an unset variable, say) have a status that says why. `on_late` is told of each
-    server that connects after `open` has returned, `on_lost` of each that fails after it.
+    server that connects after `open` has returned, `on_lost` of each that fails after it, `on_changed` of each whose
+    tools are no longer what they were.
     """
 
     def __init__(
         self,
         config: ServersConfig,
         wanted: Sequence[ServerConfig],
+        options: ServerOptions,
         *,
         emit: Emit,
         on_late: Callable[[McpToolset], None],
         on_lost: Callable[[str, str], None],
+        on_changed: Callable[[McpToolset, ToolsDifference], None],
     ) -> None:
         self._emit = emit
         self._on_late = on_late
@@ -35,22 +65,39 @@ class McpServers:
         self._unusable = {
             item.name: ServerStatus(item.name, state="failed", reason=item.reason) for item in config.problems
         }
-        self._toolsets = {item.name: McpToolset(item, emit=emit) for item in sorted(wanted, key=lambda item: item.name)}
+        self._on_changed = on_changed
+        self._toolsets = {
+            item.name: self._toolset(item, options) for item in sorted(wanted, key=lambda item: item.name)
+        }
         self._opening: dict[str, asyncio.Task[None]] = {}
-        self._tools: dict[str, list[Tool]] = {}
+        self._ready: set[str] = set()
+
+    def _toolset(self, config: ServerConfig, options: ServerOptions) -> McpToolset:
+        toolset = McpToolset(
+            config,
+            emit=self._emit,
+            cache=options.cache,
+            eager=options.eager,
+            handlers=options.handlers,
+            auth=options.auth(config) if options.auth is not None and config.url else None,
+            pins=options.pins,
+            allow_change=options.allow_change,
+        )
+        toolset.on_tools_changed = lambda difference: self._on_changed(toolset, difference)
+        return toolset
 
     @property
     def toolsets(self) -> list[McpToolset]:
         """Those that are connected."""
-        return [toolset for name, toolset in self._toolsets.items() if name in self._tools]
+        return [toolset for name, toolset in self._toolsets.items() if name in self._ready]
 
     def tools(self, server: str) -> list[Tool]:
-        """What a connected server listed."""
-        return self._tools[server]
+        """What a connected server lists now."""
+        return self._toolsets[server].bound_tools()
 
     def all_tools(self) -> list[Tool]:
         """What all connected servers listed, in the order of the servers' names."""
-        return [tool for toolset in self.toolsets for tool in self._tools[toolset.config.name]]
+        return [tool for toolset in self.toolsets for tool in toolset.bound_tools()]
 
     @property
     def statuses(self) -> dict[str, ServerStatus]:
@@ -98,7 +145,7 @@ class McpServers:
         name = toolset.config.name
         try:
             await toolset.__aenter__()
-            self._tools[name] = await toolset.tools()
+            self._ready.add(name)
         except ServerError:
             raise
         except Exception as error:  # a fault of ours must cost one server, not the agent

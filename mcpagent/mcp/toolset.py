@@ -136,6 +136,10 @@ class McpToolset:
         self._status = replace(self._status, state="closed")
 
     async def tools(self) -> list[Tool]:
+        """`bound_tools`, as every toolset has it."""
+        return self.bound_tools()
+
+    def bound_tools(self) -> list[Tool]:
         """The server's tools by their own names, in its order; the same values until the server's list changes."""
         if self._bound is None or self._bound[0] is not self._lists:
             self._bound = (self._lists, self._bind())
