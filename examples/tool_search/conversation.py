@@ -39,15 +39,15 @@ class Request:
     server: str
 
 
-def everyday_requests(workspace: Path, page: str) -> list[Request]:
+def everyday_requests(page: str) -> list[Request]:
     return [
         Request("What time is it in Tokyo?", "time"),
         Request("Convert 14:30 from Europe/Berlin to America/New_York", "time"),
         Request("What is (17 + 25) * 3?", "calculator"),
-        Request(f"Show the last 2 commits in the git log of {workspace / 'repository'}", "git"),
+        Request("Show the last 2 commits in the git log of ./repository", "git"),
         Request("Which tables are in the SQLite database?", "sqlite"),
         Request(f"Fetch the web page {page}", "fetch"),
-        Request(f"List the files in the directory {workspace / 'files'}", "filesystem"),
+        Request("List the files in the directory ./files", "filesystem"),
         Request("Show the whole knowledge graph", "memory"),
         Request('Echo the message "good morning"', "everything"),
         Request("List my S3 buckets", "aws"),
@@ -170,7 +170,7 @@ def main() -> None:
     os.environ["DEMO_WORKSPACE"] = str(options.workspace)
     with web_page(options.workspace) as page:
         requests = [Request(prompt, "") for prompt in options.ask] or [
-            request for request in everyday_requests(options.workspace, page) if request.server in options.servers
+            request for request in everyday_requests(page) if request.server in options.servers
         ]
         try:
             asyncio.run(converse(options.model, options.servers, requests))
