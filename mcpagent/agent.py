@@ -65,8 +65,8 @@ class Agent:
                          with_tool_search_mode=True, pre_discovered_tools=["get_weather"]) as agent:
             answer = await agent.ask("What is the weather in Tokyo?")
 
-    `model`: `provider:name`, any object with `Model.respond`, or None for the first provider whose key is set (the
-    offline stand-in where none is). `mcp_config`: a file, a dict of the same shape, `ServerConfig` values,
+    `model`: `provider:name`, any object with `Model.respond`, a list of these (the next one answers where one cannot),
+    or None for the first provider whose key is set (the offline stand-in where none is). `mcp_config`: a file, a dict of the same shape, `ServerConfig` values,
     or what `load_servers` gave.
     `with_tool_search_mode=True` is short for `tool_search=ToolSearch()`; "auto" turns it on for large catalogues.
     `pre_discovered_tools` are offered from the first request on. `selected_servers` and `selected_tools`
@@ -85,7 +85,7 @@ class Agent:
 
     def __init__(
         self,
-        model: str | Model | None = None,
+        model: str | Model | Sequence[str | Model] | None = None,
         *,
         mcp_config: str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None = None,
         instructions: str = "",

@@ -339,10 +339,8 @@ class Catalog:
             return False
         # With no tool known yet, the servers may be slow or broken; a search then says which.
         maybe_later = expects_deferred or (self._hides_all and bool(self.unavailable or not self.known))
-        if self.provider_searches:  # a provider refuses, or is paid for, a search over nothing
-            if self.provider_searches:  # a provider's search tool without a tool to find is refused
-            return len(self.pinned) < len(self.known)
-        return maybe_later or any(self._is_deferrable(tool) for tool in self.known.values())
+        if self.provider_searches:  # a provider's search tool without a tool to find is refused
+            return maybe_later or len(self.pinned) < len(self.known)
         return maybe_later or any(self._is_deferrable(tool) for tool in self.known.values())
 
     def _is_deferrable(self, tool: Tool) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from mcpagent import Agent, ToolSearch
 from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice, ToolsLoaded, ToolsSearched
-from mcpagent.models import AnthropicModel, FallbackModel, OpenAIChatModel, OpenAIResponsesModel, ScriptedModel
+from mcpagent.models import AnthropicModel, FallbackModel, Model, OpenAIChatModel, OpenAIResponsesModel, ScriptedModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
 from tests.simulator.server import Simulator
@@ -77,7 +77,8 @@ async def test_what_the_provider_found_is_discovered_and_stays_so(name: str) -> 
 async def test_with_nothing_deferred_the_request_is_the_same_as_without_tool_search(name: str) -> None:
     """A pinned tool is all there is, or every tool is kept out of the search."""
     bodies: list[str] = []
-    choices: list[dict[str, Any]] = [{}, {"tool_search": BY_PROVIDER, "pre_discovered_tools": [tool.name for tool in catalogue(2)]}]
+    pinned = [tool.name for tool in catalogue(2)]
+    choices: list[dict[str, Any]] = [{}, {"tool_search": BY_PROVIDER, "pre_discovered_tools": pinned}]
     for options in choices:
         async with Simulator(lambda _view: ["ok"]) as simulator:
             model = made(name, simulator.url)
@@ -101,7 +102,7 @@ async def test_the_strategy_is_the_providers_where_it_has_one(strategy: Any, kin
     assert [tool["name"] for tool in body["tools"] if "type" in tool] == [f"tool_search_tool_{kind}"]
 
 
-UNABLE = {
+UNABLE: dict[str, tuple[Model, Any, str]] = {
     "a model that cannot": (
         AnthropicModel("claude-opus-4-1", api_key="k"),
         "auto",
@@ -130,7 +131,7 @@ UNABLE = {
 async def test_where_the_provider_cannot_search_there_is_one_warning_and_our_search(case: str) -> None:
     model, strategy, why = UNABLE[case]
     events: list[Event] = []
-    search = ToolSearch(execution="provider", strategy=strategy)  # type: ignore[arg-type]
+    search = ToolSearch(execution="provider", strategy=strategy)
     async with Agent(model, tools=catalogue(40), tool_search=search, on_event=events.append) as agent:
         agent.new_conversation()
         assert [tool.name for tool in agent.offered_tools()] == ["search_tools", "add_tool"]
@@ -153,7 +154,7 @@ async def test_a_catalogue_over_the_providers_limit_is_searched_here() -> None:
 def test_a_ranking_that_no_provider_has_is_refused_at_once(strategy: Any) -> None:
     with pytest.raises(ConfigError, match=r'ToolSearch.strategy: providers rank by "auto", "bm25" or "regex"'):
         ToolSearch(execution="provider", strategy=strategy)
-    with pytest.raises(ConfigError, match="ToolSearch.execution: expected one of 'auto', 'local', 'provider'"):
+    with pytest.raises(ConfigError, match=r"ToolSearch\.execution: expected one of 'auto', 'local', 'provider'"):
         ToolSearch(execution="elsewhere")  # type: ignore[arg-type]
 
 

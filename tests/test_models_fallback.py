@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from mcpagent import Agent
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
 from mcpagent.events import Event, Notice, ignore
-from mcpagent.messages import Message, Text, ToolResult, ToolsChanged, user_message
+from mcpagent.messages import Message, Text, ToolCall, ToolResult, ToolsChanged, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIResponsesModel, ScriptedModel
 from mcpagent.models.resolve import resolve_model
 from tests.wire.life import numbered
@@ -153,3 +154,31 @@ async def test_a_list_is_a_chain_that_closes_what_it_made() -> None:
         resolve_model([], environ={})
     with pytest.raises(ConfigError, match="no provider"):
         resolve_model(["ollama:x", "nonsense"], environ={})
+
+
+async def test_a_model_without_its_key_is_passed_over_where_another_one_can_answer() -> None:
+    chain = resolve_model(["anthropic:claude-opus-5", ScriptedModel(["hi"])], environ={})
+    events: list[Event] = []
+    assert (await chain.respond(HELLO, events.append)).message.text == "hi"
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert told[0].startswith("ANTHROPIC_API_KEY is not set")
+    with pytest.raises(CredentialsError, match="ANTHROPIC_API_KEY is not set"):
+        resolve_model(["anthropic:claude-opus-5", "openai:gpt-5.5"], environ={})
+
+
+async def test_an_agents_chain_goes_on_with_the_tools_that_were_found() -> None:
+    """The first model finds and adds, then is overloaded; the second is offered the same and is told of by an event."""
+    first = ScriptedModel([ToolCall("", "add_tool", {"tool_names": ["double"]}), DOWN], name="first:m")
+    second = ScriptedModel([ToolCall("", "double", {"n": 4}), "8"], name="second:m")
+    events: list[Event] = []
+
+    def double(n: int) -> int:
+        """Twice the number."""
+        return 2 * n
+
+    async with Agent([first, second], tools=[double], with_tool_search_mode=True, on_event=events.append) as agent:
+        assert await agent.ask("Twice four?") == "8"
+        assert agent.model.name == "first:m, else second:m"
+    assert [tool.name for tool in second.requests[0].tools] == ["search_tools", "add_tool", "double"]
+    assert second.requests[0].messages == first.requests[1].messages
+    assert [event.text for event in events if isinstance(event, Notice)] == [str(DOWN), "second:m answers instead"]

@@ -85,6 +85,23 @@ class FallbackModel:
             await model.aclose()
 
 
+class UnusableModel:
+    """Stands in a chain for a model that could not be made: each request fails with the reason."""
+
+    def __init__(self, name: str, error: CredentialsError) -> None:
+        self.name = name
+        self.error = error
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
+        raise self.error
+
+    def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
+        return ""
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
 def _nobody_answered(tried: Sequence[tuple[Model, Exception]]) -> ModelError | CredentialsError:
     if len(tried) == 1 and isinstance(tried[0][1], ModelError | CredentialsError):
         return tried[0][1]

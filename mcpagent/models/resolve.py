@@ -105,8 +105,8 @@ def resolve_model(
 
     A `Model` is returned as it is. A text is `provider:model`, with options as in a URL's query:
     `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline"
-    is the built-in stand-in. A list is a chain: the next one answers when one cannot. None is MCPAGENT_MODEL, else the
-    default model of the first provider whose key is set, else the stand-in.
+    is the built-in stand-in. A list is a chain: the next one answers when one cannot, or has no key. None is
+    MCPAGENT_MODEL, else the default model of the first provider whose key is set, else the stand-in.
 
     Does no I/O. Raises `ConfigError` for a name that means nothing and `CredentialsError` for a missing or broken key.
     """
@@ -129,9 +129,17 @@ def resolve_model(
 
 
 def _chain(specs: Sequence[str | Model], environ: Mapping[str, str], http_client: httpx2.AsyncClient | None) -> Model:
-    from mcpagent.models.fallback import FallbackModel
+    from mcpagent.models.fallback import FallbackModel, UnusableModel
 
-    models = [resolve_model(spec, environ=environ, http_client=http_client) for spec in specs]
+    models: list[Model] = []
+    for spec in specs:
+        try:
+            models.append(resolve_model(spec, environ=environ, http_client=http_client))
+        except CredentialsError as error:
+            models.append(UnusableModel(str(spec), error))
+    unusable = [model for model in models if isinstance(model, UnusableModel)]
+    if unusable and len(unusable) == len(models):
+        raise unusable[0].error
     owned = [model for model, spec in zip(models, specs, strict=True) if model is not spec]
     return FallbackModel(models, owned=owned)
 
