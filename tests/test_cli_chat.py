@@ -18,7 +18,7 @@ GOOD = ["-m", "offline", *server_option("good", "small")]
 def test_a_newcomer_asks_looks_around_and_leaves(tmp_path: Path) -> None:
     with on_a_terminal([*GOOD, "--tool-search", "on"], tmp_path) as screen:
         screen.wait_for(PROMPT)
-        screen.wait_for(r"tools 2/4 .*mcp 1 ok")
+        screen.wait_for(r"tools 2/4.*mcp 1 ok")
         screen.type("/help\r")
         screen.wait_for(r"/context +what the next request carries")
         screen.type("what is the weather in Tokyo?\r")

@@ -265,10 +265,10 @@ def test_the_status_line_drops_fields_from_the_right() -> None:
         **{f"c{n}": ServerStatus(f"c{n}", "connecting") for n in range(8)},
         "f": ServerStatus("f", "failed"),
     }
-    whole = " claude-x │ ctx 4.1k │ tools 3/527 · 600 of 100k (-99%) │ mcp 61 ok 8.. 1! "
-    assert status_line("anthropic:claude-x", figures, servers, Glyphs(), 100) == whole
-    assert status_line("anthropic:claude-x", figures, servers, Glyphs(), 60).endswith("(-99%) ")
-    assert status_line("anthropic:claude-x", figures, servers, Glyphs(), 25) == " claude-x │ ctx 4.1k "
+    whole = " claude-x │ ctx 4.1k │ tools 3/527 · 600 of 100k (-99%) │ mcp 61 ok 8.. 1! │ ask "
+    assert status_line("anthropic:claude-x", figures, servers, "ask", Glyphs(), 100) == whole
+    assert status_line("anthropic:claude-x", figures, servers, "ask", Glyphs(), 60).endswith("(-99%) ")
+    assert status_line("anthropic:claude-x", figures, servers, "ask", Glyphs(), 25) == " claude-x │ ctx 4.1k "
 
 
 def test_before_anything_is_connected_the_status_says_so() -> None:

@@ -28,12 +28,15 @@ class Activity:
         self._dot = glyphs.dot
         self._live: Live | None = None
         self._label = ""
+        self._pauses = 0
+        self._wanted = False
         self._since = time.monotonic()
 
     def show(self, label: str) -> None:
         """Shows the label from now on; the clock starts anew when it was not shown before."""
         self._label = label
-        if self._live is not None or not self._console.is_interactive:
+        self._wanted = True
+        if self._pauses or self._live is not None or not self._console.is_interactive:
             return
         from rich.live import Live
 
@@ -49,18 +52,25 @@ class Activity:
         self._live.start()
 
     def hide(self) -> None:
+        self._wanted = False
+        self._take_away()
+
+    def _take_away(self) -> None:
         live, self._live = self._live, None
         if live is not None:
             live.stop()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Takes the line away while something else is printed."""
-        was_shown = self._live is not None
-        self.hide()
-        yield
-        if was_shown:
-            self.show(self._label)
+        """Takes the line away while something else is printed or asked."""
+        self._take_away()
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if self._wanted:
+                self.show(self._label)
 
     def _line(self) -> Text:
         from rich.text import Text

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.figures import counted
 from mcpagent.cli.options import OutputFormat, ToolSearchMode
 from mcpagent.errors import ServerError
 from mcpagent.events import Event, Notice, ServerFailed
+from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent import Agent, Model, ToolSearch
     from mcpagent.cli.activity import Activity
+    from mcpagent.cli.approvals import Approvals, Ask
     from mcpagent.cli.configuration import Configuration
     from mcpagent.cli.options import Options
     from mcpagent.cli.terminal import Terminal
@@ -30,57 +33,65 @@ def make_agent(
     *,
     model: str | Model | None = None,
     startup_seconds: float | None = None,
+    approvals: Approvals | None = None,
 ) -> Agent:
     """An agent, not started. Raises `ConfigError` for a model that means nothing.
 
     `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
+    `approvals` decides on tool calls; without it every call runs.
     """
     from mcpagent.agent import Agent
 
     names = tuple(name for name in options.always_load if not _is_pattern(name))
+    chosen = model if model is not None else options.model
+    common: dict[str, Any] = {
+        "mcp_config": configuration.servers,
+        "pre_discovered_tools": names,
+        "startup_seconds": startup_seconds,
+        "approval": approvals.needed if approvals is not None else False,
+        "on_approval": approvals.decide if approvals is not None else None,
+        "on_event": on_event,
+    }
     if options.card is not None:
-        return _agent_of_card(
-            options, configuration, on_event, model=model, startup_seconds=startup_seconds, names=names
-        )
-    return Agent(
-        model if model is not None else options.model,
-        mcp_config=configuration.servers,
-        tool_search=_tool_search(options, configuration),
-        pre_discovered_tools=names,
-        max_turns=options.max_turns,
-        startup_seconds=startup_seconds,
-        on_event=on_event,
-    )
+        agent = Agent.from_card(options.card, **common, **_asked_for(options, configuration, chosen))
+    else:
+        search = _tool_search(options, configuration)
+        agent = Agent(chosen, tool_search=search, max_turns=options.max_turns, **common)
+    if approvals is not None:
+        approvals.find = lambda name: tool.definition if (tool := agent.catalog.find(name)) is not None else None
+    return agent
 
 
-def _agent_of_card(
-    options: Options,
-    configuration: Configuration,
-    on_event: Emit,
-    *,
-    model: str | Model | None,
-    startup_seconds: float | None,
-    names: Sequence[str],
-) -> Agent:
-    """The card's agent; what was asked for on the command line goes before what the card says."""
-    from mcpagent.agent import Agent
+def make_approvals(options: Options, configuration: Configuration, ask: Ask | None) -> Approvals:
+    """The rules that the options give, with what the user said "always" to. `ask` is None where nobody can be."""
+    from mcpagent.cli.approvals import Approvals, KeptApprovals, Rules
 
-    assert options.card is not None
-    asked: dict[str, Any] = {}
-    if (chosen := model if model is not None else options.model) is not None:
-        asked["model"] = chosen
+    harmless = frozenset(server.name for server in configuration.enabled) if configuration.is_demo else frozenset[str]()
+    rules = Rules(options.approve, list(options.allow), list(options.deny), harmless)
+    return Approvals(rules, KeptApprovals.of_user(options.environ, configuration.enabled), ask)
+
+
+def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
+    """One line for each `--allow` or `--deny` that covers no tool, with what may have been meant."""
+    from mcpagent.cli.approvals import label_of
+
+    labels = [label_of(tool) for tool in agent.known_tools.values()]
+    lines: list[str] = []
+    for glob in approvals.rules.without_effect(agent.known_tools.values()):
+        near = get_close_matches(glob, labels, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else "; mcpagent tools list names them"
+        lines.append(f"--allow or --deny {safe_line(glob, 80)}: no tool of that name is known{hint}")
+    return lines
+
+
+def _asked_for(options: Options, configuration: Configuration, model: str | Model | None) -> dict[str, Any]:
+    """What was asked for on the command line, which goes before what a card says."""
+    asked: dict[str, Any] = {"model": model} if model is not None else {}
     if options.tool_search is not ToolSearchMode.auto:
         asked["tool_search"] = _tool_search(options, configuration)
     if options.max_turns != _DEFAULT_MAX_TURNS:
         asked["max_turns"] = options.max_turns
-    return Agent.from_card(
-        options.card,
-        mcp_config=configuration.servers,
-        pre_discovered_tools=names,
-        startup_seconds=startup_seconds,
-        on_event=on_event,
-        **asked,
-    )
+    return asked
 
 
 _DEFAULT_MAX_TURNS = 100

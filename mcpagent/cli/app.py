@@ -165,6 +165,11 @@ def ask(
     server: opt.Server = None,
     tool_search: opt.ToolSearchOption = opt.ToolSearchMode.auto,
     always_load: opt.AlwaysLoad = None,
+    approve: opt.Approve = opt.ApproveMode.ask,
+    yes: opt.Yes = False,
+    allow: opt.Allow = None,
+    deny: opt.Deny = None,
+    denied_ok: opt.DeniedOk = False,
     max_turns: opt.MaxTurns = 100,
     timeout: opt.Timeout = None,
     quiet: opt.Quiet = False,
@@ -174,10 +179,6 @@ def ask(
     print_: Print = False,  # noqa: ARG001 - routing has read it
 ) -> int:
     """One answer and exit; the same as -p. What is piped in is added to the question, or is the question."""
-    from mcpagent.cli.headless import ask_once
-    from mcpagent.cli.prompts import joined_prompt, piped_text
-    from mcpagent.cli.terminal import open_terminal
-
     options = opt.Options(
         model=model,
         card=card,
@@ -185,6 +186,10 @@ def ask(
         server=opt.servers_asked_for(server, os.environ),
         tool_search=tool_search,
         always_load=tuple(always_load or ()),
+        approve=opt.ApproveMode.all if yes else approve,
+        allow=tuple(allow or ()),
+        deny=tuple(deny or ()),
+        denied_ok=denied_ok,
         max_turns=max_turns,
         timeout=timeout,
         output=opt.OutputFormat.json if json else output,
@@ -193,9 +198,7 @@ def ask(
         debug=debug,
         color=color,
     )
-    terminal = open_terminal(color, os.environ)
-    piped = piped_text(lambda line: terminal.err.print(line, style="dim"), timeout)
-    return ask_once(options, joined_prompt(prompt or "", files or (), piped), terminal)
+    return _answer(options, prompt or "", files or ())
 
 
 @app.command()
@@ -206,6 +209,10 @@ def chat(
     server: opt.Server = None,
     tool_search: opt.ToolSearchOption = opt.ToolSearchMode.auto,
     always_load: opt.AlwaysLoad = None,
+    approve: opt.Approve = opt.ApproveMode.ask,
+    yes: opt.Yes = False,
+    allow: opt.Allow = None,
+    deny: opt.Deny = None,
     max_turns: opt.MaxTurns = 100,
     timeout: opt.Timeout = None,
     quiet: opt.Quiet = False,
@@ -216,25 +223,6 @@ def chat(
     """Talk to the agent in the terminal. Where stdin is no terminal, what is piped in is asked once."""
     from mcpagent.cli.terminal import is_a_terminal, open_terminal
 
-    if not is_a_terminal(sys.stdin):
-        return ask(
-            None,
-            None,
-            model,
-            card=card,
-            config=config,
-            server=server,
-            tool_search=tool_search,
-            always_load=always_load,
-            max_turns=max_turns,
-            timeout=timeout,
-            quiet=quiet,
-            verbose=verbose,
-            debug=debug,
-            color=color,
-        )
-    from mcpagent.cli.chat import run_chat
-
     options = opt.Options(
         model=model,
         card=card,
@@ -242,6 +230,9 @@ def chat(
         server=opt.servers_asked_for(server, os.environ),
         tool_search=tool_search,
         always_load=tuple(always_load or ()),
+        approve=opt.ApproveMode.all if yes else approve,
+        allow=tuple(allow or ()),
+        deny=tuple(deny or ()),
         max_turns=max_turns,
         timeout=timeout,
         quiet=quiet,
@@ -249,7 +240,22 @@ def chat(
         debug=debug,
         color=color,
     )
+    if not is_a_terminal(sys.stdin):
+        return _answer(options, "", ())
+    from mcpagent.cli.chat import run_chat
+
     return run_chat(options, open_terminal(color, os.environ))
+
+
+def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
+    """One answer to the question, the files and what is piped in."""
+    from mcpagent.cli.headless import ask_once
+    from mcpagent.cli.prompts import joined_prompt, piped_text
+    from mcpagent.cli.terminal import open_terminal
+
+    terminal = open_terminal(options.color, os.environ)
+    piped = piped_text(lambda line: terminal.err.print(line, style="dim"), options.timeout)
+    return ask_once(options, joined_prompt(prompt, files, piped), terminal)
 
 
 @tools_app.command("list")

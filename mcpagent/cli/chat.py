@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from mcpagent.cli.activity import Activity
-from mcpagent.cli.agents import hints, make_agent
+from mcpagent.cli.agents import hints, make_agent, make_approvals, rules_without_effect
+from mcpagent.cli.asking import ApprovalBox, read_above_output
 from mcpagent.cli.commands import COMMANDS, Desk, Leave, is_command, run_command
 from mcpagent.cli.configuration import load_configuration, short_path
 from mcpagent.cli.exit_codes import ExitCode
@@ -46,11 +48,21 @@ class Chat:
         self.options = options
         self.terminal = terminal
         self.configuration = load_configuration(options)
+        self.approvals = make_approvals(
+            options,
+            self.configuration,
+            ApprovalBox(terminal.out, terminal.glyphs, read_above_output, self._aside),
+        )
         self.agent = make_agent(
-            options, self.configuration, self._on_event, model=model, startup_seconds=STARTUP_SECONDS
+            options,
+            self.configuration,
+            self._on_event,
+            model=model,
+            startup_seconds=STARTUP_SECONDS,
+            approvals=self.approvals,
         )
         self.figures = Figures()
-        self.desk = Desk(self.agent, self.configuration, terminal, self.figures, self._ready)
+        self.desk = Desk(self.agent, self.configuration, terminal, self.figures, self._ready, self.approvals.rules)
         self.input = InputLine(
             terminal,
             options.environ,
@@ -155,6 +167,8 @@ class Chat:
 
     async def _connect(self) -> None:
         await self.agent.__aenter__()
+        for line in rules_without_effect(self.agent, self.approvals):
+            self._say(notice_line(line, "warning", self.terminal.glyphs))
         self.figures.read(self.agent)
         self.input.refresh()
 
@@ -198,11 +212,19 @@ class Chat:
                 self.figures.read(self.agent)  # a late server may have joined
         self.input.refresh()
 
+    def _aside(self) -> AbstractContextManager[None]:
+        return self._view.paused() if self._view is not None else nullcontext()
+
     # -- the screen -----------------------------------------------------------------------------------------------
 
     def _status(self) -> str:
         return status_line(
-            self.agent.model.name, self.figures, self.agent.servers, self.terminal.glyphs, self.terminal.out.width
+            self.agent.model.name,
+            self.figures,
+            self.agent.servers,
+            self.approvals.rules.mode.value,
+            self.terminal.glyphs,
+            self.terminal.out.width,
         )
 
     def _tool_names(self) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from mcpagent.catalog import CHARACTERS_PER_TOKEN
+from mcpagent.cli.approvals import covers
 from mcpagent.cli.figures import counted, duration, saving
 from mcpagent.cli.lines import column, reason
 from mcpagent.cli.terminal import put
@@ -21,6 +22,7 @@ from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent import Agent
+    from mcpagent.cli.approvals import Rules
     from mcpagent.cli.configuration import Configuration
     from mcpagent.cli.status import Figures
     from mcpagent.cli.terminal import Terminal
@@ -43,6 +45,7 @@ class Desk:
     terminal: Terminal
     figures: Figures
     ready: Callable[[], Awaitable[None]]
+    rules: Rules
 
     def say(self, *lines: Text | str) -> None:
         put(self.terminal.out, *lines)
@@ -89,6 +92,31 @@ async def find(desk: Desk, argument: str) -> None:
     result = await desk.agent.search(argument, FOUND_LIMIT)
     known = len(desk.agent.known_tools)
     desk.say(*search_report(result, known, width=desk.width, glyphs=desk.terminal.glyphs, explain=True))
+
+
+async def allow(desk: Desk, argument: str) -> None:
+    """run these tools without asking, in this chat; alone: the rules"""
+    await _add_rule(desk, desk.rules.allow, argument)
+
+
+async def deny(desk: Desk, argument: str) -> None:
+    """never run these tools, in this chat; alone: the rules"""
+    await _add_rule(desk, desk.rules.deny, argument)
+
+
+async def _add_rule(desk: Desk, rules: list[str], glob: str) -> None:
+    await desk.ready()
+    if glob and glob not in rules:
+        rules.append(glob)
+    if glob:
+        covered = [tool for tool in desk.agent.known_tools.values() if covers(glob, tool)]
+        near = desk.agent.catalog.near(glob) if not covered else ()
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        desk.say(Text(f"covers {counted(len(covered), 'tool')}{hint}", "dim" if covered else "warning"))
+    desk.say(f"mode   {desk.rules.mode.value}")
+    for title, globs in (("allow", desk.rules.allow), ("deny", desk.rules.deny)):
+        if globs:
+            desk.say(f"{title:<6} {safe_line(' '.join(globs), 300)}")
 
 
 async def mcp(desk: Desk, argument: str) -> None:
@@ -166,6 +194,8 @@ COMMANDS: Mapping[str, Command] = {
     "/tools": Command(tools, "[FILTER]"),
     "/tool": Command(tool, "NAME"),
     "/find": Command(find, "QUERY"),
+    "/allow": Command(allow, "[GLOB]"),
+    "/deny": Command(deny, "[GLOB]"),
     "/mcp": Command(mcp, "[NAME]"),
     "/context": Command(context),
     "/help": Command(show_help),
@@ -173,7 +203,7 @@ COMMANDS: Mapping[str, Command] = {
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "chat": ("/new", "/exit"),
-    "tools": ("/tools", "/tool", "/find"),
+    "tools": ("/tools", "/tool", "/find", "/allow", "/deny"),
     "servers": ("/mcp",),
     "context": ("/context",),
     "setup": ("/help",),

@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     CONFIG = 3
     CREDENTIALS = 4
     SERVERS = 5
+    DENIED = 6
     LIMIT = 7
     TIMEOUT = 124
     INTERRUPTED = 130
@@ -31,12 +32,13 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: Mapping[ExitCode, str] = {
-    ExitCode.OK: "answered, no limit hit",
+    ExitCode.OK: "answered, nothing denied, no limit hit",
     ExitCode.ERROR: "the model or the runtime failed, or the answer is empty; `tools search`: nothing found",
     ExitCode.USAGE: "wrong usage: an unknown command, flag, tool or server, or nothing to ask",
     ExitCode.CONFIG: "a configuration is wrong: a file, its syntax, a model's name",
     ExitCode.CREDENTIALS: "a key is missing or was refused",
     ExitCode.SERVERS: "a required server, or every server, failed; `mcp test`: one failed",
+    ExitCode.DENIED: "answered, but a tool call was denied; `--denied-ok` makes it 0",
     ExitCode.LIMIT: "a limit ended it: turns, the length of the answer, repeated calls",
     ExitCode.TIMEOUT: "`--timeout` ended it",
     ExitCode.INTERRUPTED: "Ctrl-C",

@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, cast
 
-from mcpagent.cli.agents import connecting, hints, make_agent, require_a_server
+from rich.text import Text
+
+from mcpagent.cli.agents import (
+    connecting,
+    hints,
+    make_agent,
+    make_approvals,
+    require_a_server,
+    rules_without_effect,
+)
 from mcpagent.cli.configuration import Configuration, load_configuration
 from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.output import JsonReport
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
-from mcpagent.cli.terminal import put
+from mcpagent.cli.terminal import is_a_terminal, put
 from mcpagent.config import ServersConfig
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed
 
@@ -22,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from mcpagent import Agent, Model
+    from mcpagent.cli.approvals import Denial
+    from mcpagent.cli.asking import ApprovalBox
     from mcpagent.cli.terminal import Terminal
 
 STOPPED: Mapping[str, str] = {
@@ -40,7 +51,7 @@ def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model 
         return asyncio.run(run.answer())
     except (Exception, KeyboardInterrupt) as error:
         if run.report is not None and not isinstance(error, BrokenPipeError):
-            run.report.fail(error, code_of_error(error), run.agent)
+            run.report.fail(error, code_of_error(error), run.agent, run.denials)
         raise
 
 
@@ -57,7 +68,9 @@ class _OneShot:
         self.tells_steps = not options.quiet and (options.verbose or terminal.err.is_terminal)
         self.shows_words = self.report is None and terminal.out.is_terminal
         self.connecting = True
+        self.view: TurnView | None = None
         self.configuration = Configuration(ServersConfig())
+        self.denials: list[Denial] = []
 
     async def answer(self) -> ExitCode:
         limit = asyncio.timeout(self.options.timeout)
@@ -72,7 +85,11 @@ class _OneShot:
 
     async def _run(self) -> RunFinished:
         self.configuration = load_configuration(self.options)
-        agent = make_agent(self.options, self.configuration, self._before_the_run, model=self.model)
+        approvals = make_approvals(self.options, self.configuration, self._box())
+        self.denials = approvals.denials
+        agent = make_agent(
+            self.options, self.configuration, self._before_the_run, model=self.model, approvals=approvals
+        )
         self._say_what_is_used(agent)
         with connecting(self.terminal, self.configuration) if self.tells_steps else nullcontext():
             await agent.__aenter__()
@@ -80,6 +97,8 @@ class _OneShot:
         self.connecting = False
         try:
             require_a_server(agent)
+            for line in rules_without_effect(agent, approvals):
+                put(self.terminal.err, notice_line(line, "warning", self.terminal.glyphs))
             finished = await self._follow(agent)
             self._write_answer(agent, finished)
             return finished
@@ -88,7 +107,7 @@ class _OneShot:
 
     async def _follow(self, agent: Agent) -> RunFinished:
         steps = self.terminal.err if self.tells_steps else None
-        view = TurnView(steps, self.terminal.out if self.shows_words else None, self.terminal.glyphs)
+        self.view = view = TurnView(steps, self.terminal.out if self.shows_words else None, self.terminal.glyphs)
         finished: RunFinished | None = None
         if self.report is not None:
             self.report.start(agent, self.prompt)
@@ -111,7 +130,7 @@ class _OneShot:
 
     def _write_answer(self, agent: Agent, finished: RunFinished) -> None:
         if self.report is not None:
-            self.report.finish(agent, finished)
+            self.report.finish(agent, finished, self.denials)
         elif not self.shows_words:
             write_out(finished.answer if finished.answer.endswith("\n") else finished.answer + "\n")
 
@@ -143,9 +162,24 @@ class _OneShot:
     def _judge(self, finished: RunFinished) -> ExitCode:
         if finished.stop in STOPPED:
             put(self.terminal.err, notice_line(STOPPED[finished.stop], "warning", self.terminal.glyphs))
+        for line in dict.fromkeys(denial.line() for denial in self.denials):
+            put(self.terminal.err, Text(line, "error"))
+        if finished.stop == "answered" and self.denials and not self.options.denied_ok:
+            return ExitCode.DENIED
         if not finished.answer.strip():
             return ExitCode.ERROR
         return code_of_stop(finished.stop)
+
+    def _box(self) -> ApprovalBox | None:
+        """Asks the person at the terminal; None where there is none."""
+        if not (is_a_terminal(sys.stdin) and self.terminal.err.is_terminal):
+            return None
+        from mcpagent.cli.asking import ApprovalBox
+
+        return ApprovalBox(self.terminal.err, self.terminal.glyphs, aside=self._aside)
+
+    def _aside(self) -> AbstractContextManager[None]:
+        return self.view.paused() if self.view is not None else nullcontext()
 
 
 def write_out(text: str) -> None:

@@ -45,7 +45,7 @@ class InputLine:
         path = history_file(environ)
         history: History = FileHistory(str(path)) if path is not None else InMemoryHistory()
         has_color = terminal.out.color_system is not None
-        with create_app_session(output=_output()):
+        with create_app_session(output=terminal_output()):
             self._session: PromptSession[str] = PromptSession(
                 message=[("class:prompt", "> ")],
                 history=history,
@@ -149,7 +149,7 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def _output() -> Output:
+def terminal_output() -> Output:
     """Stdout, or stderr where stdout goes into a pipe; a dumb terminal gets no escape sequence at all."""
     stream = sys.stdout if sys.stdout.isatty() else sys.stderr
     return PlainTextOutput(stream) if is_dumb_terminal() else create_output(stream)

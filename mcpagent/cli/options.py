@@ -20,6 +20,15 @@ class ToolSearchMode(StrEnum):
     off = "off"
 
 
+class ApproveMode(StrEnum):
+    """What becomes of calls that no rule decides: see `mcpagent.cli.approvals`."""
+
+    ask = "ask"
+    safe = "safe"
+    all = "all"
+    none = "none"
+
+
 class OutputFormat(StrEnum):
     text = "text"
     json = "json"
@@ -88,6 +97,38 @@ AlwaysLoad = Annotated[
         help="Offer these tools from the first request on: a tool's name, a glob, or SERVER.GLOB. Repeatable.",
     ),
 ]
+Approve = Annotated[
+    ApproveMode,
+    typer.Option(
+        "--approve",
+        envvar="MCPAGENT_APPROVE",
+        help="Calls of tools that do not say they only read: ask about them (where nobody can be asked: deny), safe: "
+        "deny them, all: run them; none: deny every call that --allow does not name.",
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="SERVER.TOOL",
+        envvar="MCPAGENT_ALLOW",
+        help="Run these tools without asking; a glob such as 'github.*' too. Repeatable.",
+    ),
+]
+Deny = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deny",
+        metavar="SERVER.TOOL",
+        envvar="MCPAGENT_DENY",
+        help="Never run these tools, whatever else is said; a glob too. Repeatable.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", envvar="MCPAGENT_YES", help="The same as --approve all.")]
+DeniedOk = Annotated[
+    bool,
+    typer.Option("--denied-ok", envvar="MCPAGENT_DENIED_OK", help="Exit code 0, not 6, where a call was denied."),
+]
 MaxTurns = Annotated[
     int,
     typer.Option(
@@ -135,6 +176,10 @@ class Options:
     server: tuple[str, ...] = ()
     tool_search: ToolSearchMode = ToolSearchMode.auto
     always_load: tuple[str, ...] = ()
+    approve: ApproveMode = ApproveMode.ask
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    denied_ok: bool = False
     max_turns: int = 100
     timeout: float | None = None
     output: OutputFormat = OutputFormat.text

@@ -6,7 +6,7 @@ Every document has `type`; the first one of a run also `schema`. Text is ASCII-e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from mcpagent.messages import Text, ToolResult, Usage
 
 if TYPE_CHECKING:
     from mcpagent import Agent
+    from mcpagent.cli.approvals import Denial
     from mcpagent.mcp.status import ServerStatus
 
 SCHEMA = "mcpagent.events/1"
@@ -127,7 +128,7 @@ class JsonReport:
             else:
                 self._waiting.append(document)
 
-    def finish(self, agent: Agent, finished: RunFinished) -> None:
+    def finish(self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = ()) -> None:
         """Writes the result of a run that gave an answer."""
         self._look_at(agent)
         self._write_result(
@@ -139,11 +140,13 @@ class JsonReport:
                 "stop_reason": finished.stop,
                 "num_turns": finished.turns,
                 "duration_ms": _milliseconds(finished.seconds),
-                **self._figures(finished.usage),
+                **self._figures(finished.usage, denials),
             }
         )
 
-    def fail(self, error: BaseException, code: ExitCode, agent: Agent | None = None) -> None:
+    def fail(
+        self, error: BaseException, code: ExitCode, agent: Agent | None = None, denials: Sequence[Denial] = ()
+    ) -> None:
         """Writes the result of a run that gave none."""
         document: Document = {
             "type": "result",
@@ -153,7 +156,7 @@ class JsonReport:
             "error": {"kind": _kind(error), "message": str(error), "exit_code": int(code)},
         }
         if agent is not None and self._started:
-            document |= self._figures(agent.usage)
+            document |= self._figures(agent.usage, denials)
         self._write_result(document)
 
     def _look_at(self, agent: Agent) -> None:
@@ -164,7 +167,7 @@ class JsonReport:
             "servers": servers_document(agent.servers),
         }
 
-    def _figures(self, usage: Usage) -> Document:
+    def _figures(self, usage: Usage, denials: Sequence[Denial]) -> Document:
         last = self._last_request
         return {
             "model": self._about_agent["model"],
@@ -178,7 +181,7 @@ class JsonReport:
                 "schema_tokens_full": last.known_tokens if last else None,
                 "schema_tokens_sent": last.offered_tokens if last else None,
             },
-            "denials": [],
+            "denials": [denial_document(denial) for denial in denials],
             "servers": self._about_agent["servers"],
         }
 
@@ -249,6 +252,19 @@ def context_document(event: RequestSent) -> Document:
         "tools_known": event.known_tools,
         "schema_tokens_sent": event.offered_tokens,
         "schema_tokens_full": event.known_tokens,
+    }
+
+
+def denial_document(denial: Denial) -> Document:
+    """A call that was not run; `allow` is the flag that would have let it run, None where none would."""
+    call = denial.call
+    return {
+        "tool_use_id": call.call_id,
+        "name": call.tool,
+        "server": call.server,
+        "input": call.arguments,
+        "reason": denial.reason,
+        "allow": denial.mend or None,
     }
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from mcpagent.cli import approvals
 from mcpagent.cli.app import command_line
 from mcpagent.cli.commands import COMMANDS, GROUPS, KEYS
 from mcpagent.cli.exit_codes import MEANINGS
@@ -42,6 +43,24 @@ Read in this order, a later one wins by name: the user's `mcp.json` (`~/.config/
 
 A server that fails is named with its reason and the others work. Where all fail, nothing is asked and the exit code is
 5.
+
+## Approval
+
+{(approvals.__doc__ or "").strip()}
+
+The answer "always this tool" or "always this server" is kept in `approvals.json` in the state folder
+(`~/.local/state/mcpagent/` on Linux, or `$MCPAGENT_HOME/state/`), for the server as it is configured: another command,
+address or key under the same name is asked about anew. An answer takes Enter; whatever is no answer is a reason for
+"no", and the model is told it. What was typed before the question appeared is dropped.
+
+In one-shot runs a denied call makes the exit code 6, with one line on stderr that names the flag which would have
+allowed it, and an entry in `denials`.
+
+```text
+$ mcpagent -p "push it"; echo $?
+denied: git.git_push (no one can be asked here). allow it with --allow git.git_push
+6
+```
 
 ## JSON documents
 

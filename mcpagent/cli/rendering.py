@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -103,6 +105,13 @@ class TurnView:
         """Prints one more line among the steps."""
         self._settle(None)
         self._print(line)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing moves while somebody is asked something."""
+        self._settle(None)
+        with self._activity.paused():
+            yield
 
     def close(self) -> None:
         """Prints what is still held back and takes the moving line away; to be called however the turn ends."""

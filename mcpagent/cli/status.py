@@ -47,8 +47,13 @@ class Figures:
         self.offered_tokens, self.known_tokens = catalog.tokens(names), catalog.tokens(catalog.known)
 
 
-def status_line(model: str, figures: Figures, servers: Mapping[str, ServerStatus], glyphs: Glyphs, width: int) -> str:
-    """` model │ ctx 4.1k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! `: drops fields from the right."""
+def status_line(
+    model: str, figures: Figures, servers: Mapping[str, ServerStatus], approve: str, glyphs: Glyphs, width: int
+) -> str:
+    """` model │ ctx 4.1k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ ask `: drops fields from the right.
+
+    The last field is the approval mode.
+    """
     fields = [short_model(model)]
     if figures.last is not None and figures.last.input_tokens:
         fields.append(f"ctx {tokens(figures.last.input_tokens)}")
@@ -56,6 +61,7 @@ def status_line(model: str, figures: Figures, servers: Mapping[str, ServerStatus
         fields.append(tools_field(figures, glyphs))
     if servers:
         fields.append(servers_field(servers))
+    fields.append(approve)
     line = ""
     for field in fields:
         longer = f"{line} {glyphs.bar} {field}" if line else f" {field}"

@@ -51,9 +51,11 @@ class Glyphs:
     ellipsis: str = "…"
     block: str = "█"
     spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+    line: str = "─"
+    corners: tuple[str, str, str, str] = ("┌", "┐", "└", "┘")
 
 
-ASCII_GLYPHS = Glyphs("*", "?", "+", "ok", "x", "!", "-", "|", "-", "...", "#", "|/-\\")
+ASCII_GLYPHS = Glyphs("*", "?", "+", "ok", "x", "!", "-", "|", "-", "...", "#", "|/-\\", "-", ("+", "+", "+", "+"))
 
 
 @dataclass(frozen=True, slots=True)

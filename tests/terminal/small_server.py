@@ -1,6 +1,7 @@
 """A small MCP server over stdio for tests of the terminal, standard library only: `small_server.py MODE`.
 
-Modes: "good" answers; "dies" writes its reason to stderr and exits; "sleeps" never answers.
+Modes: "good" answers; "writes" has one more tool, which changes things; "dies" writes its reason to stderr and exits;
+"sleeps" never answers.
 """
 
 from __future__ import annotations
@@ -20,10 +21,19 @@ TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+WRITING = {
+    "push_branch": (
+        "Push a branch to a remote.",
+        {"remote": {"type": "string"}, "branch": {"type": "string"}},
+    )
+}
+
+
 def tool(name: str) -> dict[str, Any]:
     description, properties = TOOLS[name]
     schema = {"type": "object", "properties": properties, "required": list(properties)}
-    return {"name": name, "description": description, "inputSchema": schema}
+    annotations = {"readOnlyHint": name not in WRITING}
+    return {"name": name, "description": description, "inputSchema": schema, "annotations": annotations}
 
 
 def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -32,6 +42,8 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": lines}], "isError": True}
     if name == "wait_seconds":
         time.sleep(float(arguments["seconds"]))
+    if name == "push_branch":
+        return {"content": [{"type": "text", "text": f"pushed {arguments['branch']} to {arguments['remote']}"}]}
     text = {"get_weather": f"{arguments.get('city')}: 18 degrees", "hostile_text": HOSTILE}.get(name, "done")
     return {"content": [{"type": "text", "text": text}]}
 
@@ -54,6 +66,8 @@ def main() -> None:
     mode = sys.argv[1]
     if mode == "dies":
         sys.exit("KeyError: GITHUB_TOKEN is required")
+    if mode == "writes":
+        TOOLS.update(WRITING)
     if mode == "sleeps":
         time.sleep(60)
     for line in sys.stdin:

@@ -1,0 +1,326 @@
+"""Which calls run, which are asked about, which are denied; and what a denial looks like from outside."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from mcpagent.cli.approvals import Approvals, KeptApprovals, Reply, Rules, label_of
+from mcpagent.cli.asking import ApprovalBox, box_lines
+from mcpagent.cli.exit_codes import ExitCode
+from mcpagent.cli.headless import ask_once
+from mcpagent.cli.options import ApproveMode, ColorMode, Options, OutputFormat
+from mcpagent.cli.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
+from mcpagent.config import ServerConfig
+from mcpagent.messages import ToolCall, ToolDefinition
+from mcpagent.models import ScriptedModel
+from mcpagent.pending import PendingCall
+from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
+
+READS = ToolDefinition("log", "", {}, server="git", original_name="git_log", read_only=True)
+PUSHES = ToolDefinition("git__push", "", {}, server="git", original_name="git_push", read_only=False)
+SILENT = ToolDefinition("status", "", {}, server="git", original_name="status")
+
+
+def request_of(tool: ToolDefinition, **arguments: Any) -> PendingCall:
+    return PendingCall.of("approval", ToolCall("1", tool.name, arguments), tool)
+
+
+# --- the rules --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "reads", "pushes", "silent"),
+    [
+        ("ask", "run", "ask", "ask"),
+        ("safe", "run", "deny", "deny"),
+        ("all", "run", "run", "run"),
+        ("none", "deny", "deny", "deny"),
+    ],
+)
+def test_the_mode_decides_where_no_rule_does(
+    mode: Literal["ask", "safe", "all", "none"], reads: str, pushes: str, silent: str
+) -> None:
+    rules = Rules(ApproveMode(mode))
+    assert [rules.judge(tool) for tool in (READS, PUSHES, SILENT)] == [reads, pushes, silent]
+
+
+@pytest.mark.parametrize("mode", ApproveMode)
+@pytest.mark.parametrize("glob", ["git.git_push", "git.*", "*.git_push", "git__push", "*"])
+def test_a_denial_wins_over_a_yes_and_a_yes_over_the_mode(mode: ApproveMode, glob: str) -> None:
+    assert Rules(mode, allow=[glob]).judge(PUSHES) == "run"
+    assert Rules(mode, allow=[glob], deny=["git.git_*"]).judge(PUSHES) == "deny"
+    assert Rules(mode, deny=[glob]).judge(PUSHES, approved=True) == "deny"
+
+
+def test_the_bundled_server_is_ours() -> None:
+    rules = Rules(harmless_servers=frozenset({"demo"}))
+    assert rules.judge(replace(PUSHES, server="demo")) == "run"
+    assert Rules(ApproveMode.none, harmless_servers=frozenset({"demo"})).judge(replace(READS, server="demo")) == "deny"
+
+
+def test_a_tool_has_the_name_that_its_own_server_gives_it() -> None:
+    assert label_of(PUSHES) == "git.git_push"
+    assert label_of(ToolDefinition("f", "", {})) == "f"
+    assert label_of(None, "x\x1b[31m") == "x[31m"
+    assert Rules(allow=["gti.*"], deny=["git.*"]).without_effect([PUSHES]) == ["gti.*"]
+
+
+class Person:
+    """Answers in order, and keeps what it was asked."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = list(replies)
+        self.asked: list[str] = []
+
+    async def __call__(self, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
+        self.asked.append(label)
+        return self.replies.pop(0)
+
+
+GIT = ServerConfig("git", command="git-server")
+
+
+def approvals(person: Person | None, kept: KeptApprovals | None = None, *, mode: str = "ask") -> Approvals:
+    made = Approvals(Rules(ApproveMode(mode)), kept or KeptApprovals(None, [GIT]), person)
+    made.find = {tool.name: tool for tool in (READS, PUSHES, SILENT)}.get
+    return made
+
+
+async def test_yes_for_once_asks_again_and_yes_for_the_chat_does_not() -> None:
+    person = Person(Reply("once"), Reply("session"))
+    made = approvals(person)
+    for _ in range(4):
+        assert (await made.decide(request_of(PUSHES))).approved
+    assert person.asked == ["git.git_push", "git.git_push"]
+    assert not made.denials
+
+
+async def test_edited_arguments_replace_the_calls_own() -> None:
+    answer = await approvals(Person(Reply("once", {"branch": "dev"}))).decide(request_of(PUSHES, branch="main"))
+    assert (answer.approved, answer.arguments) == (True, {"branch": "dev"})
+
+
+async def test_no_tells_the_model_why() -> None:
+    made = approvals(Person(Reply("no", words="use dev")))
+    answer = await made.decide(request_of(PUSHES))
+    assert (answer.approved, answer.message) == (False, "use dev")
+    assert [denial.line() for denial in made.denials] == ["denied: git.git_push (you said no)"]
+
+
+@pytest.mark.parametrize("mode", ["ask", "safe", "none"])
+async def test_where_nobody_can_be_asked_the_flag_that_would_allow_it_is_named(mode: str) -> None:
+    made = approvals(None, mode=mode)
+    assert not (await made.decide(request_of(PUSHES))).approved
+    assert made.denials[0].line().endswith("allow it with --allow git.git_push")
+
+
+async def test_always_holds_for_the_server_as_it_is_configured(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "approvals.json"
+    first = approvals(Person(Reply("tool")), KeptApprovals(path, [GIT]))
+    assert (await first.decide(request_of(PUSHES))).approved
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = approvals(None, KeptApprovals(path, [GIT]))
+    assert not again.needed(None, PUSHES, {})  # type: ignore[arg-type]
+    assert again.needed(None, SILENT, {})  # type: ignore[arg-type]
+    other = approvals(None, KeptApprovals(path, [replace(GIT, command="another")]))
+    assert other.needed(None, PUSHES, {})  # type: ignore[arg-type]
+    whole = approvals(Person(Reply("server")), KeptApprovals(path, [GIT]))
+    assert (await whole.decide(request_of(SILENT))).approved
+    assert not approvals(None, KeptApprovals(path, [GIT])).needed(None, SILENT, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"allow": [1]}', '{"allow": 3}'])
+def test_a_broken_file_of_approvals_approves_nothing(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "approvals.json"
+    path.write_text(content, "utf-8")
+    assert not KeptApprovals(path, [GIT]).has(PUSHES)
+
+
+# --- the box ----------------------------------------------------------------------------------------------------------
+
+
+def drawn(arguments: dict[str, Any], tool: ToolDefinition = PUSHES, width: int = 100) -> list[str]:
+    return [line.plain for line in box_lines(arguments, label_of(tool), tool, Glyphs(), width)]
+
+
+def test_the_box_of_the_mock_up() -> None:
+    assert drawn({"remote": "origin", "branch": "main"}) == [
+        "┌ git.git_push wants to run ────────────────────────────────────────── server says: changes things ┐",
+        "│ remote  origin                                                                                   │",
+        "│ branch  main                                                                                     │",
+        "└ [y] once  [s] this chat  [t] always this tool  [a] always this server  [e] edit  [N] no, or why ─┘",
+    ]
+
+
+@given(
+    st.dictionaries(st.text(max_size=60), st.text() | st.integers() | st.lists(st.text()), max_size=4),
+    st.integers(20, 140),
+)
+def test_no_argument_can_leave_its_row(arguments: dict[str, Any], width: int) -> None:
+    for glyphs in (Glyphs(), ASCII_GLYPHS):
+        lines = [line.plain for line in box_lines(arguments, "git.git_push", PUSHES, glyphs, width)]
+        assert all(cell_len(line) <= max(width, 24) + 20 for line in lines)
+        assert not any(char in line for line in lines for char in "\n\r\x1b\x07\x9b")
+
+
+def test_a_long_argument_says_that_it_goes_on_and_can_be_seen_whole() -> None:
+    lines = drawn({"text": "\n".join(f"line {number}" for number in range(100))})
+    assert any("70 more lines: [v] shows all" in line for line in lines)
+    assert any("[v] view all" in line for line in lines)
+
+
+async def reply(lines: Sequence[str], arguments: dict[str, Any] | None = None) -> tuple[Reply, str]:
+    """What the box gives when these lines are typed, and what it shows."""
+    typed = list(lines)
+    shown = io.StringIO()
+
+    async def read(question: str, default: str) -> str:
+        if not typed:
+            raise EOFError
+        return typed.pop(0)
+
+    box = ApprovalBox(make_console(shown, ColorMode.never, {}), Glyphs(), read)
+    return await box(request_of(PUSHES, **(arguments or {})), "git.git_push", PUSHES), shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["y"], Reply("once")),
+        (["Y "], Reply("once")),
+        (["s"], Reply("session")),
+        (["t"], Reply("tool")),
+        (["a"], Reply("server")),
+        ([""], Reply("no")),
+        (["n"], Reply("no")),
+        ([], Reply("no")),
+        (["yy"], Reply("no", words="yy")),
+        (["use branch dev"], Reply("no", words="use branch dev")),
+        (["e", '{"branch": "dev"}'], Reply("once", {"branch": "dev"})),
+        (["e", "[1]", "e", "{", "n"], Reply("no")),
+    ],
+)
+async def test_what_is_typed_is_an_answer_or_a_reason_for_no(typed: list[str], expected: Reply) -> None:
+    assert (await reply(typed))[0] == expected
+
+
+async def test_v_shows_every_line() -> None:
+    answer, shown = await reply(["v", "n"], {"text": "\n".join(f"line {number}" for number in range(100))})
+    assert answer.scope == "no"
+    assert "line 99" in shown
+
+
+# --- one-shot runs ----------------------------------------------------------------------------------------------------
+
+
+def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str], **changes: Any) -> tuple[ExitCode, str, str]:
+    err = io.StringIO()
+    terminal = Terminal(
+        make_console(io.StringIO(), ColorMode.auto, {}), make_console(err, ColorMode.auto, {}), Glyphs()
+    )
+    chosen = Options(
+        server=(f"git='{sys.executable}' '{SMALL_SERVER}' writes",),
+        environ={"MCPAGENT_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        folder=tmp_path,
+    )
+    script = ScriptedModel([ToolCall("", "push_branch", {"remote": "origin", "branch": "main"}), "the answer"])
+    code = ask_once(replace(chosen, **changes), "push it", terminal, model=script)
+    return code, capsys.readouterr().out, err.getvalue()
+
+
+def test_a_denied_call_has_its_own_exit_code_and_names_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(tmp_path, capsys) == (
+        6,
+        "the answer\n",
+        "denied: git.push_branch (no one can be asked here). allow it with --allow git.push_branch\n",
+    )
+    assert ask(tmp_path, capsys, denied_ok=True)[0] == 0
+    for allowed in ({"allow": ("git.push_branch",)}, {"approve": ApproveMode.all}):
+        assert ask(tmp_path, capsys, **allowed) == (0, "the answer\n", "")
+    assert ask(tmp_path, capsys, approve=ApproveMode.all, deny=("git.push*",))[0] == 6
+
+
+def test_denials_are_in_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ask(tmp_path, capsys, output=OutputFormat.json)
+    assert code == 6
+    [denial] = json.loads(out)["denials"]
+    assert denial == {
+        "tool_use_id": "call_1_0",
+        "name": "push_branch",
+        "server": "git",
+        "input": {"remote": "origin", "branch": "main"},
+        "reason": "no one can be asked here",
+        "allow": "--allow git.push_branch",
+    }
+
+
+def test_a_rule_that_covers_nothing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean git.push_branch?" in ask(tmp_path, capsys, allow=("git.push_brnch",))[2]
+
+
+def test_the_flags_and_their_variables(tmp_path: Path) -> None:
+    question = ["-p", "push the branch main to the remote origin", "-m", "offline", "-q", *server_option("writes", "w")]
+    denied = run(question, tmp_path)
+    assert (denied.returncode, denied.stderr) == (
+        6,
+        "denied: w.push_branch (no one can be asked here). allow it with --allow w.push_branch\n",
+    )
+    allowed = run([*question, "--deny", "w.fail_*"], tmp_path, env={"MCPAGENT_ALLOW": "x.* w.push_branch"})
+    assert allowed.returncode == 0, allowed.stderr
+    assert "pushed main to origin" in allowed.stdout
+
+
+def test_in_the_chat_the_box_asks(tmp_path: Path) -> None:
+    push = "push the branch main to the remote origin\r"
+    with on_a_terminal(["-m", "offline", *server_option("writes", "w")], tmp_path) as screen:
+        screen.wait_for(r"mcp 1 ok │ ask")
+        screen.type(push)
+        box = screen.wait_for(r"run it\? \[N\]")
+        assert "┌ w.push_branch wants to run ─" in box
+        assert "│ remote  origin " in box
+        assert "[y] once" in box
+        screen.type("use dev\r")
+        screen.wait_for(r"declined this call of \"push_branch\": use dev")
+        screen.wait_for(r"\d requests")
+        screen.type(push)
+        screen.wait_for(r"run it\? \[N\]")
+        screen.type("\x03")
+        screen.wait_for("stopped; the conversation can go on")
+        screen.type(push)
+        screen.wait_for(r"run it\? \[N\]")
+        screen.type("t\r")
+        screen.wait_for("pushed main to origin")
+        screen.wait_for(r"\d requests")
+        screen.type("/deny w.push*\r")
+        screen.wait_for(r"deny +w\.push\*")
+        screen.type(push)
+        screen.wait_for("denied · ")
+        screen.wait_for(r"\d requests")
+        screen.type("\x04")
+        assert screen.exit_code() == 0
+    assert '"tool": "push_branch"' in (tmp_path / "home" / "state" / "approvals.json").read_text("utf-8")
+
+
+def test_a_one_shot_run_on_a_terminal_asks_too(tmp_path: Path) -> None:
+    arguments = ["-m", "offline", *server_option("writes", "w"), "push the branch main to the remote origin"]
+    with on_a_terminal(arguments, tmp_path) as screen:
+        screen.wait_for(r"run it\? \[N\]")
+        screen.type("y\r")
+        screen.wait_for("pushed main to origin")
+        assert screen.exit_code() == 0
