@@ -23,7 +23,7 @@ from mcpagent.execution import open_requests
 from mcpagent.loop import Run, converse, current_run, execution_of
 from mcpagent.mcp.lists import ToolsDifference
 from mcpagent.mcp.servers import McpServers, ServerOptions
-from mcpagent.messages import Message, Text, ToolDefinition, Usage, load_messages
+from mcpagent.messages import Message, Spent, Text, ToolDefinition, Usage, load_messages
 from mcpagent.models.base import Model, ModelSettings, search_problem
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
@@ -66,8 +66,8 @@ class Agent:
             answer = await agent.ask("What is the weather in Tokyo?")
 
     `model`: `provider:name`, any object with `Model.respond`, a list of these (the next one answers where one cannot),
-    or None for the first provider whose key is set (the offline stand-in where none is). `mcp_config`: a file, a dict of the same shape, `ServerConfig` values,
-    or what `load_servers` gave.
+    or None for the first provider whose key is set (the offline stand-in where none is). `mcp_config`: a file, a dict
+    of the same shape, `ServerConfig` values, or what `load_servers` gave.
     `with_tool_search_mode=True` is short for `tool_search=ToolSearch()`; "auto" turns it on for large catalogues.
     `pre_discovered_tools` are offered from the first request on. `selected_servers` and `selected_tools`
     (`server:tool`, `server:*`) narrow what is connected and known.
@@ -138,7 +138,7 @@ class Agent:
         self._background: BackgroundLoop | None = None
         self._session: Session | None = None
         self._pending: tuple[PendingCall, ...] = ()
-        self._usage = Usage()
+        self._spent = Spent()
         self._busy = False
         self._card: AgentCard | None = None
         self._start_notices: tuple[str, ...] = ()
@@ -312,7 +312,12 @@ class Agent:
     @property
     def usage(self) -> Usage:
         """Tokens of all requests this agent made, over all conversations."""
-        return self._usage
+        return self._spent.usage
+
+    @property
+    def spent(self) -> Spent:
+        """What these requests took: tokens, their cost, and how much of it were tool definitions."""
+        return self._spent
 
     @property
     def model(self) -> Model:
@@ -470,7 +475,7 @@ class Agent:
             yield run
         finally:
             self._busy = False
-            self._usage += run.usage
+            self._spent += run.spent
 
     def _run_of(
         self, session: Session, emit: Emit, *, deps: Any = None, tool_context: ToolContext | None = None
@@ -543,7 +548,7 @@ class Agent:
         try:
             finished = await converse(run)
         finally:
-            self._usage += run.usage
+            self._spent += run.spent
         if finished.pending:
             names = ", ".join(f'"{request.tool}"' for request in finished.pending)
             text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.messages import ToolCall, ToolResult, Usage
+from mcpagent.messages import Spent, ToolCall, ToolResult, Usage
 from mcpagent.pending import PendingCall
 
 StopReason: TypeAlias = Literal["answered", "max_turns", "repeated_calls", "truncated", "refused", "calls_pending"]
@@ -69,9 +69,12 @@ class RequestSent:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
+    """`dollars` is what the request cost (US), None where its price is not known."""
+
     turn: int
     usage: Usage
     seconds: float
+    dollars: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,10 @@ class SubagentEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """The end of one run: its answer, why it ended, what it used. `pending` are the calls that wait for an answer."""
+    """The end of one run: its answer, why it ended, what it used. `pending` are the calls that wait for an answer.
+
+    `spent` holds `usage`, what it cost, and what tool definitions took of it.
+    """
 
     answer: str
     stop: StopReason
@@ -174,6 +180,7 @@ class RunFinished:
     usage: Usage
     seconds: float
     pending: tuple[PendingCall, ...] = ()
+    spent: Spent = field(default_factory=Spent)
 
 
 Event: TypeAlias = (

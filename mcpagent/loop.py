@@ -12,7 +12,7 @@ from mcpagent.catalog import Catalog
 from mcpagent.conversation import Conversation
 from mcpagent.events import Emit, Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
 from mcpagent.execution import Execution, run_calls
-from mcpagent.messages import ToolCall, ToolResult, ToolsChanged, Usage, user_message
+from mcpagent.messages import Spent, ToolCall, ToolResult, ToolsChanged, user_message
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.pending import CallAnswer, OnApproval, PendingCall
 from mcpagent.prompt.builder import final_answer_note
@@ -27,7 +27,7 @@ NOT_RUN = "This call was not run: an answer without further calls was asked for.
 
 @dataclass(slots=True)
 class Run:
-    """One prompt being answered. `usage` adds up as it goes, so it is right also when the run is cut short.
+    """One prompt being answered. `spent` adds up as it goes, so it is right also when the run is cut short.
 
     `list_tools` brings the catalogue up to date before each request. `answers`, by call id, are for the calls that
     the conversation has open. `parent` is the run whose tool call this one answers, under the tool name `label`: its
@@ -47,7 +47,7 @@ class Run:
     answers: Mapping[str, CallAnswer] | None = None
     parent: Run | None = None
     label: str = ""
-    usage: Usage = field(default_factory=Usage)
+    spent: Spent = field(default_factory=Spent)
     turns: int = 0
     nested_turns: int = 0
 
@@ -63,9 +63,9 @@ class Run:
     def has_turns_left(self) -> bool:
         return all(run.turns + run.nested_turns < run.max_turns for run in self.lineage)
 
-    def count(self, usage: Usage) -> None:
+    def count(self, spent: Spent) -> None:
         for run in self.lineage:
-            run.usage += usage
+            run.spent += spent
 
     def count_turn(self) -> None:
         self.turns += 1
@@ -131,7 +131,8 @@ async def _converse(run: Run) -> RunFinished:
         stop, answer = "max_turns", await _forced_answer(run, f"You have used all {run.max_turns} turns.")
     if not answer and not pending:
         run.emit(Notice("the model gave an empty answer", "warning"))
-    finished = RunFinished(answer, stop, run.turns, run.usage, time.monotonic() - started, pending)
+    seconds = time.monotonic() - started
+    finished = RunFinished(answer, stop, run.turns, run.spent.usage, seconds, pending, run.spent)
     run.emit(finished)
     return finished
 
@@ -165,22 +166,28 @@ async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> Model
     )
     names = tuple(tool.name for tool in offered)
     catalog, known = run.catalog, run.catalog.known
+    offered_tokens, known_tokens = catalog.tokens(names), catalog.tokens(known)
     run.emit(
         RequestSent(
             run.turns,
             names,
             len(known),
-            catalog.tokens(names),
-            catalog.tokens(known),
+            offered_tokens,
+            known_tokens,
             len(catalog.deferred),
             catalog.searching,
         )
     )
     started = time.monotonic()
     response = await run.model.respond(request, run.emit)
-    run.count(response.usage)
+    price, paid = response.dollars, bool(response.usage.input_tokens or response.usage.output_tokens)
+    run.count(
+        Spent(
+            response.usage, price or 0.0, price is not None or not paid, offered_tokens, known_tokens - offered_tokens
+        )
+    )
     run.conversation.append(response.message)
-    run.emit(ResponseReceived(run.turns, response.usage, time.monotonic() - started))
+    run.emit(ResponseReceived(run.turns, response.usage, time.monotonic() - started, price))
     for part in response.message.parts:
         if isinstance(part, ToolsChanged):  # what the provider's own search found
             found = tuple(tool.name for tool in part.added)

@@ -188,6 +188,32 @@ class Usage:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What requests took: tokens, money, and how much of it was tool definitions. Values add up with `+`.
+
+    `dollars` (US) adds up the requests whose price is known; `cost_known` says that these are all of them.
+    `definition_tokens` estimates (characters / 4) the definitions that the requests offered, `saved_tokens` what
+    offering every known tool each time would have taken beyond that: below 0 where there are fewer tools than search
+    tools are worth.
+    """
+
+    usage: Usage = field(default_factory=Usage)
+    dollars: float = 0.0
+    cost_known: bool = True
+    definition_tokens: int = 0
+    saved_tokens: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.usage + other.usage,
+            self.dollars + other.dollars,
+            self.cost_known and other.cost_known,
+            self.definition_tokens + other.definition_tokens,
+            self.saved_tokens + other.saved_tokens,
+        )
+
+
 @cache
 def _adapter() -> TypeAdapter[list[Message]]:
     from pydantic import TypeAdapter

@@ -44,11 +44,12 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """One answer; `message` is what the history keeps."""
+    """One answer; `message` is what the history keeps. `dollars` is its price (US), None where it is not known."""
 
     message: Message
     usage: Usage
     stop: ResponseStop
+    dollars: float | None = None
 
 
 @runtime_checkable

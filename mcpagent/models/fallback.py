@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
 from mcpagent.events import Emit, Notice
@@ -59,8 +60,8 @@ class FallbackModel:
                 emit(Notice(str(error), "warning"))
                 continue
             if response.message.text.strip() or response.message.tool_calls or response.stop != "end":
-                return response
-            empty = response
+                return response if empty is None else _beside(response, empty)
+            empty = response if empty is None else _beside(response, empty)
             emit(Notice(f"{model.name} gave an empty answer", "warning"))
         if empty is not None:
             return empty
@@ -100,6 +101,13 @@ class UnusableModel:
 
     async def aclose(self) -> None:
         """There is nothing to close."""
+
+
+def _beside(response: ModelResponse, empty: ModelResponse) -> ModelResponse:
+    """The response, with what an empty answer before it used: that is paid for too."""
+    known = response.dollars is not None and empty.dollars is not None
+    dollars = (response.dollars or 0.0) + (empty.dollars or 0.0) if known else None
+    return replace(response, usage=response.usage + empty.usage, dollars=dollars)
 
 
 def _nobody_answered(tried: Sequence[tuple[Model, Exception]]) -> ModelError | CredentialsError:

@@ -29,6 +29,7 @@ from mcpagent.models.failures import (
     reading,
     to_error,
 )
+from mcpagent.models.prices import dollars_for
 from mcpagent.models.textual_calls import HeldText
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class HttpModel(ABC):
                 attempt += 1
             else:
                 body, attempt = self.continued(body, answers), 0
-        response = self._read(answers, effective, emit)
+        response = self._priced(self._read(answers, effective, emit))
         if isinstance(listener, HeldText) and not response.message.tool_calls:
             listener.show()
         return response
@@ -207,6 +208,10 @@ class HttpModel(ABC):
         for event in happened:
             emit(event)
         return response
+
+    def _priced(self, response: ModelResponse) -> ModelResponse:
+        dollars = dollars_for(response.usage, self.provider, self.model_name, self.endpoint.base_url)
+        return replace(response, dollars=dollars)
 
     def _connected(self) -> SdkClient:
         loop = asyncio.get_running_loop()

@@ -41,7 +41,7 @@ class OfflineModel:
             for line in message.text.splitlines(keepends=True):
                 emit(TextDelta(line))
         usage = Usage(_tokens(request), _size(message) // 4 + 1, requests=1)
-        return ModelResponse(message, usage, "tool_calls" if message.tool_calls else "end")
+        return ModelResponse(message, usage, "tool_calls" if message.tool_calls else "end", dollars=0.0)
 
     async def aclose(self) -> None:
         """Nothing to give back."""
