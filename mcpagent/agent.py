@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
@@ -15,15 +14,16 @@ from uuid import uuid4
 
 from mcpagent.background import BackgroundLoop
 from mcpagent.catalog import Catalog, ToolSearch, eager_tool_warnings
-from mcpagent.config import ServerConfig, ServersConfig, load_servers
+from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, ConfigError, InputError
-from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent
+from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent, guarded
 from mcpagent.execution import open_requests
+from mcpagent.inputs import read_history, usable_prompt
 from mcpagent.loop import Run, converse, current_run, execution_of
 from mcpagent.mcp.lists import ToolsDifference
-from mcpagent.mcp.servers import McpServers, ServerOptions
-from mcpagent.messages import Message, Spent, Text, ToolDefinition, Usage, load_messages
+from mcpagent.mcp.servers import ServerOptions
+from mcpagent.messages import Message, Spent, ToolDefinition, Usage
 from mcpagent.models.base import Model, ModelSettings, search_problem
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
@@ -31,13 +31,12 @@ from mcpagent.run_context import RunContext
 from mcpagent.safe_text import safe_line
 from mcpagent.selection import Selection
 from mcpagent.session import Session, ToolsUpdate
-from mcpagent.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured, listed
-from mcpagent.tool_algebra import combined as combined_lists
+from mcpagent.sources import ToolSources, about
+from mcpagent.tool_algebra import ApprovalPredicate, listed
 from mcpagent.tool_context import ToolContext
 from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.compose import ToolSource, as_toolset, label_of
+from mcpagent.toolsets.compose import ToolSource
 from mcpagent.toolsets.function import function_tool
-from mcpagent.virtual_tools.server_content import server_content_tools
 from mcpagent.virtual_tools.tool_search import tool_search_tools
 
 if TYPE_CHECKING:
@@ -45,10 +44,6 @@ if TYPE_CHECKING:
     from mcpagent.mcp.status import ServerStatus
     from mcpagent.mcp.toolset import McpToolset
     from mcpagent.search import SearchResult
-
-logger = logging.getLogger("mcpagent")
-
-MAX_PROMPT_CHARACTERS = 10_000_000
 
 MAX_DEPTH = 8
 """Agents called by agents, one inside the other."""
@@ -120,19 +115,19 @@ class Agent:
         self.tool_context = tool_context or ToolContext()
         self._tool_search = tool_search or ToolSearch(enabled=with_tool_search_mode or "marked")
         self._pinned = tuple(pre_discovered_tools)
-        self._functions = [item if isinstance(item, Tool) else function_tool(item) for item in tools]
-        self._toolsets = tuple(as_toolset(item) for item in toolsets if not isinstance(item, ServerConfig))
-        self._extra_servers = tuple(item for item in toolsets if isinstance(item, ServerConfig))
-        self._approval = approval
         self._on_approval = on_approval
-        self._selection = Selection(selected_servers, selected_tools)
         self._mcp_config = mcp_config
+        self._sources = ToolSources(
+            [item if isinstance(item, Tool) else function_tool(item) for item in tools],
+            toolsets,
+            mcp_config,
+            Selection(selected_servers, selected_tools),
+            approval,
+        )
         self._server_options = server_options or ServerOptions()
         self._model_choice = model
         self._model: Model | None = None
         self._listener = on_event
-        self._mcp: McpServers | None = None
-        self._deferring: set[str] = set()
         self._exits: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: BackgroundLoop | None = None
@@ -176,7 +171,7 @@ class Agent:
         if messages is not None:
             self._require_started()
             self._require_idle()
-            self._session = await self._begin(_history(messages), keep_open=True)
+            self._session = await self._begin(read_history(messages), keep_open=True)
         with self._run(list(answers), self._emit, deps=deps, tool_context=tool_context) as run:
             await self._check_answers(run)
             return self._answer(await converse(run))
@@ -192,7 +187,7 @@ class Agent:
         The history replaces the agent's conversation. Messages are `Message` values, what `dump_messages` gave, or
         `{"role": "user" | "assistant", "content": "..."}`. Tools discovered in it are offered again where configured.
         """
-        *earlier, last = _history(messages)
+        *earlier, last = read_history(messages)
         if last.role != "user":
             raise InputError(f"messages: the last one must be the user's, got role {last.role!r}")
         self._require_started()
@@ -257,9 +252,11 @@ class Agent:
         """
 
         def register(function: Any) -> Any:
-            self._functions.append(function if isinstance(function, Tool) else function_tool(function, **options))
+            self._sources.functions.append(
+                function if isinstance(function, Tool) else function_tool(function, **options)
+            )
             if self._session is not None:
-                self._session.update(self._all_tools(self._session.listed), _more_tools)
+                self._session.update(self._sources.all(self._session.listed), _more_tools)
             return function
 
         return register(function) if function is not None else register
@@ -331,7 +328,7 @@ class Agent:
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
-        return self._mcp.statuses if self._mcp is not None else {}
+        return self._sources.statuses
 
     def new_conversation(self) -> None:
         """Forgets the conversation and what was discovered in it; connections and usage stay."""
@@ -390,12 +387,18 @@ class Agent:
             self._exits = exits
             self._session, self._pending = None, ()
             try:
-                await self._connect(exits)
-                for toolset in self._toolsets:
-                    await exits.enter_async_context(toolset)
+                await self._sources.open(
+                    exits,
+                    self._server_options,
+                    self.startup_seconds,
+                    emit=self._emit,
+                    on_late=self._joins,
+                    on_lost=self._stays_away,
+                    on_changed=self._changes,
+                )
                 self._tool_search = self._possible_search()
                 self._session = await self._begin(())
-                await self._enter_tools(exits, self._session.listed)
+                await self._sources.enter_lifetimes(exits, self._session.listed)
             except BaseException:
                 self._exits = None
                 raise
@@ -461,14 +464,14 @@ class Agent:
         session = self._current
         answers: dict[str, CallAnswer] | None = None
         if isinstance(prompt, str):
-            usable = _usable(prompt)
+            usable = usable_prompt(prompt)
             if self._pending:
                 session.conversation.close_open_calls(NOT_ANSWERED)
             session.conversation.say(usable)
             self._pending = ()
         else:
             answers = {answer.call_id: answer for answer in prompt}
-        run = self._run_of(session, _guarded(emit), deps=deps, tool_context=tool_context)
+        run = self._run_of(session, guarded(emit), deps=deps, tool_context=tool_context)
         run.answers = answers
         self._busy = True
         try:
@@ -537,7 +540,7 @@ class Agent:
             text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
             return ToolOutput.of_text(text, error="denied")
         session = await self._begin(())
-        session.conversation.say(_usable(prompt))
+        session.conversation.say(usable_prompt(prompt))
         deps = self.deps if self.deps is not None or parent is None else parent.context.deps
         run = self._run_of(session, emit, deps=deps)
         run.parent, run.label = parent, label
@@ -579,45 +582,23 @@ class Agent:
         assert self._background is not None
         return self._background.run(work(prompt))
 
-    async def _connect(self, exits: AsyncExitStack) -> None:
-        """Connects all MCP servers at once; raises only for a wrong configuration or a `required` server."""
-        given = self._mcp_config if self._mcp_config is not None else ServersConfig((), (), ())
-        config = given if isinstance(given, ServersConfig) else load_servers(given)
-        if self._extra_servers:
-            both = load_servers((*config.servers, *self._extra_servers))
-            config = replace(config, servers=both.servers)
-        self._selection.check([*(server.name for server in config.servers), *(item.name for item in config.problems)])
-        wanted = [item for item in config.servers if not item.disabled and self._selection.has_server(item.name)]
-        self._deferring = {item.name for item in wanted if item.defer_loading}
-        self._mcp = McpServers(
-            config,
-            wanted,
-            self._server_options,
-            emit=self._emit,
-            on_late=self._joins,
-            on_lost=self._stays_away,
-            on_changed=self._changes,
-        )
-        exits.push_async_callback(self._mcp.close)
-        await self._mcp.open(self.startup_seconds)
-
     def _joins(self, toolset: McpToolset) -> None:
         """A server that connected late: its tools are known from now on, and the conversation says so."""
         name, session = toolset.config.name, self._session
-        if session is None or self._mcp is None:  # the conversation has not begun: it will begin with this server
+        if session is None:  # the conversation has not begun: it will begin with this server
             return
         catalog = session.catalog
         try:
-            tools = self._server_tools(toolset)
+            tools = self._sources.of_server(toolset)
         except ConfigError as error:
             self._stays_away(name, str(error))
             self._emit(Notice(str(error), "warning"))
             return
-        catalog.server_descriptions[name] = _about(toolset)
+        catalog.server_descriptions[name] = about(toolset)
         catalog.unavailable.pop(name, None)
         line = category_line(name, catalog.server_descriptions[name], len(tools)).removeprefix("- ")
         text = f"A server has connected, its tools can be used from now on: {line}."
-        session.update(self._all_tools(session.listed), lambda _: text)
+        session.update(self._sources.all(session.listed), lambda _: text)
         self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
 
     def _changes(self, toolset: McpToolset, difference: ToolsDifference) -> None:
@@ -625,7 +606,7 @@ class Agent:
         self._emit(Notice(str(difference)))
         if self._session is not None:
             name = toolset.config.name
-            self._session.update(self._all_tools(self._session.listed), lambda update: _changed_tools(name, update))
+            self._session.update(self._sources.all(self._session.listed), lambda update: _changed_tools(name, update))
 
     def _stays_away(self, name: str, reason: str) -> None:
         if self._session is not None:
@@ -662,52 +643,25 @@ class Agent:
             self._emit(Notice(f'tool search: {problem}; mcpagent searches instead (execution "local")', "warning"))
         return replace(catalog.options, execution="local")
 
-    async def _enter_tools(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
-        entered: list[object] = []
-        for tool in (*self._functions, *tools):
-            if tool.lifetime is not None and tool.lifetime not in entered:
-                entered.append(tool.lifetime)
-                await exits.enter_async_context(tool.lifetime)
-
     def _tool_names_by_server(self) -> dict[str, list[str]]:
         """The original names of the tools of each server that is connected."""
-        names: dict[str, list[str]] = {toolset.config.name: [] for toolset in self._connected()}
+        names: dict[str, list[str]] = {toolset.config.name: [] for toolset in self._sources.connected}
         for tool in self.catalog.known.values():
             if tool.definition.server is not None:
                 names.setdefault(tool.definition.server, []).append(tool.definition.original_name)
         return names
 
-    async def _list(self) -> list[Tool]:
-        """What the toolsets have now, in the run that is current."""
-        lists = [(label_of(toolset), await toolset.tools()) for toolset in self._toolsets]
-        return combined_lists([*lists, ("the agent's own functions", self._functions)])[
-            : sum(len(tools) for _, tools in lists)
-        ]
-
     async def _list_again(self, session: Session) -> None:
         """Brings the catalogue up to date with the toolsets; tells the model where that changes what it has."""
-        tools = await self._list()
+        tools = await self._sources.from_toolsets()
         if tools == session.listed:
             return
         session.listed = tools
-        session.update(self._all_tools(tools), _more_tools)
-
-    def _server_tools(self, toolset: McpToolset) -> list[Tool]:
-        """The selected tools of a connected server, marked as its configuration says."""
-        assert self._mcp is not None
-        tools = deferred_as_configured(self._mcp.tools(toolset.config.name), toolset.config)
-        return self._selection.of(tools)
-
-    def _all_tools(self, from_toolsets: Sequence[Tool]) -> list[Tool]:
-        from_servers = [tool for toolset in self._connected() for tool in self._server_tools(toolset)]
-        tools = [*from_servers, *self._selection.of(from_toolsets), *self._content_tools(), *self._functions]
-        if self._approval is False:
-            return tools
-        return approval_required(tools, None if self._approval is True else self._approval)
+        session.update(self._sources.all(tools), _more_tools)
 
     async def _begin(self, messages: Sequence[Message], *, keep_open: bool = False) -> Session:
         with RunContext(self.deps, self.tool_context).entered():
-            tools = await self._list()
+            tools = await self._sources.from_toolsets()
         return self._session_of(messages, tools, keep_open=keep_open)
 
     def _session_of(
@@ -715,14 +669,13 @@ class Agent:
     ) -> Session:
         """A new conversation: names, categories and the system prompt are fixed here."""
         conversation = Conversation(messages=messages, keep_open=keep_open)
-        servers = self._mcp
         catalog = Catalog(
-            self._all_tools(from_toolsets),
+            self._sources.all(from_toolsets),
             search=self._tool_search,
             pinned=self._pinned,
-            server_descriptions={toolset.config.name: _about(toolset) for toolset in self._connected()},
-            unavailable=servers.unavailable if servers else {},
-            expects_deferred=any(name in self._deferring for name in (servers.unavailable if servers else ())),
+            server_descriptions=self._sources.descriptions,
+            unavailable=self._sources.unavailable,
+            expects_deferred=self._sources.expects_deferred,
         )
         section = ""
         if catalog.searching:
@@ -734,15 +687,9 @@ class Agent:
         conversation.system = system_prompt(self.instructions, section)
         return Session(conversation, catalog, from_toolsets)
 
-    def _connected(self) -> list[McpToolset]:
-        return self._mcp.toolsets if self._mcp is not None else []
-
-    def _content_tools(self) -> list[Tool]:
-        return server_content_tools(self._connected())
-
     def _emit(self, event: Event) -> None:
         if self._listener is not None:
-            _guarded(self._listener)(event)
+            guarded(self._listener)(event)
 
 
 _NO_CONVERSATION = Conversation()
@@ -779,19 +726,6 @@ class _StartedOnce:
             await self._agent.aclose()
 
 
-def _guarded(listener: Emit) -> Emit:
-    """The listener with its errors logged: whoever listens cannot break a run."""
-
-    def emit(event: Event) -> None:
-        try:
-            listener(event)
-        except Exception:
-            name = getattr(listener, "__qualname__", repr(listener))
-            logger.exception("event listener %s raised on %s", name, type(event).__name__)
-
-    return emit
-
-
 def _more_tools(update: ToolsUpdate) -> str:
     return f"More tools can be used from now on: {listed(update.new)}." if update.new else ""
 
@@ -803,38 +737,3 @@ def _changed_tools(server: str, update: ToolsUpdate) -> str:
         if names
     ]
     return f'The server "{server}" changed its tools; {"; ".join(parts)}.' if parts else ""
-
-
-def _about(toolset: McpToolset) -> str:
-    status = toolset.status
-    return toolset.config.description or status.title or status.instructions
-
-
-def _usable(prompt: str) -> str:
-    """The prompt as it can be sent; raises `InputError` where it is empty or too long."""
-    if not prompt.strip():
-        raise InputError("prompt is empty; say what you want to know")
-    if len(prompt) > MAX_PROMPT_CHARACTERS:
-        raise InputError(f"prompt is {len(prompt):,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}")
-    # NUL and lone surrogates cannot be sent to any provider.
-    return prompt.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
-
-
-def _history(messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
-    if not messages:
-        raise InputError("messages: the history is empty; it must end with a user's message")
-    history: list[Message] = []
-    for position, item in enumerate(messages):
-        if isinstance(item, Message):
-            history.append(item)
-        elif "parts" in item:
-            history.extend(load_messages([item]))
-        else:
-            role, content = item.get("role"), item.get("content")
-            if role not in ("user", "assistant") or not isinstance(content, str):
-                raise InputError(
-                    f'messages[{position}]: expected {{"role": "user" or "assistant", "content": "..."}}; '
-                    "system text goes into Agent(instructions=...)"
-                )
-            history.append(Message(role, (Text(content),)))
-    return history

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.messages import Spent, ToolCall, ToolResult, Usage
 from mcpagent.pending import PendingCall
+
+logger = logging.getLogger("mcpagent")
 
 StopReason: TypeAlias = Literal["answered", "max_turns", "repeated_calls", "truncated", "refused", "calls_pending"]
 """Why a run ended. "max_turns" and "repeated_calls" end with one forced answer; "truncated": the answer was cut;
@@ -206,6 +209,19 @@ Event: TypeAlias = (
 )
 
 Emit: TypeAlias = Callable[[Event], None]
+
+
+def guarded(listener: Emit) -> Emit:
+    """The listener with its errors logged: whoever listens cannot break a run."""
+
+    def emit(event: Event) -> None:
+        try:
+            listener(event)
+        except Exception:
+            name = getattr(listener, "__qualname__", repr(listener))
+            logger.exception("event listener %s raised on %s", name, type(event).__name__)
+
+    return emit
 
 
 def ignore(event: Event) -> None:

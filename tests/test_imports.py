@@ -17,12 +17,12 @@ PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
 STAGES: tuple[frozenset[str], ...] = tuple(
     frozenset(stage.split())
     for stage in (
-        "errors messages pending events safe_text background",
+        "errors messages pending events safe_text background inputs",
         "tools tool_algebra tool_context run_context names conversation tracing config selection cards search prompt "
         "models validation",
         "catalog mcp offload compaction sessions",
         "virtual_tools toolsets",
-        "execution loop session agent agent_cards",
+        "sources execution loop session agent agent_cards",
         "cli server",
     )
 )
