@@ -288,9 +288,7 @@ me@b.example docs/a.md *.py tomorrow 2026-11-22 14:30 and , ? ! : ( ) red high t
 list [x] {"a":1} \\d+ (a+)+$ é 東京 \u202e #12 ABC-9 50% $5 between until all"""
 _WORDS = st.sampled_from(_SAMPLES.split())
 PROMPTS = st.lists(_WORDS, max_size=14).map(" ".join) | st.text(max_size=80)
-_PROPERTY_NAMES = (
-    "timezone path url query text name count limit start_date end_date time email from_unit sql id type a"
-)
+_PROPERTY_NAMES = "timezone path url query text name count limit start_date end_date time email from_unit sql id type a"
 _NAMES = st.sampled_from(_PROPERTY_NAMES.split())
 _LEAVES = st.one_of(
     st.just(STRING),
@@ -487,3 +485,17 @@ def test_fits_checks_types_strictly() -> None:
     assert fits(2.5, {"type": "number", "multipleOf": 0.5})
     assert not fits("a", {"type": "array"})
     assert resolve({"$ref": "#"}, {"$ref": "#"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expression"),
+    [
+        ("show the log of /srv/run-107/x-3", None),
+        ("open https://example.org/a-1/b-2", None),
+        ("what is 12 / 4 - 1 in ./notes-2", "12 / 4 - 1"),
+        ("calculate 10/4", "10/4"),
+    ],
+)
+def test_digits_in_a_path_are_no_sum(text: str, expression: str | None) -> None:
+    found = arithmetic(text)
+    assert (found.value if found is not None else None) == expression

@@ -25,9 +25,13 @@ _EXPRESSION = re.compile(
 )
 
 
+_PATH_OR_URL = re.compile(r"(?:\w+:/)?[~.]?/[A-Za-z~.][^\s]*")
+"""A division has no letter behind its stroke; what has is a place, and its digits and dashes calculate nothing."""
+
+
 def arithmetic(text: str) -> Found | None:
     """The longest piece of a text that is a sum to calculate, with "times" and "plus" as operators."""
-    rewritten = text
+    rewritten = _PATH_OR_URL.sub(" ", text)
     for pattern, replacement in _OPERATORS:
         rewritten = re.sub(pattern, replacement, rewritten, flags=re.IGNORECASE)
     pieces = [match[0].strip().strip(",").strip() for match in _EXPRESSION.finditer(rewritten)]
