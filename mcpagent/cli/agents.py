@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mcpagent.cli.options import Options
     from mcpagent.cli.terminal import Terminal
     from mcpagent.events import Emit
+    from mcpagent.mcp.cache import ListCache
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=... or use -m ollama:<model>"
 SERVERS_HINT = "no configuration: bundled demo server. Your own: .mcp.json or --server NAME='command'"
@@ -34,13 +35,16 @@ def make_agent(
     model: str | Model | None = None,
     startup_seconds: float | None = None,
     approvals: Approvals | None = None,
+    cache: ListCache | None = None,
 ) -> Agent:
     """An agent, not started. Raises `ConfigError` for a model that means nothing.
 
     `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
-    `approvals` decides on tool calls; without it every call runs.
+    `approvals` decides on tool calls; without it every call runs. With a `cache`, servers whose lists are known are
+    started by the first call of one of their tools.
     """
     from mcpagent.agent import Agent
+    from mcpagent.mcp.servers import ServerOptions
 
     names = tuple(name for name in options.always_load if not _is_pattern(name))
     chosen = model if model is not None else options.model
@@ -48,6 +52,7 @@ def make_agent(
         "mcp_config": configuration.servers,
         "pre_discovered_tools": names,
         "startup_seconds": startup_seconds,
+        "server_options": ServerOptions(cache=cache),
         "approval": approvals.needed if approvals is not None else False,
         "on_approval": approvals.decide if approvals is not None else None,
         "on_event": on_event,
@@ -119,7 +124,12 @@ def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Act
 
 @asynccontextmanager
 async def connected_without_model(
-    options: Options, configuration: Configuration, terminal: Terminal, on_event: Emit | None = None
+    options: Options,
+    configuration: Configuration,
+    terminal: Terminal,
+    on_event: Emit | None = None,
+    *,
+    cache: ListCache | None = None,
 ) -> AsyncIterator[Agent]:
     """The agent for commands that only look: servers connected, failures told on stderr, no model asked."""
     from mcpagent.cli.rendering import notice_line, print_failed_server
@@ -137,7 +147,7 @@ async def connected_without_model(
         elif isinstance(event, Notice) and event.level == "warning":
             put(terminal.err, notice_line(event.text, event.level, terminal.glyphs))
 
-    agent = make_agent(options, configuration, tell, model="offline")
+    agent = make_agent(options, configuration, tell, model="offline", cache=cache)
     if configuration.is_demo and options.output is OutputFormat.text:
         put(terminal.err, SERVERS_HINT, style="dim")
     with connecting(terminal, configuration) as moving:
@@ -146,6 +156,23 @@ async def connected_without_model(
         yield agent
     finally:
         await agent.aclose()
+
+
+@asynccontextmanager
+async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Agent]:
+    """The agent for commands about tools: from the cache no server is started. Raises where no server works."""
+    from mcpagent.cli.configuration import load_configuration
+    from mcpagent.cli.folders import cache_folder
+    from mcpagent.mcp.cache import ListCache
+
+    configuration = load_configuration(options)
+    cache = ListCache(cache_folder(options.environ) / "catalog")
+    if options.refresh:
+        for server in configuration.enabled:
+            cache.drop(server)
+    async with connected_without_model(options, configuration, terminal, cache=cache) as agent:
+        require_a_server(agent)
+        yield agent
 
 
 def require_a_server(agent: Agent) -> None:

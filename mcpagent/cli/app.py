@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -265,6 +266,7 @@ def tools_list(
     ] = None,
     config: opt.Config = None,
     server: opt.Server = None,
+    refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
     color: opt.Color = opt.ColorMode.auto,
@@ -272,7 +274,7 @@ def tools_list(
     """Every tool of the servers, with what its definition costs in tokens."""
     from mcpagent.cli.tool_commands import list_tools
 
-    return list_tools(_tool_options(config, server, json, debug, color), pattern or "")
+    return list_tools(_tool_options(config, server, json, debug, color, refresh=refresh), pattern or "")
 
 
 @tools_app.command("show")
@@ -282,6 +284,7 @@ def tools_show(
     ],
     config: opt.Config = None,
     server: opt.Server = None,
+    refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
     color: opt.Color = opt.ColorMode.auto,
@@ -289,7 +292,7 @@ def tools_show(
     """One tool: its description, parameters and cost."""
     from mcpagent.cli.tool_commands import show_tool
 
-    return show_tool(_tool_options(config, server, json, debug, color), name)
+    return show_tool(_tool_options(config, server, json, debug, color, refresh=refresh), name)
 
 
 @tools_app.command("search")
@@ -299,6 +302,7 @@ def tools_search(
     explain: Annotated[bool, typer.Option("--explain", help="Tell which words matched where.")] = False,
     config: opt.Config = None,
     server: opt.Server = None,
+    refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
     color: opt.Color = opt.ColorMode.auto,
@@ -306,7 +310,97 @@ def tools_search(
     """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""
     from mcpagent.cli.tool_commands import search_tools
 
-    return search_tools(_tool_options(config, server, json, debug, color), " ".join(query), limit, explain=explain)
+    return search_tools(
+        _tool_options(config, server, json, debug, color, refresh=refresh), " ".join(query), limit, explain=explain
+    )
+
+
+@tools_app.command("call")
+def tools_call(
+    name: Annotated[str, typer.Argument(metavar="SERVER.TOOL", show_default=False, help="The tool.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=TEXT|NAME:=JSON", show_default=False, help="Its arguments."),
+    ] = None,
+    whole: Annotated[
+        str | None,
+        typer.Option("--input", metavar="JSON", help="All arguments as one JSON object; - reads it from stdin."),
+    ] = None,
+    timeout: opt.Timeout = None,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Calls one tool, without a model; nobody is asked for approval. Exit code 1: the tool failed."""
+    from mcpagent.cli.prompts import piped_text
+    from mcpagent.cli.tool_commands import call_tool
+
+    options = replace(_tool_options(config, server, json, debug, color), timeout=timeout)
+    if whole == "-":
+        whole = piped_text(lambda line: print(line, file=sys.stderr), timeout)  # noqa: T201 - the one line it tells
+    return call_tool(options, name, arguments or (), whole)
+
+
+@tools_app.command("tokens")
+def tools_tokens(
+    by: Annotated[opt.TokensBy, typer.Option("--by", help="What is summed up.")] = opt.TokensBy.server,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Lines shown.")] = 20,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """What the definitions cost in each request, and what tool search makes of it."""
+    from mcpagent.cli.tool_commands import count_tokens
+
+    return count_tokens(_tool_options(config, server, json, debug, color, refresh=refresh), by, top)
+
+
+@tools_app.command("lint")
+def tools_lint(
+    config: opt.Config = None,
+    server: opt.Server = None,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Descriptions that keep a model from finding or using a tool. Exit code 1: there are some."""
+    from mcpagent.cli.tool_commands import lint_tools
+
+    return lint_tools(_tool_options(config, server, json, debug, color, refresh=refresh))
+
+
+@tools_app.command("eval")
+def tools_eval(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help='JSON lines or a list of {"query": "...", "tools": ["server.tool", ...]}.',
+        ),
+    ],
+    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Places that count.")] = 5,
+    least: Annotated[
+        float, typer.Option("--min", metavar="SHARE", min=0, max=1, help="Exit code 1 where the recall is lower.")
+    ] = 0.0,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """How often the search finds the tools that your own queries should find: the recall."""
+    from mcpagent.cli.tool_commands import evaluate_search
+
+    options = _tool_options(config, server, json, debug, color, refresh=refresh)
+    return evaluate_search(options, file, limit, least)
 
 
 @mcp_app.command("list")
@@ -386,7 +480,13 @@ def _form(json: bool) -> opt.OutputFormat:
 
 
 def _tool_options(
-    config: list[Path] | None, server: list[str] | None, json: bool, debug: bool, color: opt.ColorMode
+    config: list[Path] | None,
+    server: list[str] | None,
+    json: bool,
+    debug: bool,
+    color: opt.ColorMode,
+    *,
+    refresh: bool = False,
 ) -> opt.Options:
     return opt.Options(
         config=tuple(config or ()),
@@ -394,4 +494,5 @@ def _tool_options(
         output=opt.OutputFormat.json if json else opt.OutputFormat.text,
         debug=debug,
         color=color,
+        refresh=refresh,
     )

@@ -24,6 +24,7 @@ from mcpagent.cli.options import Options
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.status import Figures, short_model, status_line
 from mcpagent.cli.terminal import put
+from mcpagent.cli.why import SearchTrace
 from mcpagent.errors import McpAgentError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed
 from mcpagent.safe_text import safe_line
@@ -62,7 +63,10 @@ class Chat:
             approvals=self.approvals,
         )
         self.figures = Figures()
-        self.desk = Desk(self.agent, self.configuration, terminal, self.figures, self._ready, self.approvals.rules)
+        self.trace = SearchTrace()
+        self.desk = Desk(
+            self.agent, self.configuration, terminal, self.figures, self._ready, self.approvals.rules, self.trace
+        )
         self.input = InputLine(
             terminal,
             options.environ,
@@ -197,6 +201,7 @@ class Chat:
 
     def _on_event(self, event: Event) -> None:
         self.figures.follow(event)
+        self.trace.follow(event)
         if isinstance(event, ServerFailed):
             self._activity.hide()
             servers = {server.name: server for server in self.configuration.enabled}

@@ -15,8 +15,9 @@ from mcpagent.cli.approvals import covers
 from mcpagent.cli.figures import counted, duration, saving
 from mcpagent.cli.lines import column, reason
 from mcpagent.cli.terminal import put
-from mcpagent.cli.tool_commands import unknown_tool
+from mcpagent.cli.tool_commands import not_connected_lines, unknown_tool
 from mcpagent.cli.tool_views import detail_lines, filtered, list_lines, search_report
+from mcpagent.cli.why import SearchTrace, why_lines
 from mcpagent.messages import Message, ToolResult
 from mcpagent.safe_text import safe_line
 
@@ -46,6 +47,7 @@ class Desk:
     figures: Figures
     ready: Callable[[], Awaitable[None]]
     rules: Rules
+    trace: SearchTrace
 
     def say(self, *lines: Text | str) -> None:
         put(self.terminal.out, *lines)
@@ -92,6 +94,22 @@ async def find(desk: Desk, argument: str) -> None:
     result = await desk.agent.search(argument, FOUND_LIMIT)
     known = len(desk.agent.known_tools)
     desk.say(*search_report(result, known, width=desk.width, glyphs=desk.terminal.glyphs, explain=True))
+    desk.say(*not_connected_lines(desk.agent))
+
+
+async def why(desk: Desk, argument: str) -> None:
+    """why the model has this tool, or has it not"""
+    name = argument.removeprefix("not ").strip()
+    if not name:
+        desk.say("which tool? /why NAME")
+        return
+    await desk.ready()
+    catalog = desk.agent.catalog
+    found = catalog.find(name) or catalog.find(name.replace(".", "__", 1))
+    if found is None:
+        desk.say(Text(unknown_tool(name, catalog.near(name)), "warning"), *not_connected_lines(desk.agent))
+    else:
+        desk.say(*await why_lines(desk.agent, desk.trace, found.name))
 
 
 async def allow(desk: Desk, argument: str) -> None:
@@ -160,6 +178,7 @@ async def new(desk: Desk, _argument: str) -> None:
     desk.agent.new_conversation()
     desk.figures.read(desk.agent)
     desk.figures.last = None
+    desk.trace.clear()
     desk.say(Text("new conversation", "dim"))
 
 
@@ -194,6 +213,7 @@ COMMANDS: Mapping[str, Command] = {
     "/tools": Command(tools, "[FILTER]"),
     "/tool": Command(tool, "NAME"),
     "/find": Command(find, "QUERY"),
+    "/why": Command(why, "[not] NAME"),
     "/allow": Command(allow, "[GLOB]"),
     "/deny": Command(deny, "[GLOB]"),
     "/mcp": Command(mcp, "[NAME]"),
@@ -203,7 +223,7 @@ COMMANDS: Mapping[str, Command] = {
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "chat": ("/new", "/exit"),
-    "tools": ("/tools", "/tool", "/find", "/allow", "/deny"),
+    "tools": ("/tools", "/tool", "/find", "/why", "/allow", "/deny"),
     "servers": ("/mcp",),
     "context": ("/context",),
     "setup": ("/help",),

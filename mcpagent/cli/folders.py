@@ -21,6 +21,20 @@ def state_folder(environ: Mapping[str, str]) -> Path:
     return Path(base) / "mcpagent"
 
 
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """`$MCPAGENT_HOME/cache`, else the platform's place (`$XDG_CACHE_HOME/mcpagent` on Linux)."""
+    if home := environ.get("MCPAGENT_HOME"):
+        return Path(home).expanduser() / "cache"
+    if sys.platform in ("win32", "darwin"):
+        from platformdirs import user_cache_path
+
+        return user_cache_path("mcpagent", appauthor=False)
+    base = environ.get("XDG_CACHE_HOME") or ""
+    if not base.startswith("/"):  # the XDG specification: relative paths are to be ignored
+        base = str(Path(environ.get("HOME") or Path.home()) / ".cache")
+    return Path(base) / "mcpagent"
+
+
 def history_file(environ: Mapping[str, str]) -> Path | None:
     """The file of typed questions, readable by its user only; None where none can be written."""
     path = state_folder(environ) / "history"

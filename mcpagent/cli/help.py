@@ -19,7 +19,7 @@ mcpagent - an agent with any number of MCP tools: it searches, adds what it need
 Commands
   chat                     talk to the agent in the terminal
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
-  tools list|show|search   the tools of your servers, and what a search finds
+  tools list|show|search|call|tokens|lint|eval   the tools: what is found, costs, works
   mcp list|test            your servers, and whether they work
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   demo                     see how tool search works, offline, in under a minute

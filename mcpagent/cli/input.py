@@ -102,7 +102,7 @@ _PLAIN_STYLE = {
 
 
 class SlashCompleter(Completer):
-    """Completes `/command` at the start of the line, and a tool's name after `/tool`."""
+    """Completes `/command` at the start of the line, and a tool's name after `/tool` and `/why`."""
 
     def __init__(self, commands: Mapping[str, str], tool_names: Names) -> None:
         self._commands = commands
@@ -117,7 +117,7 @@ class SlashCompleter(Completer):
             for name, about in self._commands.items():
                 if name.startswith(word):
                     yield Completion(name, start_position=-len(word), display_meta=about)
-        elif word == "/tool":
+        elif word in ("/tool", "/why"):
             for name in self._tool_names():
                 if rest.lower() in name.lower():
                     yield Completion(name, start_position=-len(rest))

@@ -29,6 +29,13 @@ class ApproveMode(StrEnum):
     none = "none"
 
 
+class TokensBy(StrEnum):
+    """What `tools tokens` sums up."""
+
+    server = "server"
+    tool = "tool"
+
+
 class OutputFormat(StrEnum):
     text = "text"
     json = "json"
@@ -163,6 +170,10 @@ Color = Annotated[
         "--color", envvar="MCPAGENT_COLOR", help="Default: on a terminal, unless NO_COLOR is set or TERM is dumb."
     ),
 ]
+Refresh = Annotated[
+    bool,
+    typer.Option("--refresh", help="Ask the servers again; else lists of the last seven days are read from the cache."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
@@ -180,6 +191,7 @@ class Options:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     denied_ok: bool = False
+    refresh: bool = False
     max_turns: int = 100
     timeout: float | None = None
     output: OutputFormat = OutputFormat.text

@@ -27,7 +27,7 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.messages import Text, ToolResult, Usage
+from mcpagent.messages import Image, Text, ToolResult, Usage
 
 if TYPE_CHECKING:
     from mcpagent import Agent
@@ -284,13 +284,17 @@ def servers_document(servers: Mapping[str, ServerStatus]) -> Document:
     }
 
 
-def _result_document(name: str, result: ToolResult, server: str | None) -> Document:
-    content = [
+def content_document(content: Sequence[Text | Image]) -> list[Document]:
+    """What a tool gave."""
+    return [
         {"type": "text", "text": part.text}
         if isinstance(part, Text)
         else {"type": "image", "media_type": part.media_type, "data": part.data}
-        for part in result.content
+        for part in content
     ]
+
+
+def _result_document(name: str, result: ToolResult, server: str | None) -> Document:
     return {
         "type": "tool_result",
         "tool_use_id": result.call_id,
@@ -298,7 +302,7 @@ def _result_document(name: str, result: ToolResult, server: str | None) -> Docum
         "server": server,
         "is_error": result.error is not None,
         "error": result.error,
-        "content": content,
+        "content": content_document(result.content),
         "duration_ms": _milliseconds(result.seconds),
     }
 

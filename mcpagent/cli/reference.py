@@ -62,6 +62,12 @@ denied: git.git_push (no one can be asked here). allow it with --allow git.git_p
 6
 ```
 
+## What is kept
+
+`tools` commands read the lists of servers from `catalog/` in the cache folder (`~/.cache/mcpagent/` on Linux, or
+`$MCPAGENT_HOME/cache/`) for seven days, or as long as the server itself says, and start no server then; `tools call`
+starts the one that it needs. `--refresh` asks anew.
+
 ## JSON documents
 
 Each document has `type`. The first one of a run has `"schema": "{SCHEMA}"`.

@@ -1,7 +1,7 @@
 """A small MCP server over stdio for tests of the terminal, standard library only: `small_server.py MODE`.
 
-Modes: "good" answers; "writes" has one more tool, which changes things; "dies" writes its reason to stderr and exits;
-"sleeps" never answers.
+Modes: "good" answers; "poor" describes its tools badly; "writes" has one more tool, which changes
+things; "dies" writes its reason to stderr and exits; "sleeps" never answers.
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ WRITING = {
 }
 
 
+POOR = {
+    "query": ("Run it.", {"q": {"type": "string"}}),
+    "blank": ("", {}),
+    "first_twin": ("Count the sheep in the field.", {"days": {"type": "integer", "description": "How many days."}}),
+    "second_twin": ("Count the sheep in the field.", {"day": {"type": "string", "enum": ["today"]}}),
+}
+
+
 def tool(name: str) -> dict[str, Any]:
     description, properties = TOOLS[name]
     schema = {"type": "object", "properties": properties, "required": list(properties)}
@@ -44,6 +52,8 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         time.sleep(float(arguments["seconds"]))
     if name == "push_branch":
         return {"content": [{"type": "text", "text": f"pushed {arguments['branch']} to {arguments['remote']}"}]}
+    if name == "first_twin":
+        return {"content": [{"type": "text", "text": json.dumps(arguments)}]}
     text = {"get_weather": f"{arguments.get('city')}: 18 degrees", "hostile_text": HOSTILE}.get(name, "done")
     return {"content": [{"type": "text", "text": text}]}
 
@@ -68,6 +78,9 @@ def main() -> None:
         sys.exit("KeyError: GITHUB_TOKEN is required")
     if mode == "writes":
         TOOLS.update(WRITING)
+    if mode == "poor":
+        TOOLS.clear()
+        TOOLS.update(POOR)
     if mode == "sleeps":
         time.sleep(60)
     for line in sys.stdin:

@@ -1,0 +1,100 @@
+"""Why the model has a tool, or has it not: what the searches of this conversation came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from mcpagent.cli.figures import counted
+from mcpagent.cli.tool_views import because
+from mcpagent.events import Event, RequestSent, ToolCallFinished, ToolsLoaded, ToolsRemoved, ToolsSearched
+from mcpagent.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcpagent import Agent
+
+RANKED = 50
+"""How far down a search is looked at for a tool that was not shown."""
+
+MAX_SEARCHES = 8
+
+
+@dataclass(slots=True)
+class SearchTrace:
+    """The searches, loads and calls of one conversation; requests are counted from 1 over all its turns."""
+
+    requests: int = 0
+    searches: list[tuple[int, ToolsSearched]] = field(default_factory=list[tuple[int, ToolsSearched]])
+    loaded: dict[str, int] = field(default_factory=dict[str, int])
+    removed: dict[str, int] = field(default_factory=dict[str, int])
+    called: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+
+    def follow(self, event: Event) -> None:
+        match event:
+            case RequestSent():
+                self.requests += 1
+            case ToolsSearched():
+                self.searches.append((self.requests, event))
+            case ToolsLoaded(names=names):
+                self.loaded |= dict.fromkeys(names, self.requests + 1)
+            case ToolsRemoved(names=names):
+                self.removed |= dict.fromkeys(names, self.requests + 1)
+            case ToolCallFinished(call=call):
+                self.called.setdefault(call.name, []).append(self.requests)
+            case _:
+                pass
+
+    def clear(self) -> None:
+        self.requests = 0
+        self.searches.clear()
+        for kept in (self.loaded, self.removed, self.called):
+            kept.clear()
+
+
+async def why_lines(agent: Agent, trace: SearchTrace, name: str) -> list[Text]:
+    """What happened to one known tool: whether it is offered and since when, its place in each search, its calls."""
+    catalog = agent.catalog
+    offered = name in {tool.name for tool in agent.offered_tools()}
+    lines = [Text.assemble((name, "tool"), f" {_standing(agent, trace, name, offered=offered)}")]
+    for number, (request, search) in list(enumerate(trace.searches, start=1))[-MAX_SEARCHES:]:
+        place = await _place(agent, search, name)
+        lines.append(Text(f'  search {number} (request {request}) "{safe_line(search.query, 80)}": {place}'))
+    if calls := trace.called.get(name):
+        lines.append(Text(f"  called in request {', '.join(str(request) for request in calls)}"))
+    elif offered:
+        lines.append(Text("  never called"))
+    if not offered and not trace.searches and catalog.searching:
+        lines.append(Text("  the model has not searched yet; /find WORDS shows what it would find", "dim"))
+    if not offered:
+        lines.append(Text(f"  --always-load {name} offers it from the first request on", "dim"))
+    return lines
+
+
+def _standing(agent: Agent, trace: SearchTrace, name: str, *, offered: bool) -> str:
+    catalog = agent.catalog
+    cost = f"{catalog.tokens([name]):,} tokens"
+    if offered and name in trace.loaded:
+        return f"is offered since request {trace.loaded[name]}, because the model added it ({cost})"
+    if offered and not catalog.searching:
+        return f"is offered in every request: tool search is off ({cost})"
+    if offered:
+        return f"is offered in every request: it is always loaded ({cost})"
+    if name in trace.removed:
+        return f"was removed by the model before request {trace.removed[name]}"
+    return f"is not offered: it has to be found first (would be {cost})"
+
+
+async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
+    result = await agent.search(search.query, RANKED)
+    place = next((place for place, match in enumerate(result.matches, start=1) if match.tool.name == name), None)
+    if place is None or place > search.found:  # a longer ranking may go on with what is only similar
+        best = f"; the best was {safe_line(search.matches[0], 64)}" if search.matches else ""
+        return f"not among the {counted(search.found, 'tool')} found{best}"
+    match = result.matches[place - 1]
+    shown = "" if name in search.matches else f", below the {len(search.matches)} shown"
+    reasons = because(match)
+    return (
+        f"place {place} of {search.found} ({match.score:.1f}){shown}{f': {safe_line(reasons, 80)}' if reasons else ''}"
+    )
