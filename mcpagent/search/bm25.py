@@ -12,8 +12,9 @@ import heapq
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from mcpagent.search.fields import WEIGHTS
 from mcpagent.search.words import spoken, terms, written_words
@@ -42,12 +43,23 @@ class Hits:
     found: int
 
 
+class _WordTerms(dict[str, tuple[int, ...]]):
+    """The terms of each written word, worked out when it is first met."""
+
+    def __init__(self, number_of: Callable[[str], int]) -> None:
+        self._number_of = number_of
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        ids = self[word] = tuple(map(self._number_of, terms(word)))
+        return ids
+
+
 class Postings:
     """Which tool (by number) holds which term, and with what weight."""
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
-        self.words: dict[str, tuple[int, ...]] = {}
+        self.words: dict[str, tuple[int, ...]] = _WordTerms(self._id)
         self.tools: list[array[int]] = []
         self.weights: list[array[float]] = []
         self.names: dict[int, tuple[int, ...]] = {}
@@ -56,12 +68,13 @@ class Postings:
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
+        tools, weights = self.tools, self.weights
         for term, frequency in self._frequencies(texts).items():
-            self.tools[term].append(number)
-            self.weights[term].append(frequency * (K1 + 1) / (frequency + K1))
+            tools[term].append(number)
+            weights[term].append(frequency * (K1 + 1) / (frequency + K1))
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
-        name = [(field, spoken(text)) for field, text in texts if field == "name"]
-        self.names[number] = tuple(sorted(self._frequencies(name)))
+        said = [word for field, text in texts if field == "name" for word in written_words(spoken(text))]
+        self.names[number] = tuple(sorted({term for word in said for term in self.words[word]}))
         self.size += 1
         self._rarities.clear()
 
@@ -197,23 +210,14 @@ class Postings:
 
     def _frequencies(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
         found: dict[int, float] = {}
-        known, get = self.words, found.get
+        known, get = self.words.__getitem__, found.get
         for field, text in texts:
             words = written_words(text)
             rule = WEIGHTS[field]
             unit = rule.weight / (1 - rule.b + rule.b * len(words) / rule.usual_words)
-            for word in words:
-                ids = known.get(word)
-                if ids is None:
-                    ids = self._learn(word)
-                for term in ids:
-                    found[term] = get(term, 0.0) + unit
+            for term in chain.from_iterable(map(known, words)):
+                found[term] = get(term, 0.0) + unit
         return found
-
-    def _learn(self, word: str) -> tuple[int, ...]:
-        ids = tuple(self._id(term) for term in terms(word))
-        self.words[word] = ids
-        return ids
 
     def _id(self, term: str) -> int:
         number = self.ids.setdefault(term, len(self.tools))

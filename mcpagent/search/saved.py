@@ -48,7 +48,7 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings = Postings()
         postings.size = size
         postings.ids = {term: number for number, term in enumerate(header["terms"])}
-        postings.words = {word: tuple(ids) for word, ids in header["words"].items()}
+        postings.words.update((word, tuple(ids)) for word, ids in header["words"].items())
         postings.names = dict(enumerate(tuple(ids) for ids in header["names"]))
         middle = start + 4 * sum(counts)
         postings.tools = list(_arrays("I", data[start:middle], counts))
