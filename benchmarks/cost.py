@@ -1,11 +1,17 @@
 """What tool search costs: the same tasks against simulated providers, in each way of offering tools.
 
-    python benchmarks/cost.py [--catalogs DIR] [--tasks 20] [--tools N]
+    python benchmarks/cost.py [--catalogs DIR] [--tasks 20] [--questions 8] [--tools N]
+    python benchmarks/cost.py --sweep [--catalogs DIR]
 
-Prints, per provider and way of offering tools, the averages of a task: requests, input tokens, those of tool
-definitions, the share of input read from the prompt cache after the second request, and the input's price in units of
-one uncached token (a read costs 0.1; a write costs 1.25 at Anthropic and 1 at OpenAI). DIR holds `tools/list` answers
-of MCP servers as JSON, one file each; without it tools are made up. Rules and caches are simulated: tests/simulator.
+Prints, per provider and way of offering tools, what a task takes: the requests until a found tool is called, input
+tokens, those of tool definitions, the share of input read from the prompt cache after the second question, and the
+price in units of one uncached input token (a read costs 0.1, a write 1.25 at Anthropic and 1 at OpenAI, an output
+token 5). Each question of a task needs another tool. `--sweep` compares `enabled="auto"` with offering all tools, for
+catalogues of 5 to 10,000 tools.
+
+DIR holds `tools/list` answers of MCP servers as JSON, one file each; without it tools are made up. Rules and caches
+are simulated: tests/simulator. Ways that send every definition with every request are measured on the first tasks
+alone, the rest counted as the last of these. pydantic-ai stands beside where it is installed (pydantic-ai-slim[anthropic,openai]).
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,31 +36,34 @@ from mcpagent.models.http_model import HttpModel
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.validation import argument_problem
 from tests.simulator.server import Simulator
-from tests.simulator.values import Counted, Said, View
-
-QUESTIONS_PER_TASK = 2
-"""Each takes a search, an addition, a call and an answer: eight turns in a task."""
+from tests.simulator.values import PROVIDER_SEARCH, Counted, Said, View
 
 INSTRUCTIONS = "You are a careful assistant. " * 60
+OUTPUT_PRICE = 5.0
+READ_PRICE = 0.1
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way of offering tools. `adds` and `searches` say what the model does before it calls."""
+    """One way of offering tools. `steps` are what the model does before it calls."""
 
     name: str
-    search: ToolSearch | bool
-    searches: bool = True
-    adds: bool = True
+    search: ToolSearch | None
+    steps: tuple[str, ...] = ()
     grows_tools: bool = False
+    measured_tasks: int | None = None
+    peer: bool = False
 
 
+ADD = ("search_tools", "add_tool")
 WAYS = (
-    Way("all tools offered", False, searches=False, adds=False),
-    Way("found tools at the end of `tools`", ToolSearch(), grows_tools=True),
-    Way("search, add_tool, call", ToolSearch()),
-    Way('search with load="search", call', ToolSearch(load="search"), adds=False),
-    Way("search, call at once", ToolSearch(), adds=False),
+    Way("all tools offered", None, measured_tasks=2),
+    Way("found tools at the end of `tools`", ToolSearch(), ADD, grows_tools=True),
+    Way("search, add_tool, call", ToolSearch(), ADD),
+    Way('search with load="search", call', ToolSearch(load="search"), ("search_tools",)),
+    Way("search, call at once", ToolSearch(), ("search_tools",)),
+    Way("the provider searches", ToolSearch(execution="provider"), (PROVIDER_SEARCH,), measured_tasks=3),
+    Way("pydantic-ai, its search", None, ("search_tools",), measured_tasks=3, peer=True),
 )
 
 
@@ -64,6 +74,7 @@ class Provider:
     name: str
     make: Callable[[str, bool], HttpModel]
     write_price: float
+    searches: bool = True
 
 
 def _anthropic(url: str, grows: bool) -> HttpModel:
@@ -72,7 +83,7 @@ def _anthropic(url: str, grows: bool) -> HttpModel:
 
 
 def _openai(url: str, grows: bool) -> HttpModel:
-    can = SAFE if grows else Capabilities("additional_tools", allowed_tools=True)
+    can = SAFE if grows else Capabilities("additional_tools", allowed_tools=True, searches=True)
     return OpenAIResponsesModel("m", api_key="k", base_url=f"{url}/v1", capabilities=can)
 
 
@@ -84,15 +95,15 @@ def _chat(url: str, grows: bool) -> HttpModel:
 PROVIDERS = (
     Provider("Anthropic Messages", _anthropic, 1.25),
     Provider("OpenAI Responses", _openai, 1.0),
-    Provider("Chat Completions (call_tool)", _chat, 1.0),
+    Provider("Chat Completions (call_tool)", _chat, 1.0, searches=False),
 )
 
 
 class Worker:
     """A model that does what a question names: finds the tool, adds it where it must, calls it, answers."""
 
-    def __init__(self, way: Way, arguments: dict[str, dict[str, Any]]) -> None:
-        self._way = way
+    def __init__(self, steps: Sequence[str], arguments: dict[str, dict[str, Any]]) -> None:
+        self._steps = steps
         self._arguments = arguments
 
     def __call__(self, view: View) -> Sequence[Said]:
@@ -101,31 +112,45 @@ class Worker:
         since = view.texts[len(view.texts) - view.texts[::-1].index(asked[-1]) :]
         if any("the result of" in text for text in since):
             return ["Done."]
-        if self._way.searches and not since:
-            return [("search_tools", {"query": name})]
-        if self._way.adds and not any("Added tools" in text or "Already" in text for text in since):
-            return [("add_tool", {"tool_names": [name]})]
+        done = bool(since) + any("Added tools" in text or "Already" in text for text in since)
+        # Without search tools, because all tools are offered, there is nothing to do before the call.
+        steps = [step for step in self._steps if step == PROVIDER_SEARCH or step in view.shown]
+        call = (name, self._arguments[name])
         if "call_tool" in view.shown:
-            return [("call_tool", {"tool_name": name, "arguments": self._arguments[name]})]
-        return [(name, self._arguments[name])]
+            call = ("call_tool", {"tool_name": name, "arguments": self._arguments[name]})
+        match steps[done:]:
+            case ["search_tools", *_]:
+                return [("search_tools", {"query": name})]
+            case ["add_tool", *_]:
+                return [("add_tool", {"tool_names": [name]})]
+            case [provider_search]:
+                return [(provider_search, {"query": name}), call]
+            case _:
+                return [call]
 
 
 def catalogue(folder: Path | None, count: int) -> list[ToolDefinition]:
-    """Tools of real servers, named after their server; or made-up ones where there are none."""
+    """Tools of real servers, or made-up ones where there are none or too few; their names are all different."""
     found = list(_recorded(folder)) if folder is not None and folder.is_dir() else []
-    return (found or [_made_up(number) for number in range(count)])[:count]
+    if len(found) < count:
+        found += [_made_up(number) for number in range(count - len(found))]
+    return [found[place * len(found) // count] for place in range(count)]
 
 
 def _recorded(folder: Path) -> Iterator[ToolDefinition]:
     for path in sorted(folder.glob("*.json")):
         for number, tool in enumerate(json.loads(path.read_text(encoding="utf-8"))["tools"]):
             name = f"{path.stem}_{number}_{tool['name']}"[:64].replace(".", "_").replace("/", "_")
-            yield ToolDefinition(name, tool.get("description") or "", tool["inputSchema"])
+            yield ToolDefinition(
+                name, tool.get("description") or "", tool["inputSchema"], server=path.stem, original_name=name
+            )
 
 
 def _made_up(number: int) -> ToolDefinition:
     properties = {f"p{place}": {"type": "string", "description": "What it is. " * 6} for place in range(4)}
-    return ToolDefinition(f"tool_{number}", f"Does thing {number}. " * 8, {"type": "object", "properties": properties})
+    schema = {"type": "object", "properties": properties}
+    name = f"tool_{number}"
+    return ToolDefinition(name, f"Does thing {number}. " * 8, schema, server=f"s{number % 40}", original_name=name)
 
 
 def fitting_arguments(schema: dict[str, Any]) -> dict[str, Any] | None:
@@ -140,70 +165,210 @@ async def _result(_arguments: dict[str, Any]) -> ToolOutput:
     return ToolOutput.of_text("the result of the call: " + "some data. " * 40)
 
 
-async def run(
-    provider: Provider, way: Way, tools: list[ToolDefinition], tasks: list[list[str]], arguments: dict[str, Any]
-) -> tuple[list[Counted], int]:
-    """Tokens of every request of all tasks but the caches' first, and how many requests there were."""
-    bound = [Tool(tool, _result) for tool in tools]
-    counted: list[Counted] = []
-    late: list[Counted] = []
-    requests = 0
-    async with Simulator(Worker(way, arguments)) as simulator:
+@dataclass(frozen=True)
+class Job:
+    """Tools, and tasks as the names of tools, one for each question."""
+
+    tools: Sequence[ToolDefinition]
+    tasks: Sequence[Sequence[str]]
+    arguments: dict[str, Any]
+
+
+def job(tools: Sequence[ToolDefinition], tasks: int, questions: int) -> Job:
+    arguments = {tool.name: fitting_arguments(tool.parameters) for tool in tools}
+    usable = [name for name, given in arguments.items() if given is not None]
+    asked = [usable[place * len(usable) // (tasks * questions)] for place in range(tasks * questions)]
+    return Job(tools, [asked[place::tasks] for place in range(tasks)], arguments)
+
+
+@dataclass(frozen=True)
+class TaskCost:
+    """One task's requests; `later` are those after its second question."""
+
+    requests: Sequence[Counted]
+    later: Sequence[Counted]
+
+    def price(self, write_price: float) -> float:
+        return sum(
+            count.total
+            - count.read
+            - count.written
+            + READ_PRICE * count.read
+            + write_price * count.written
+            + OUTPUT_PRICE * count.output
+            for count in self.requests
+        )
+
+
+async def run(provider: Provider, way: Way, work: Job) -> list[TaskCost]:
+    """What each task took, in order; the cache is cold before the first."""
+    async with Simulator(Worker(way.steps, work.arguments)) as simulator:
+        costs: list[TaskCost] = []
         model = provider.make(simulator.url, way.grows_tools)
-        options: dict[str, Any] = {"tool_search": way.search} if isinstance(way.search, ToolSearch) else {}
+        options: dict[str, Any] = {"tool_search": way.search} if way.search else {}
+        bound = [Tool(tool, _result) for tool in work.tools]
         async with Agent(model, tools=bound, instructions=INSTRUCTIONS, **options) as agent:
-            for task in tasks:
+            for task in work.tasks[: way.measured_tasks]:
                 agent.new_conversation()
-                before = len(simulator.log.counted)
-                for name in task:
-                    await agent.ask(f"Use {name}")
-                own = simulator.log.counted[before:]
-                counted += own
-                late += own[2:]
-                requests += len(own)
+                costs.append(await _one_task(simulator, task, agent.ask))
         await model.aclose()
+    _must_be_fine(simulator, f"{provider.name}, {way.name}")
+    return costs
+
+
+async def run_peer(provider: Provider, way: Way, work: Job) -> list[TaskCost]:
+    """The same tasks with pydantic-ai's own agent, its tools deferred and its own choice of search."""
+    from pydantic_ai import Agent as PeerAgent
+    from pydantic_ai import FunctionToolset
+    from pydantic_ai import Tool as PeerTool
+
+    async def result(**_arguments: Any) -> str:
+        return (await _result({})).content[0].text  # type: ignore[union-attr]
+
+    bound = [
+        PeerTool.from_schema(result, name=tool.name, description=tool.description, json_schema=tool.parameters)
+        for tool in work.tools
+    ]
+    for tool in bound:
+        tool.defer_loading, tool.strict = True, False
+    async with Simulator(PeerWorker(work.arguments)) as simulator:
+        agent = PeerAgent(
+            _peer_model(provider.name, simulator.url), instructions=INSTRUCTIONS, toolsets=[FunctionToolset(bound)]
+        )
+        costs: list[TaskCost] = []
+        for task in work.tasks[: way.measured_tasks]:
+            messages: list[Any] = []
+
+            async def ask(question: str, messages: list[Any] = messages) -> str:
+                answer = await agent.run(question, message_history=messages)
+                messages[:] = answer.all_messages()
+                return str(answer.output)
+
+            costs.append(await _one_task(simulator, task, ask))
+    _must_be_fine(simulator, f"{provider.name}, pydantic-ai")
+    return costs
+
+
+class PeerWorker:
+    """As `Worker`, with whichever search the peer offers: its own function, or the provider's."""
+
+    def __init__(self, arguments: dict[str, dict[str, Any]]) -> None:
+        self._arguments = arguments
+
+    def __call__(self, view: View) -> Sequence[Said]:
+        asked = [text for text in view.texts if text.startswith("Use ")]
+        name = asked[-1].removeprefix("Use ")
+        since = view.texts[len(view.texts) - view.texts[::-1].index(asked[-1]) :]
+        if any("the result of" in text for text in since):
+            return ["Done."]
+        if name in view.shown or since:
+            return [(name, self._arguments[name])]
+        if "search_tools" in view.shown:
+            return [("search_tools", {"queries": [name]})]
+        return [(PROVIDER_SEARCH, {"query": name}), (name, self._arguments[name])]
+
+
+def _peer_model(provider: str, url: str) -> Any:
+    if provider.startswith("Anthropic"):
+        from pydantic_ai.models.anthropic import AnthropicModel as PeerAnthropic
+        from pydantic_ai.models.anthropic import AnthropicModelSettings
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        settings = AnthropicModelSettings(anthropic_cache=True, anthropic_cache_instructions=True)
+        return PeerAnthropic(
+            "claude-sonnet-4-6", provider=AnthropicProvider(api_key="k", base_url=url), settings=settings
+        )
+    from pydantic_ai.models.openai import OpenAIChatModel as PeerChat
+    from pydantic_ai.models.openai import OpenAIResponsesModel as PeerResponses
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    at = OpenAIProvider(api_key="k", base_url=f"{url}/v1")
+    return PeerResponses("gpt-5.4", provider=at) if provider.startswith("OpenAI") else PeerChat("m", provider=at)
+
+
+async def _one_task(simulator: Simulator, task: Sequence[str], ask: Callable[[str], Any]) -> TaskCost:
+    before = len(simulator.log.counted)
+    after_second = before
+    for number, name in enumerate(task, 1):
+        await ask(f"Use {name}")
+        if number <= 2:
+            after_second = len(simulator.log.counted)
+    return TaskCost(simulator.log.counted[before:], simulator.log.counted[after_second:])
+
+
+def _must_be_fine(simulator: Simulator, what: str) -> None:
     if simulator.log.refused:
-        raise SystemExit(f"{provider.name}, {way.name}: refused: {simulator.log.refused[0].message}")
-    return [*counted, *late], requests
+        raise SystemExit(f"{what}: refused: {simulator.log.refused[0].message}")
 
 
-def report(provider: Provider, way: Way, found: list[Counted], requests: int, tasks: int) -> str:
-    counted, late = found[:requests], found[requests:]
-    total = sum(count.total for count in counted)
-    price = sum(
-        count.total - count.read - count.written + 0.1 * count.read + provider.write_price * count.written
-        for count in counted
-    )
-    definitions = sum(count.definitions for count in counted)
-    share = sum(count.read for count in late) / max(sum(count.total for count in late), 1)
+def extended(costs: Sequence[TaskCost], tasks: int) -> list[TaskCost]:
+    """The costs of all tasks, where only the first ones were measured."""
+    return [*costs, *(costs[-1] for _ in range(tasks - len(costs)))]
+
+
+def report(provider: Provider, way: Way, costs: Sequence[TaskCost], questions: int) -> str:
+    tasks = len(costs)
+    requests = [count for cost in costs for count in cost.requests]
+    later = [count for cost in costs for count in cost.later]
+    to_call = len(requests) / tasks / questions - 1
+    share = sum(count.read for count in later) / max(sum(count.total for count in later), 1)
     return (
-        f"| {way.name} | {requests / tasks:.1f} | {total / tasks:,.0f} | {definitions / tasks:,.0f} "
-        f"| {share:.1%} | {price / tasks:,.0f} |"
+        f"| {way.name} | {to_call:.1f} | {sum(count.total for count in requests) / tasks:,.0f} "
+        f"| {sum(count.definitions for count in requests) / tasks:,.0f} | {share:.1%} "
+        f"| {sum(cost.price(provider.write_price) for cost in costs) / tasks:,.0f} |"
     )
+
+
+async def compare_ways(tools: Sequence[ToolDefinition], tasks: int, questions: int) -> None:
+    work = job(tools, tasks, questions)
+    print(f"{len(tools):,} tools, {tasks} tasks of {questions} questions\n")
+    for provider in PROVIDERS:
+        print(f"{provider.name}\n")
+        print("| way | requests to a call | input tokens | of definitions | read from cache | price |")
+        print("|---|---|---|---|---|---|")
+        for way in WAYS:
+            if PROVIDER_SEARCH in way.steps and not provider.searches:
+                continue
+            if way.peer and find_spec("pydantic_ai") is None:
+                continue
+            costs = await (run_peer(provider, way, work) if way.peer else run(provider, way, work))
+            print(report(provider, way, extended(costs, tasks), questions), flush=True)
+        print()
+
+
+SIZES = (5, 10, 20, 30, 31, 40, 60, 100, 300, 1_000, 10_000)
+
+
+async def sweep(folder: Path | None) -> None:
+    """The price of `enabled="auto"` as a share of the price of offering all tools."""
+    print("| tools | tokens of definitions | " + " | ".join(provider.name for provider in PROVIDERS) + " |")
+    print("|---|---|" + "---|" * len(PROVIDERS))
+    auto = Way("auto", ToolSearch(enabled="auto"), ADD)
+    for size in SIZES:
+        tools = catalogue(folder, size)
+        questions = 8 if size <= 1_000 else 1
+        work = job(tools, 2, min(questions, size))
+        shares: list[str] = []
+        for provider in PROVIDERS:
+            ours, theirs = await run(provider, auto, work), await run(provider, WAYS[0], work)
+            # Of the second task, whose cache is warm: the best case for offering all.
+            shares.append(f"{ours[1].price(provider.write_price) / theirs[1].price(provider.write_price):.0%}")
+        tokens = sum(len(json.dumps(tool.parameters)) + len(tool.description) + len(tool.name) for tool in tools) // 4
+        print(f"| {size:,} | {tokens:,} | {' | '.join(shares)} |", flush=True)
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--catalogs", type=Path, help="folder of tools/list answers")
     parser.add_argument("--tasks", type=int, default=20)
-    parser.add_argument("--tools", type=int, default=10_000, help="use at most so many tools")
+    parser.add_argument("--questions", type=int, default=8)
+    parser.add_argument("--tools", type=int, default=1_220)
+    parser.add_argument("--sweep", action="store_true", help="compare auto with offering all tools, by number of tools")
     chosen = parser.parse_args()
-    tools = catalogue(chosen.catalogs, chosen.tools)
-    arguments = {tool.name: fitting_arguments(tool.parameters) for tool in tools}
-    usable = [name for name, given in arguments.items() if given is not None]
-    count = chosen.tasks * QUESTIONS_PER_TASK
-    asked = [usable[place * len(usable) // count] for place in range(count)]
-    half = len(asked) // 2
-    tasks = [[asked[place], asked[place + half]] for place in range(half)]
-    print(f"{len(tools):,} tools, {len(tasks)} tasks of {QUESTIONS_PER_TASK} questions\n")
-    for provider in PROVIDERS:
-        print(f"{provider.name}\n")
-        print("| way | requests | input tokens | of definitions | read from cache | price |")
-        print("|---|---|---|---|---|---|")
-        for way in WAYS:
-            found, requests = await run(provider, way, tools, tasks, arguments)
-            print(report(provider, way, found, requests, len(tasks)), flush=True)
-        print()
+    if chosen.sweep:
+        await sweep(chosen.catalogs)
+    else:
+        await compare_ways(catalogue(chosen.catalogs, chosen.tools), chosen.tasks, chosen.questions)
 
 
 if __name__ == "__main__":

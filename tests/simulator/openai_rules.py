@@ -18,7 +18,8 @@ def _check_function(function: Mapping[str, Any]) -> None:
     legal = schema.get("type") == "object" and "properties" in schema
     legal = legal and not {"oneOf", "anyOf", "allOf", "enum", "not"} & schema.keys()
     require(legal, f"Invalid schema for function '{name}': schema must have type 'object' and no top-level combiners")
-    require(function.get("strict") is not True, f"Invalid schema for function '{name}': not a strict schema")
+    strict = schema.get("additionalProperties") is False and {*schema["properties"]} == {*schema.get("required", ())}
+    require(strict or not function.get("strict"), f"Invalid schema for function '{name}': not a strict schema")
 
 
 def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> None:

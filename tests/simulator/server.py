@@ -123,6 +123,9 @@ class Simulator:
                 writer, refusal.status, rendered({"type": "error", "error": error}).encode(), "application/json"
             )
             return
+        if not body.get("stream"):
+            await _write(writer, 200, rendered(answer).encode(), "application/json", whole=fault is None)
+            return
         events = PROTOCOLS[path].events(answer)
         lines = [_event(event) for event in events]
         if path == "/v1/chat/completions":
@@ -141,11 +144,12 @@ class Simulator:
         cache = self._caches.setdefault(path, BreakpointCache() if path == "/v1/messages" else PrefixCache())
         read, written = cache.read_and_write(units)
         total = sum(unit.tokens for unit in units)
-        self.log.counted.append(Counted(total, read, written, protocol.definition_tokens(body)))
         seen = protocol.view(body)
         said = self._brain(seen)
         self.log.blind_calls += _blind(said, seen)
         usage = {"total": total, "read": read, "output": sum(len(str(piece)) for piece in said) // 4 + 1}
+        definitions = protocol.definition_tokens(body)
+        self.log.counted.append(Counted(total, read, written, definitions, usage["output"]))
         if path == "/v1/messages":
             usage = {
                 "input_tokens": total - read - written,

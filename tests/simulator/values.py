@@ -37,10 +37,14 @@ PROVIDER_SEARCH = "#search"
 
 
 def matching(tools: Mapping[str, Mapping[str, Any]], query: str) -> list[str]:
-    """What the provider's search finds: tools with one of the words in name or description, at most five."""
+    """What the provider's search finds: tools with one of the words in name or description, at most five.
+
+    A tool whose very name was asked for comes first.
+    """
     words = query.lower().split()
     texts = {name: f"{name} {tool.get('description', '')}".lower() for name, tool in tools.items()}
-    return [name for name, text in texts.items() if any(word in text for word in words)][:5]
+    found = [name for name, text in texts.items() if any(word in text for word in words)]
+    return sorted(found, key=lambda name: name != query)[:5]
 
 
 Brain: TypeAlias = Callable[[View], Sequence[Said]]
@@ -66,6 +70,7 @@ class Counted:
     read: int
     written: int
     definitions: int
+    output: int
 
 
 @dataclass
