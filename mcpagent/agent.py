@@ -25,6 +25,7 @@ from mcpagent.mcp.lists import ToolsDifference
 from mcpagent.mcp.servers import ServerOptions
 from mcpagent.messages import Message, Spent, ToolDefinition, Usage
 from mcpagent.models.base import Model, ModelSettings, search_problem
+from mcpagent.names import collision_warnings
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
 from mcpagent.run_context import RunContext
@@ -403,9 +404,8 @@ class Agent:
                 self._exits = None
                 raise
             self._exits = exits.pop_all()
-        for line in self._start_notices:
-            self._emit(Notice(safe_line(line, 300), "warning"))
-        for line in eager_tool_warnings(self._tool_search.eager_tools, self._tool_names_by_server()):
+        eager = eager_tool_warnings(self._tool_search.eager_tools, self._tool_names_by_server())
+        for line in (*self._start_notices, *eager, *collision_warnings(self.catalog.names)):
             self._emit(Notice(safe_line(line, 300), "warning"))
         for name in self.catalog.unknown_pins:
             near = ", ".join(self.catalog.near(name))

@@ -87,6 +87,22 @@ def offered_names(
     return names
 
 
+def collision_warnings(names: Mapping[ToolKey, str]) -> list[str]:
+    """One line for each group of tools whose `server__tool` forms are the same, so that they got a hash."""
+    groups: dict[str, list[ToolKey]] = defaultdict(list)
+    for key, name in names.items():
+        if name not in (legal_name(key.name), _prefixed(key)):
+            groups[_prefixed(key)].append(key)
+    lines: list[str] = []
+    for form in sorted(groups):
+        members = sorted(groups[form], key=lambda key: (key.server or "", key.name))
+        if len(members) > 1:
+            keys = ", ".join(f"{(key.server or '', key.name)}" for key in members)
+            offered = ", ".join(names[key] for key in members)
+            lines.append(f"Tool names collide after namespacing: {form} <- {keys}; exposed as {offered}")
+    return lines
+
+
 def folded(name: str) -> str:
     """The name without case and separators: `GetWeather`, `get-weather` and `weather.get` style differences vanish."""
     return "".join(char for char in name.casefold() if char.isalnum())

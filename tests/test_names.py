@@ -6,7 +6,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.names import NameMap, ToolKey, folded, offered_names
+from mcpagent.names import NameMap, ToolKey, collision_warnings, folded, offered_names
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 RESERVED = frozenset({"search_tools", "add_tool"})
@@ -71,6 +71,14 @@ def test_prefixes_that_collide_all_get_a_hash() -> None:
     assert names[ToolKey("a", "b__c")].startswith("a__b__c_")
     assert names[ToolKey("a__b", "c")].startswith("a__b__c_")
     assert names[ToolKey("x", "b__c")] == "x__b__c"
+
+
+def test_a_collision_is_told_once_with_all_its_members() -> None:
+    names = offered_names([ToolKey("a", "b__c"), ToolKey("a__b", "c"), ToolKey("x", "b__c"), ToolKey("y", "c")])
+    first, second = names[ToolKey("a", "b__c")], names[ToolKey("a__b", "c")]
+    assert collision_warnings(names) == [
+        f"Tool names collide after namespacing: a__b__c <- ('a', 'b__c'), ('a__b', 'c'); exposed as {first}, {second}"
+    ]
 
 
 def test_forms_in_other_styles_resolve_where_they_mean_one_tool() -> None:

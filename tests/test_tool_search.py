@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ConfigError, ToolDefinition, ToolSearch
-from mcpagent.events import Event, ToolsLoaded, ToolsRemoved, ToolsSearched
+from mcpagent.events import Event, Notice, ToolsLoaded, ToolsRemoved, ToolsSearched
 from mcpagent.models.scripted import ScriptedModel
 from tests.scenes import CountedTools, call, offered, results, searching_agent
 
@@ -270,6 +270,19 @@ async def test_tools_that_share_a_name_reach_their_own_server() -> None:
         assert set(agent.known_tools) == {"git__search", "hub__search", "read"}
     assert offered(model.requests[1]) == [*VIRTUAL, "git__search", "hub__search"]
     assert (first.ran, second.ran) == ([("git.search", {"path": "2"})], [("hub.search", {"path": "1"})])
+
+
+async def test_names_that_collide_after_namespacing_are_told_once() -> None:
+    events: list[Event] = []
+    toolsets = [
+        CountedTools("b__c", server="a"),
+        CountedTools("c", server="a__b"),
+        CountedTools("c", "b__c", server="z"),
+    ]
+    async with searching_agent(ScriptedModel([]), *toolsets, events=events) as agent:
+        assert len(agent.known_tools) == 4
+    warnings = [event.text for event in events if isinstance(event, Notice)]
+    assert [text.partition(" <-")[0] for text in warnings] == ["Tool names collide after namespacing: a__b__c"]
 
 
 async def test_an_ambiguous_plain_name_is_not_guessed() -> None:
