@@ -24,6 +24,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s"
 
 
+def money(dollars: float, *, known: bool = True) -> str:
+    """`$0.021`, `$3.40`; `$?` where a price is not known, `$0.021+?` where some are."""
+    shown = f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.3f}"
+    if known:
+        return shown
+    return f"{shown}+?" if dollars else "$?"
+
+
 def saving(sent: int, everything: int) -> str:
     """How much smaller what is sent is, `-97%`; empty where nothing is saved."""
     if everything <= 0 or sent >= everything:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from rich.text import Text
@@ -18,11 +20,13 @@ from mcpagent.cli.agents import (
     require_a_server,
     rules_without_effect,
 )
+from mcpagent.cli.budget import Budget
 from mcpagent.cli.configuration import Configuration, load_configuration
 from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.output import JsonReport
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
+from mcpagent.cli.structured import ATTEMPTS, AnswerSchema, MisfitError
 from mcpagent.cli.terminal import is_a_terminal, put
 from mcpagent.config import ServersConfig
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed
@@ -66,7 +70,8 @@ class _OneShot:
         if options.output is not OutputFormat.text:
             self.report = JsonReport(write_out, streaming=options.output is OutputFormat.stream_json)
         self.tells_steps = not options.quiet and (options.verbose or terminal.err.is_terminal)
-        self.shows_words = self.report is None and terminal.out.is_terminal
+        self.shows_words = self.report is None and terminal.out.is_terminal and options.json_schema is None
+        self.budget = Budget(options.max_tokens, options.max_cost)
         self.connecting = True
         self.view: TurnView | None = None
         self.configuration = Configuration(ServersConfig())
@@ -84,7 +89,9 @@ class _OneShot:
         return self._judge(finished)
 
     async def _run(self) -> RunFinished:
-        self.configuration = load_configuration(self.options)
+        options = self.options
+        schema = AnswerSchema.read(options.json_schema) if options.json_schema is not None else None
+        self.configuration = load_configuration(options)
         approvals = make_approvals(self.options, self.configuration, self._box())
         self.denials = approvals.denials
         agent = make_agent(
@@ -99,25 +106,51 @@ class _OneShot:
             require_a_server(agent)
             for line in rules_without_effect(agent, approvals):
                 put(self.terminal.err, notice_line(line, "warning", self.terminal.glyphs))
-            finished = await self._follow(agent)
-            self._write_answer(agent, finished)
+            if schema is None:
+                finished = await self._follow(agent, self.prompt)
+                self._write_answer(agent, finished)
+            else:
+                finished = await self._fitting(agent, schema)
             return finished
         finally:
             await agent.aclose()
 
-    async def _follow(self, agent: Agent) -> RunFinished:
+    async def _fitting(self, agent: Agent, schema: AnswerSchema) -> RunFinished:
+        """Asks until the answer fits, three times at most. Raises `MisfitError` for one that still does not."""
+        question = schema.asked_for(self.prompt)
+        for attempts_left in reversed(range(ATTEMPTS)):
+            finished = await self._follow(agent, question)
+            if finished.stop != "answered":
+                return finished
+            try:
+                document = schema.read_answer(finished.answer)
+            except MisfitError as error:
+                if not attempts_left:
+                    raise MisfitError(f"no answer that fits --json-schema in {ATTEMPTS} attempts: {error}") from None
+                question = schema.asked_again(str(error))
+                continue
+            spent = replace(finished, usage=agent.usage, spent=agent.spent)
+            if self.report is not None:
+                self.report.finish(agent, spent, self.denials, document)
+            else:
+                write_out(json.dumps(document, ensure_ascii=False) + "\n")
+            return spent
+        raise AssertionError("unreachable")
+
+    async def _follow(self, agent: Agent, question: str) -> RunFinished:
         steps = self.terminal.err if self.tells_steps else None
         self.view = view = TurnView(steps, self.terminal.out if self.shows_words else None, self.terminal.glyphs)
         finished: RunFinished | None = None
         if self.report is not None:
-            self.report.start(agent, self.prompt)
+            self.report.ask(agent, question)
         # `stream` is an async generator: closing it cancels the run.
-        stream = cast("AsyncGenerator[Event, None]", agent.stream(self.prompt))
+        stream = cast("AsyncGenerator[Event, None]", agent.stream(question))
         try:
             async for event in stream:
                 if self.report is not None:
                     self.report(event)
                 view(event)
+                self.budget.follow(event)
                 if steps is None:
                     self._warn(event)
                 if isinstance(event, RunFinished):

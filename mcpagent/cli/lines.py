@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from mcpagent.cli.figures import counted, duration, tokens
+from mcpagent.cli.figures import counted, duration, money, tokens
 from mcpagent.cli.terminal import Glyphs
 from mcpagent.events import (
     RunFinished,
@@ -77,7 +77,7 @@ def progress_words(event: ToolProgress) -> str:
 
 
 def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
-    """What the turn used: requests, tokens as the provider counted them, calls, time."""
+    """What the turn used: requests, tokens as the provider counted them, calls, time, money."""
     usage = event.usage
     parts = [counted(event.turns, "request")]
     if usage.input_tokens or usage.output_tokens:
@@ -86,6 +86,8 @@ def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
     if calls:
         parts.append(counted(calls, "call"))
     parts.append(duration(event.seconds))
+    if event.spent.dollars or not event.spent.cost_known:
+        parts.append(money(event.spent.dollars, known=event.spent.cost_known))
     return Text("  " + f" {glyphs.dot} ".join(parts), "dim")
 
 

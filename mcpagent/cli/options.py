@@ -146,6 +146,35 @@ MaxTurns = Annotated[
         help="Answers of the model per question; then one last answer without tools, and exit code 7.",
     ),
 ]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--max-tokens",
+        metavar="N",
+        min=1,
+        envvar="MCPAGENT_MAX_TOKENS",
+        help="No further request once the answer took so many tokens, in and out; exit code 7.",
+    ),
+]
+MaxCost = Annotated[
+    float | None,
+    typer.Option(
+        "--max-cost",
+        metavar="DOLLARS",
+        min=0,
+        envvar="MCPAGENT_MAX_COST",
+        help="No further request once the answer cost so much (US); exit code 7.",
+    ),
+]
+JsonSchema = Annotated[
+    Path | None,
+    typer.Option(
+        "--json-schema",
+        metavar="FILE",
+        envvar="MCPAGENT_JSON_SCHEMA",
+        help="The answer is one JSON document that fits this JSON Schema; the model gets three attempts.",
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(
@@ -193,6 +222,9 @@ class Options:
     denied_ok: bool = False
     refresh: bool = False
     max_turns: int = 100
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    json_schema: Path | None = None
     timeout: float | None = None
     output: OutputFormat = OutputFormat.text
     quiet: bool = False

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.exit_codes import ExitCode
+from mcpagent.cli.structured import MisfitError
 from mcpagent.errors import ConfigError, CredentialsError, InputError, LimitError, ModelError, ServerError
 from mcpagent.events import (
     Event,
@@ -27,7 +28,7 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.messages import Image, Text, ToolResult, Usage
+from mcpagent.messages import Image, Spent, Text, ToolResult, Usage
 
 if TYPE_CHECKING:
     from mcpagent import Agent
@@ -74,6 +75,7 @@ DOCUMENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "tools",
             "denials",
             "servers",
+            "structured",
             "error",
         ),
     ),
@@ -98,8 +100,13 @@ class JsonReport:
         self._last_request: RequestSent | None = None
         self._about_agent: Document = {}
 
-    def start(self, agent: Agent, prompt: str) -> None:
-        """Writes `init`, what happened before it was known, and the question."""
+    def ask(self, agent: Agent, prompt: str) -> None:
+        """Writes the question; before the first one `init`, and what happened before that was known."""
+        if not self._started:
+            self._start(agent)
+        self._tell({"type": "message", "role": "user", "content": prompt})
+
+    def _start(self, agent: Agent) -> None:
         self._started = True
         self._look_at(agent)
         self._tell(
@@ -113,7 +120,6 @@ class JsonReport:
         )
         for document in self._waiting:
             self._tell(document)
-        self._tell({"type": "message", "role": "user", "content": prompt})
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -128,8 +134,10 @@ class JsonReport:
             else:
                 self._waiting.append(document)
 
-    def finish(self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = ()) -> None:
-        """Writes the result of a run that gave an answer."""
+    def finish(
+        self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = (), structured: Any = None
+    ) -> None:
+        """Writes the result of a run that gave an answer; `structured` is the document it holds, if one was wanted."""
         self._look_at(agent)
         self._write_result(
             {
@@ -140,7 +148,8 @@ class JsonReport:
                 "stop_reason": finished.stop,
                 "num_turns": finished.turns,
                 "duration_ms": _milliseconds(finished.seconds),
-                **self._figures(finished.usage, denials),
+                **self._figures(finished.spent, denials),
+                **({"structured": structured} if structured is not None else {}),
             }
         )
 
@@ -156,7 +165,7 @@ class JsonReport:
             "error": {"kind": _kind(error), "message": str(error), "exit_code": int(code)},
         }
         if agent is not None and self._started:
-            document |= self._figures(agent.usage, denials)
+            document |= self._figures(agent.spent, denials)
         self._write_result(document)
 
     def _look_at(self, agent: Agent) -> None:
@@ -167,14 +176,14 @@ class JsonReport:
             "servers": servers_document(agent.servers),
         }
 
-    def _figures(self, usage: Usage, denials: Sequence[Denial]) -> Document:
+    def _figures(self, spent: Spent, denials: Sequence[Denial]) -> Document:
         last = self._last_request
         return {
             "model": self._about_agent["model"],
             "session_id": None,
-            "usage": usage_document(usage),
-            "cost_usd": None,
-            "cost_known": False,
+            "usage": usage_document(spent.usage),
+            "cost_usd": round(spent.dollars, 6) if spent.cost_known else None,
+            "cost_known": spent.cost_known,
             "tools": {
                 "total": self._about_agent["known"],
                 "sent_max": self._sent_max,
@@ -315,6 +324,7 @@ def _kind(error: BaseException) -> str:
         (ModelError, "model"),
         (ServerError, "server"),
         (LimitError, "limit"),
+        (MisfitError, "answer"),
         (TimeoutError, "timeout"),
         (KeyboardInterrupt, "interrupted"),
     ]

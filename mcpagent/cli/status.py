@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from mcpagent.cli.figures import saving, tokens
+from mcpagent.cli.figures import money, saving, tokens
 from mcpagent.events import Event, RequestSent, ResponseReceived
 from mcpagent.messages import Usage
 from mcpagent.safe_text import safe_line
@@ -28,14 +28,18 @@ class Figures:
     offered_tokens: int = 0
     known_tokens: int = 0
     last: Usage | None = None
+    dollars: float | None = None
+    cost_known: bool = True
 
     def follow(self, event: Event) -> None:
         match event:
             case RequestSent():
                 self.offered, self.known = len(event.offered), event.known_tools
                 self.offered_tokens, self.known_tokens = event.offered_tokens, event.known_tokens
-            case ResponseReceived(usage=usage):
+            case ResponseReceived(usage=usage, dollars=dollars):
                 self.last = usage
+                self.dollars = (self.dollars or 0.0) + (dollars or 0.0)
+                self.cost_known = self.cost_known and (dollars is not None or not usage.input_tokens)
             case _:
                 pass
 
@@ -61,6 +65,8 @@ def status_line(
         fields.append(tools_field(figures, glyphs))
     if servers:
         fields.append(servers_field(servers))
+    if figures.dollars is not None:
+        fields.append(money(figures.dollars, known=figures.cost_known))
     fields.append(approve)
     line = ""
     for field in fields:

@@ -1,0 +1,181 @@
+"""What one answer may cost, what it did cost, and answers that have to fit a JSON Schema."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpagent.cli.figures import money
+from mcpagent.cli.headless import ask_once
+from mcpagent.cli.lines import usage_line
+from mcpagent.cli.options import ColorMode, Options, OutputFormat
+from mcpagent.cli.output import DOCUMENTS
+from mcpagent.cli.status import Figures, status_line
+from mcpagent.cli.structured import AnswerSchema, MisfitError
+from mcpagent.cli.terminal import Glyphs, Terminal, make_console
+from mcpagent.errors import ConfigError, LimitError
+from mcpagent.events import ResponseReceived, RunFinished
+from mcpagent.messages import Message, Spent, Text, ToolCall, Usage
+from mcpagent.models import ScriptedModel
+from mcpagent.models.base import ModelResponse
+from tests.terminal.process import SMALL_SERVER, run, server_option
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
+
+WEATHER = Message("assistant", (ToolCall("1", "get_weather", {"city": "Rome"}),))
+
+
+def priced(message: Message, tokens: int, dollars: float | None) -> ModelResponse:
+    stop: Any = "tool_calls" if message.tool_calls else "end"
+    return ModelResponse(message, Usage(input_tokens=tokens, requests=1), stop, dollars)
+
+
+def words(text: str) -> Message:
+    return Message("assistant", (Text(text),))
+
+
+def ask(tmp_path: Path, model: ScriptedModel, **changes: Any) -> tuple[int, str]:
+    err = io.StringIO()
+    silent = make_console(io.StringIO(), ColorMode.auto, {})
+    chosen = Options(
+        server=(f"small='{sys.executable}' '{SMALL_SERVER}' good",),
+        environ={"MCPAGENT_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        folder=tmp_path,
+    )
+    terminal = Terminal(silent, make_console(err, ColorMode.auto, {}), Glyphs())
+    return ask_once(replace(chosen, **changes), "question", terminal, model=model), err.getvalue()
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "dollars", "said"),
+    [
+        ({"max_tokens": 100}, 0.1, r"stopped after 100 tokens without an answer \(--max-tokens 100\)"),
+        ({"max_cost": 0.1}, 0.1, r"stopped after \$0\.100 without an answer \(--max-cost 0\.1\)"),
+        ({"max_cost": 9.0}, None, r"price of this model is not known.*use --max-tokens"),
+    ],
+)
+def test_a_limit_that_is_reached_stops_before_the_next_request(
+    limit: dict[str, float], dollars: float | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ScriptedModel([priced(WEATHER, 100, dollars), words("never")])
+    with pytest.raises(LimitError, match=said):
+        ask(tmp_path, model, output=OutputFormat.json, **limit)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["error"]["kind"], document["error"]["exit_code"]) == ("limit", 7)
+    assert document["usage"]["input_tokens"] == 100
+
+
+def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ScriptedModel([priced(WEATHER, 100, 0.25), priced(words("it is warm"), 100, 0.5)])
+    code, _ = ask(tmp_path, model, max_tokens=101, max_cost=0.3, output=OutputFormat.json)
+    document = json.loads(capsys.readouterr().out)
+    assert (code, document["result"]) == (0, "it is warm")
+    assert (document["cost_usd"], document["cost_known"]) == (0.75, True)
+
+
+def test_a_price_that_is_not_known_is_no_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(tmp_path, ScriptedModel([priced(words("x"), 100, None)]), output=OutputFormat.json)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["cost_usd"], document["cost_known"]) == (None, False)
+
+
+def test_money_is_on_the_usage_line_and_the_status_line() -> None:
+    assert [money(value) for value in (0.0, 0.0214, 3.404)] == ["$0.000", "$0.021", "$3.40"]
+    assert (money(0.0, known=False), money(0.02, known=False)) == ("$?", "$0.020+?")
+    usage = Usage(input_tokens=100)
+    finished = RunFinished("a", "answered", 1, usage, 0.1, (), Spent(usage, 0.0214))
+    assert usage_line(finished, 0, Glyphs()).plain.endswith("100 ms · $0.021")
+    figures = Figures()
+    figures.follow(ResponseReceived(1, usage, 0.1, 0.02))
+    figures.follow(ResponseReceived(2, usage, 0.1, 0.001))
+    assert status_line("x:y", figures, {}, "ask", Glyphs(), 80) == " y │ ctx 100 │ $0.021 │ ask "
+
+
+# --- answers that fit -------------------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"}},
+    "required": ["city", "degrees"],
+}
+
+
+@pytest.fixture
+def schema_file(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA), "utf-8")
+    return path
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_again(
+    tmp_path: Path, schema_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ScriptedModel(["It is warm.", '{"city": "Rome"}', 'Here:\n```json\n{"city": "Róma", "degrees": 18}\n```'])
+    code, _ = ask(tmp_path, model, json_schema=schema_file)
+    assert (code, capsys.readouterr().out) == (0, '{"city": "Róma", "degrees": 18}\n')
+    asked = [request.messages[-1].text for request in model.requests]
+    assert '"required": ["city", "degrees"]' in asked[0]
+    assert "it is no JSON" in asked[1]
+    assert "'degrees' is a required property" in asked[2]
+
+
+def test_after_three_attempts_it_is_an_error(
+    tmp_path: Path, schema_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(MisfitError, match="no answer that fits --json-schema in 3 attempts: it is no JSON"):
+        ask(tmp_path, ScriptedModel(["x", "y", "z"]), json_schema=schema_file, output=OutputFormat.json)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["error"]["kind"], document["error"]["exit_code"]) == ("answer", 1)
+
+
+def test_the_document_is_in_the_result(tmp_path: Path, schema_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replies = [priced(words("no"), 10, 0.1), priced(words('{"city": "Rome", "degrees": 1}'), 10, 0.1)]
+    ask(tmp_path, ScriptedModel(replies), json_schema=schema_file, output=OutputFormat.stream_json)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [item["type"] for item in told].count("init") == 1
+    assert told[-1]["structured"] == {"city": "Rome", "degrees": 1}
+    assert told[-1]["cost_usd"] == 0.2
+    assert told[-1].keys() - {"type", "schema"} <= set(DOCUMENTS["result"][1])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("{", "no JSON"), ("[]", "expected an object"), ('{"type": 3}', "no JSON Schema")],
+)
+def test_a_file_that_is_no_schema_is_told_before_anything_is_asked(content: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(content, "utf-8")
+    with pytest.raises(ConfigError, match=said):
+        AnswerSchema.read(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        AnswerSchema.read(tmp_path / "missing.json")
+
+
+def test_a_reference_is_never_looked_up_outside_of_the_schema() -> None:
+    schema = AnswerSchema({"$ref": "http://127.0.0.1:9/schema.json"})
+    with pytest.raises(ConfigError, match="leads out of it"):
+        schema.read_answer("1")
+    inner = AnswerSchema({"$defs": {"n": {"type": "integer"}}, "type": "array", "items": {"$ref": "#/$defs/n"}})
+    assert inner.read_answer("[1, 2]") == [1, 2]
+    with pytest.raises(MisfitError):
+        inner.read_answer('["a"]')
+
+
+def test_the_flags_reach_the_run(tmp_path: Path, schema_file: Path) -> None:
+    question = ["-p", "what is the weather in Rome?", "-m", "offline", "-q", *server_option("good")]
+    stopped = run([*question, "--max-tokens", "1"], tmp_path)
+    assert (stopped.returncode, stopped.stdout) == (7, "")
+    assert "--max-tokens 1" in stopped.stderr
+    free = run([*question, "--json-schema", str(schema_file)], tmp_path, env={"MCPAGENT_MAX_COST": "1"})
+    assert free.returncode == 1  # the offline model writes no JSON
+    assert "no answer that fits --json-schema" in free.stderr
