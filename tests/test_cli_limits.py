@@ -83,6 +83,30 @@ def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest
     assert (document["cost_usd"], document["cost_known"]) == (0.75, True)
 
 
+def test_an_estimate_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ScriptedModel([], name="openai:gpt-4o")
+    for mode in ("on", "off"):
+        assert ask(tmp_path, model, estimate=True, tool_search=mode, output=OutputFormat.json) == (0, "")
+    searching, all_offered = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert searching.keys() - {"type", "schema"} == set(DOCUMENTS["estimate"][1])
+    assert searching["tools_offered"] == ["search_tools", "add_tool"]
+    assert all_offered["input_tokens"] == all_offered["input_tokens_with_every_tool"]
+    assert len(all_offered["tools_offered"]) == 4
+    assert 0 < searching["cost_usd"] < 0.01
+    assert ask(tmp_path, ScriptedModel([], name="x:y"), estimate=True) == (0, "")
+    assert "price not known" in capsys.readouterr().out
+    assert not model.requests
+
+
+def test_a_run_that_a_limit_ends_says_so_also_where_a_document_was_wanted(
+    tmp_path: Path, schema_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ScriptedModel([WEATHER, "what I know"])
+    assert ask(tmp_path, model, json_schema=schema_file, max_turns=1, output=OutputFormat.json)[0] == 7
+    document = json.loads(capsys.readouterr().out)
+    assert (document["stop_reason"], "structured" in document) == ("max_turns", False)
+
+
 def test_a_price_that_is_not_known_is_no_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask(tmp_path, ScriptedModel([priced(words("x"), 100, None)]), output=OutputFormat.json)
     document = json.loads(capsys.readouterr().out)

@@ -81,14 +81,13 @@ class _OneShot:
         limit = asyncio.timeout(self.options.timeout)
         try:
             async with limit:
-                finished = await self._run()
+                return await self._run()
         except TimeoutError:
             if not limit.expired():
                 raise
             raise TimeoutError(f"no answer within {self.options.timeout:g} s (--timeout)") from None
-        return self._judge(finished)
 
-    async def _run(self) -> RunFinished:
+    async def _run(self) -> ExitCode:
         options = self.options
         schema = AnswerSchema.read(options.json_schema) if options.json_schema is not None else None
         self.configuration = load_configuration(options)
@@ -106,12 +105,14 @@ class _OneShot:
             require_a_server(agent)
             for line in rules_without_effect(agent, approvals):
                 put(self.terminal.err, notice_line(line, "warning", self.terminal.glyphs))
-            if schema is None:
-                finished = await self._follow(agent, self.prompt)
-                self._write_answer(agent, finished)
-            else:
-                finished = await self._fitting(agent, schema)
-            return finished
+            if options.estimate:
+                self._write_estimate(agent, schema)
+                return ExitCode.OK
+            if schema is not None:
+                return self._judge(await self._fitting(agent, schema))
+            finished = await self._follow(agent, self.prompt)
+            self._write_answer(agent, finished)
+            return self._judge(finished)
         finally:
             await agent.aclose()
 
@@ -121,6 +122,8 @@ class _OneShot:
         for attempts_left in reversed(range(ATTEMPTS)):
             finished = await self._follow(agent, question)
             if finished.stop != "answered":
+                if self.report is not None:
+                    self.report.finish(agent, replace(finished, spent=agent.spent), self.denials)
                 return finished
             try:
                 document = schema.read_answer(finished.answer)
@@ -129,12 +132,11 @@ class _OneShot:
                     raise MisfitError(f"no answer that fits --json-schema in {ATTEMPTS} attempts: {error}") from None
                 question = schema.asked_again(str(error))
                 continue
-            spent = replace(finished, usage=agent.usage, spent=agent.spent)
             if self.report is not None:
-                self.report.finish(agent, spent, self.denials, document)
+                self.report.finish(agent, replace(finished, spent=agent.spent), self.denials, document)
             else:
                 write_out(json.dumps(document, ensure_ascii=False) + "\n")
-            return spent
+            return finished
         raise AssertionError("unreachable")
 
     async def _follow(self, agent: Agent, question: str) -> RunFinished:
@@ -160,6 +162,15 @@ class _OneShot:
             await stream.aclose()
         assert finished is not None
         return finished
+
+    def _write_estimate(self, agent: Agent, schema: AnswerSchema | None) -> None:
+        from mcpagent.cli.estimate import estimate
+
+        found = estimate(agent, schema.asked_for(self.prompt) if schema is not None else self.prompt)
+        if self.report is not None:
+            self.report.estimated(found)
+        else:
+            write_out("\n".join(found.lines()) + "\n")
 
     def _write_answer(self, agent: Agent, finished: RunFinished) -> None:
         if self.report is not None:

@@ -175,6 +175,10 @@ JsonSchema = Annotated[
         help="The answer is one JSON document that fits this JSON Schema; the model gets three attempts.",
     ),
 ]
+EstimateOnly = Annotated[
+    bool,
+    typer.Option("--estimate", help="Say what the first request would be and what it costs, and do not make it."),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(
@@ -225,6 +229,7 @@ class Options:
     max_tokens: int | None = None
     max_cost: float | None = None
     json_schema: Path | None = None
+    estimate: bool = False
     timeout: float | None = None
     output: OutputFormat = OutputFormat.text
     quiet: bool = False

@@ -33,6 +33,7 @@ from mcpagent.messages import Image, Spent, Text, ToolResult, Usage
 if TYPE_CHECKING:
     from mcpagent import Agent
     from mcpagent.cli.approvals import Denial
+    from mcpagent.cli.estimate import Estimate
     from mcpagent.mcp.status import ServerStatus
 
 SCHEMA = "mcpagent.events/1"
@@ -58,6 +59,17 @@ DOCUMENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tools_removed": ("tools that are offered no more", ("names",)),
     "notice": ("a warning or a hint", ("level", "message")),
     "error": ("a server failed", ("kind", "server", "message", "fatal")),
+    "estimate": (
+        "the only document of `--estimate`: the first request, which is not made",
+        (
+            "model",
+            "input_tokens",
+            "input_tokens_with_every_tool",
+            "tools_offered",
+            "tools_known",
+            "cost_usd",
+        ),
+    ),
     "result": (
         "the end; with `--output json` the only document",
         (
@@ -150,6 +162,20 @@ class JsonReport:
                 "duration_ms": _milliseconds(finished.seconds),
                 **self._figures(finished.spent, denials),
                 **({"structured": structured} if structured is not None else {}),
+            }
+        )
+
+    def estimated(self, estimate: Estimate) -> None:
+        """Writes what a request would be that was not made."""
+        self._write_document(
+            {
+                "type": "estimate",
+                "model": estimate.model,
+                "input_tokens": estimate.total,
+                "input_tokens_with_every_tool": estimate.with_every_tool,
+                "tools_offered": list(estimate.offered),
+                "tools_known": estimate.known_tools,
+                "cost_usd": estimate.dollars,
             }
         )
 
