@@ -11,7 +11,8 @@ catalogues of 5 to 10,000 tools.
 
 DIR holds `tools/list` answers of MCP servers as JSON, one file each; without it tools are made up. Rules and caches
 are simulated: tests/simulator. Ways that send every definition with every request are measured on the first tasks
-alone, the rest counted as the last of these. pydantic-ai stands beside where it is installed (pydantic-ai-slim[anthropic,openai]).
+alone, the rest counted as the last of these. pydantic-ai stands beside where it is installed, with the extras
+"anthropic" and "openai" of pydantic-ai-slim.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from mcpagent.events import TextDelta, ThinkingDelta
+from mcpagent.errors import ModelError
+from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
 from mcpagent.messages import (
     Image,
     Message,
@@ -30,6 +31,7 @@ from mcpagent.models.discovery import Change, ToolPlan, annotated, as_text, plan
 from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel
 from mcpagent.models.openai_responses import openai_client
+from mcpagent.models.prompted_calls import prompted, read_prompted, takes_no_tools
 from mcpagent.models.textual_calls import read_textual_calls
 from mcpagent.models.wire import (
     data_url,
@@ -79,6 +81,8 @@ class OpenAIChatModel(HttpModel):
     `max_tokens_field` is what the server calls its output limit: OpenAI's newer models refuse the old `max_tokens`,
     which is what all other servers know. `capabilities` with discovery "call_tool" keeps the whole prefix of a
     conversation cached, where the default writes found tools at the end of `tools`.
+    `calls` "prompted" describes tools in the prompt and has calls written as JSON, for models that cannot call; None
+    finds out with the first request, at servers other than OpenAI's.
     """
 
     path = "/chat/completions"
@@ -97,6 +101,7 @@ class OpenAIChatModel(HttpModel):
         silent_seconds: float = 300.0,
         key_variable: str | None = None,
         max_tokens_field: str | None = None,
+        calls: Literal["native", "prompted"] | None = None,
         hint: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -112,6 +117,8 @@ class OpenAIChatModel(HttpModel):
         )
         self.capabilities = capabilities or SAFE
         self.reads_textual_calls = not at_openai
+        self.calls = calls or ("native" if at_openai else None)
+        self._constrains = True
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
@@ -122,6 +129,35 @@ class OpenAIChatModel(HttpModel):
             provider=self.provider,
             max_tokens_field=self.max_tokens_field,
         )
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """As everywhere; with prompted calls where the server says that its model takes no tools, which is kept."""
+        if self.calls != "prompted" or not request.tools:
+            try:
+                return await super().respond(request, emit)
+            except ModelError as error:
+                if self.calls is not None or not request.tools or not takes_no_tools(str(error)):
+                    raise
+            self.calls = "prompted"
+            emit(Notice(f"{self.name} takes no tools; they are described in the prompt from now on", "warning"))
+        return await self._prompted(request, emit)
+
+    async def _prompted(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        def shown(event: Event) -> None:
+            if not isinstance(event, TextDelta):  # raw JSON is for nobody
+                emit(event)
+
+        try:
+            answer = await super().respond(prompted(request, constrained=self._constrains), shown)
+        except ModelError as error:
+            if not self._constrains or error.status not in (400, 422) or "response_format" not in str(error):
+                raise
+            self._constrains = False
+            return await self._prompted(request, emit)
+        response = read_prompted(answer, request)
+        if response.message.text and not response.message.tool_calls:
+            emit(TextDelta(response.message.text))
+        return response
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, provider=self.provider, history=request.messages)

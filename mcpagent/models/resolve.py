@@ -87,6 +87,7 @@ _OBVIOUS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "opena
 _OPTIONS = (
     "api_key_env",
     "base_url",
+    "calls",
     "discovery",
     "max_output_tokens",
     "max_retries",
@@ -220,6 +221,8 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         "key_variable": variable,
     }
     shared["capabilities"] = _capabilities(spec.options, provider)
+    if provider.protocol != "chat" and "calls" in spec.options:
+        raise ConfigError(f"model: option calls is not for {spec.prefix}:, whose models all can call")
     if provider.protocol == "messages":
         from mcpagent.models.anthropic import AnthropicModel
 
@@ -230,7 +233,15 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         return OpenAIResponsesModel(spec.model, **shared)
     from mcpagent.models.openai_chat import OpenAIChatModel
 
-    return OpenAIChatModel(spec.model, provider=spec.prefix, hint=provider.hint, **shared)
+    return OpenAIChatModel(spec.model, provider=spec.prefix, hint=provider.hint, calls=_calls(spec.options), **shared)
+
+
+def _calls(options: Mapping[str, str]) -> Literal["native", "prompted"] | None:
+    match options.get("calls"):
+        case None | "native" | "prompted" as calls:
+            return calls
+        case other:
+            raise ConfigError(f'model: option calls is "{safe_line(other, 80)}"; write native or prompted')
 
 
 _DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
