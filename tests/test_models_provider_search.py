@@ -15,6 +15,7 @@ from mcpagent.messages import Message, Text, ToolDefinition, ToolResult, user_me
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
+from mcpagent.models.openai_responses import without_lost
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View
 from tests.wire.life import numbered
@@ -151,15 +152,17 @@ async def test_what_one_provider_found_the_other_can_call() -> None:
     assert fold_discovery(messages).discovered == ("get_rate",)
 
 
-async def test_a_found_tool_that_no_longer_exists_is_dropped_quietly() -> None:
+@pytest.mark.parametrize("name", ["anthropic", "openai"])
+async def test_a_found_tool_that_no_longer_exists_is_dropped_quietly(name: str) -> None:
     async with Simulator(searches_and_calls) as simulator:
-        model = models(simulator.url)["anthropic"]
+        model = models(simulator.url)[name]
         messages = [user_message("Rate?")]
         first = await model.respond(request(messages, RATE, WEATHER), ignore)
         call = first.message.tool_calls[0]
         messages += [first.message, Message("tool", (ToolResult(call.id, call.name, (Text("0.92"),)),))]
         body = model.request_body(request(messages, WEATHER))
-        assert "get_rate" not in [tool["name"] for tool in body["tools"]]
+        assert "An exchange rate." not in json.dumps(body)
+        assert "Weather of a place." in json.dumps(body)
         await model.respond(request(messages, WEATHER), ignore)
         await model.aclose()
     assert simulator.log.refused == []
@@ -172,3 +175,13 @@ def test_one_request_leaves_no_trace_in_the_next() -> None:
     assert alone["tools"][0]["cache_control"] == {"type": "ephemeral"}
     later = model.request_body(ModelRequest("sys", (user_message("x"),), (EAGER,), (WEATHER,)))
     assert "cache_control" not in later["tools"][0]
+
+
+def test_of_a_namespace_that_was_found_what_still_exists_stays_as_it_was() -> None:
+    function = {"type": "function", "name": "get_rate", "parameters": {"type": "object"}, "defer_loading": True}
+    gone = {**function, "name": "gone"}
+    space = {"type": "namespace", "name": "bank", "description": "d", "tools": [function, gone]}
+    item = {"type": "tool_search_output", "call_id": None, "tools": [gone, space, {**space, "tools": [gone]}]}
+    assert without_lost(item, {"get_rate"}) == {**item, "tools": [{**space, "tools": [function]}]}
+    assert without_lost(item, {"get_rate", "gone"}) == item
+    assert without_lost(function, set()) == function

@@ -6,7 +6,7 @@ Nothing is stored at OpenAI: the whole history goes out each time, reasoning as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +148,9 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
         body["tools"] = tools
     if request.system.strip():
         body["instructions"] = request.system
-    body["input"] = write_input(request.messages, plan, inline=inline, hosted=hosted)
+    items = write_input(request.messages, plan, inline=inline, hosted=hosted)
+    known = {tool.name for tool in (*plan.all_tools, *request.deferred_tools)}
+    body["input"] = [without_lost(item, known) for item in items] if hosted and known else items
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
     elif plan.withdrawn and can.allowed_tools and not hosted:  # it cannot name tools in namespaces
@@ -217,6 +219,20 @@ def found_names(part: Part) -> list[str]:
     found = part.data.get("tools") or ()
     inside = [function for tool in found for function in (tool.get("tools") or (tool,))]
     return [str(function["name"]) for function in inside if "name" in function]
+
+
+def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """A search's result without tools that no longer exist: it holds definitions, which the model could call."""
+    if item.get("type") != "tool_search_output":
+        return item
+    kept: list[dict[str, Any]] = []
+    for tool in item.get("tools") or ():
+        inner = tool.get("tools")
+        if inner is None:
+            kept += [tool] if tool.get("name") in known else []
+        elif left := [function for function in inner if function.get("name") in known]:
+            kept.append({**tool, "tools": left})
+    return {**item, "tools": kept}
 
 
 def search_events(message: Message, *, known: int) -> list[Event]:
