@@ -77,6 +77,17 @@ def test_several_lines_are_one_question_and_ctrl_d_leaves(tmp_path: Path) -> Non
     assert "+what is the weather\n+in Tokyo\n+?" in history
 
 
+def test_what_is_typed_before_the_program_is_up_is_not_lost(tmp_path: Path) -> None:
+    with on_a_terminal(GOOD, tmp_path) as screen:
+        screen.type("what is the weather in Tokyo?\r/mc")
+        screen.wait_for("Tokyo: 18 degrees")
+        screen.wait_for(r"\d requests")
+        screen.type("p\r")
+        screen.wait_for("small  4 tools")
+        screen.type("\x04")
+        assert screen.exit_code() == 0
+
+
 def test_broken_and_sleeping_servers_do_not_delay_the_prompt(tmp_path: Path) -> None:
     servers = [*server_option("dies"), *server_option("sleeps"), *server_option("good", "small")]
     with on_a_terminal(["-m", "offline", *servers], tmp_path) as screen:

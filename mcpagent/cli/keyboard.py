@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
+
+MAX_TYPED_BEFORE = 65_536
 
 
 @contextlib.contextmanager
@@ -39,7 +43,29 @@ def typing_ahead() -> Iterator[None]:
     silent[0] &= ~termios.ICRNL  # Enter stays Enter, instead of the line feed that Ctrl-J sends
     silent[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    _keep_typed_before(descriptor)
     try:
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _keep_typed_before(descriptor: int) -> None:
+    """Gives the first input line what was typed before we were up: the terminal made Enter a line feed then."""
+    from prompt_toolkit.input import create_input
+    from prompt_toolkit.input.typeahead import store_typeahead
+    from prompt_toolkit.input.vt100_parser import Vt100Parser
+    from prompt_toolkit.key_binding.key_processor import KeyPress
+
+    typed = b""
+    while len(typed) < MAX_TYPED_BEFORE and select.select([descriptor], [], [], 0)[0]:
+        piece = os.read(descriptor, 4096)
+        if not piece:
+            break
+        typed += piece
+    if not typed:
+        return
+    keys: list[KeyPress] = []
+    parser = Vt100Parser(keys.append)
+    parser.feed_and_flush(typed.decode("utf-8", "replace").replace("\n", "\r"))
+    store_typeahead(create_input(), keys)
