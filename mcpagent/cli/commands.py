@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mcpagent.catalog import CHARACTERS_PER_TOKEN
 from mcpagent.cli.approvals import covers
-from mcpagent.cli.figures import counted, duration, saving
+from mcpagent.cli.figures import counted, duration, money, saving, tokens
 from mcpagent.cli.lines import column, reason
 from mcpagent.cli.terminal import put
 from mcpagent.cli.tool_commands import not_connected_lines, unknown_tool
@@ -172,6 +172,23 @@ async def context(desk: Desk, _argument: str) -> None:
     desk.say(*context_lines(desk))
 
 
+async def cost(desk: Desk, _argument: str) -> None:
+    """what this chat took so far, and what tool search saved"""
+    spent = desk.agent.spent
+    usage = spent.usage
+    cached = f" ({tokens(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""
+    price = money(spent.dollars, known=spent.cost_known)
+    desk.say(
+        f"{counted(desk.trace.requests, 'request')} in this conversation",
+        f"the whole chat: in {tokens(usage.input_tokens)}{cached}, out {tokens(usage.output_tokens)}, {price}",
+        f"tool definitions: about {tokens(spent.definition_tokens)} tokens of it",
+    )
+    if spent.saved_tokens > 0:
+        desk.say(f"offering every tool each time would have added {tokens(spent.saved_tokens)}")
+    if not spent.cost_known:
+        desk.say(Text("? some prices are not known", "dim"))
+
+
 async def new(desk: Desk, _argument: str) -> None:
     """a new conversation; servers stay connected"""
     await desk.ready()
@@ -218,6 +235,7 @@ COMMANDS: Mapping[str, Command] = {
     "/deny": Command(deny, "[GLOB]"),
     "/mcp": Command(mcp, "[NAME]"),
     "/context": Command(context),
+    "/cost": Command(cost),
     "/help": Command(show_help),
 }
 
@@ -225,7 +243,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "chat": ("/new", "/exit"),
     "tools": ("/tools", "/tool", "/find", "/why", "/allow", "/deny"),
     "servers": ("/mcp",),
-    "context": ("/context",),
+    "context": ("/context", "/cost"),
     "setup": ("/help",),
 }
 
