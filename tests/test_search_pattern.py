@@ -123,3 +123,21 @@ def test_only_tools_with_the_literal_are_tried_and_none_is_missed() -> None:
     assert set(index.search("the.*x", limit=9).names) == {tool.name for tool in tools}
     assert index.search("isothe.*", limit=9).names == ("tool_isotherm",)
     assert index.search("^main__", limit=9).names == ("main__other",)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Please analyse the page at https://example.com/watch?v=arj7o for the keyword [keyword] and tell me",
+        "How far is it from Rivermist (zip 83214) to Greenway (zip 74532)? I plan a visit",
+    ],
+)
+def test_a_sentence_with_brackets_or_a_link_is_no_pattern(sentence: str) -> None:
+    assert not looks_like_pattern(sentence)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["create.*issue", "(get|list)_x", "a new ticket|file a bug report|open an issue|make one"]
+)
+def test_patterns_of_any_length_are_patterns(pattern: str) -> None:
+    assert looks_like_pattern(pattern)

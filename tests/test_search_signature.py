@@ -39,6 +39,34 @@ def test_odd_schemas_are_put_up_with() -> None:
     assert signature({"a": {"const": "x"}}, ["a", "a", 3, "zz"]) == "get_weather(a: x)"
 
 
+def test_references_within_the_schema_are_followed() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "unit": {"$ref": "#/$defs/Unit"},
+            "place": {"anyOf": [{"$ref": "#/$defs/Place"}, {"type": "null"}]},
+            "days": {"type": "array", "items": {"$ref": "#/$defs/a~1day"}},
+            "mode": {"allOf": [{"$ref": "#/$defs/Alias"}]},
+            "area": {"$ref": "#/$defs/Area"},
+            "round": {"$ref": "#/$defs/round"},
+            "away": {"$ref": "https://example.com/schema"},
+            "lost": {"$ref": "#/$defs/missing"},
+        },
+        "$defs": {
+            "Unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+            "Place": {"type": "string"},
+            "a/day": {"type": "integer"},
+            "Alias": {"$ref": "#/$defs/Unit"},
+            "Area": {"type": "object", "properties": {}},
+            "round": {"$ref": "#/$defs/round"},
+        },
+    }
+    assert call_signature(ToolDefinition("f", "", schema)) == (
+        "f(unit?: celsius|fahrenheit, place?: str, days?: list[int], mode?: celsius|fahrenheit, area?: object,"
+        " round?: object, away?: object, lost?: object)"
+    )
+
+
 def test_names_and_values_cannot_carry_control_characters() -> None:
     text = signature({"a\x1b[31m\nb": {"enum": ["x\u202ey\n"]}}, ["a\x1b[31m\nb"])
     assert text.isprintable()

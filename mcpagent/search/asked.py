@@ -18,6 +18,7 @@ _JOINED_FACTOR = 0.3
 _GUESS_FACTOR = 0.8
 _MAX_GUESSES = 2
 _MIN_SPLIT = 3
+_KEPT_READINGS = 2000
 
 
 @dataclass(slots=True)
@@ -39,6 +40,14 @@ class Asked:
             self.guessed.add(term)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """(term, word, factor) of a written word's known pieces; `known` also where nobody searches by it."""
+
+    terms: tuple[tuple[int, str, float], ...]
+    known: bool
+
+
 class Asker:
     """Reads queries against the words of one set of postings."""
 
@@ -46,9 +55,13 @@ class Asker:
         self._postings = postings
         self._spelling = Spelling()
         self._spelled = 0
+        self._readings: dict[str, _Reading] = {}
+        self._guesses: dict[str, list[tuple[int, float]]] = {}
+        self._read_at = 0
 
     def ask(self, text: str) -> Asked:
         """The text's words as terms, each once however often it is said."""
+        self._forget_when_changed()
         asked = Asked()
         words = written_words(text)
         unknown = [word for word in dict.fromkeys(words) if not self._add_known(asked, word)]
@@ -59,14 +72,21 @@ class Asker:
 
     def _add_known(self, asked: Asked, written: str) -> bool:
         """Adds the word's terms; True also for words that nobody searches by."""
+        reading = self._readings.get(written)
+        if reading is None:
+            reading = self._readings[written] = self._read(written)
+        for term, part, factor in reading.terms:
+            asked.add(term, part, factor)
+        return reading.known
+
+    def _read(self, written: str) -> _Reading:
         parts = [part for part in pieces(written) if part not in STOP_WORDS]
         if not parts or (len(written) == 1 and written.isascii()):
-            return True
+            return _Reading((), known=True)
         known = [(part, term) for part in parts if (term := self._term(part)) is not None]
         whole_known = bool(known) and known[0][0] == parts[0]
-        for part, term in known:
-            asked.add(term, part, _PIECE_FACTOR if whole_known and part != parts[0] else 1.0)
-        return bool(known) or written.isdigit()
+        read = [(term, part, _PIECE_FACTOR if whole_known and part != parts[0] else 1.0) for part, term in known]
+        return _Reading(tuple(read), known=bool(known) or written.isdigit())
 
     def _add_joined(self, asked: Asked, words: Iterable[str]) -> None:
         """Neighbouring words written as one in the index: `log group` is `loggroup` there, `sign in` `signin`."""
@@ -81,14 +101,27 @@ class Asker:
             for part, term in split:
                 asked.add(term, part)
             return
-        self._learn_spellings()
-        guesses = self._live(self._spelling.nearest(word)) or self._live(
-            (long, 1.0) for long in self._spelling.completions(word)
-        )
-        for term, likeness in guesses[:_MAX_GUESSES]:
+        guesses = self._guess(word)
+        for term, likeness in guesses:
             asked.add(term, word, _GUESS_FACTOR * likeness, guessed=True)
         if not guesses:
             asked.missing.append(word)
+
+    def _guess(self, word: str) -> list[tuple[int, float]]:
+        """The terms that the unknown word may stand for, with their likeness."""
+        if word not in self._guesses:
+            self._learn_spellings()
+            near = self._live(self._spelling.nearest(word)) or self._live(
+                (long, 1.0) for long in self._spelling.completions(word)
+            )
+            self._guesses[word] = near[:_MAX_GUESSES]
+        return self._guesses[word]
+
+    def _forget_when_changed(self) -> None:
+        """What words were read as holds while no tool changes: the needs of a query repeat its words."""
+        if self._read_at != self._postings.changes or len(self._readings) >= _KEPT_READINGS:
+            self._readings, self._guesses = {}, {}
+            self._read_at = self._postings.changes
 
     def _live(self, near: Iterable[tuple[str, float]]) -> list[tuple[int, float]]:
         """The terms of words that a tool still holds, the likest and then the most usual first."""

@@ -25,7 +25,7 @@ K1 = 1.2
 SCORED_POSTINGS = 12_000
 """Postings read before only the tools found so far are scored on: bounds the time of a long query."""
 
-_CHECKED_FROM = 500
+_CHECKED_FROM = 300
 """Postings of a term from which it is worth checking whether they can still matter."""
 
 MAX_CANDIDATES = 100
@@ -64,6 +64,7 @@ class Postings:
         self.weights: list[array[float]] = []
         self.names: dict[int, tuple[int, ...]] = {}
         self.size = 0
+        self.changes = 0
         self._rarities: dict[int, float] = {}
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
@@ -76,7 +77,7 @@ class Postings:
         said = [word for field, text in texts if field == "name" for word in written_words(spoken(text))]
         self.names[number] = tuple(sorted({term for word in said for term in self.words[word]}))
         self.size += 1
-        self._rarities.clear()
+        self._changed()
 
     def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Takes out a tool that was added with these texts."""
@@ -86,6 +87,10 @@ class Postings:
             del self.weights[term][at]
         del self.names[number]
         self.size -= 1
+        self._changed()
+
+    def _changed(self) -> None:
+        self.changes += 1
         self._rarities.clear()
 
     def count(self, term: int) -> int:

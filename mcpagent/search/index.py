@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import inspect
+import math
 import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -39,6 +41,7 @@ _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
 _NEAREST = 3
 _MAX_NAME = 64
+_MAX_NAME_WORDS = 5
 
 MIN_STRENGTH = 0.95
 MIN_HYBRID_STRENGTH = 2.0
@@ -87,6 +90,7 @@ class ToolIndex:
         self._tools: dict[int, ToolDefinition] = {}
         self._numbers: dict[str | None, dict[str, int]] = {}
         self._named: defaultdict[str, set[int]] = defaultdict(set)
+        self._named_by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
         self._postings = Postings()
         self._ranker = Ranker(self._postings, self._vectors)
 
@@ -170,6 +174,7 @@ class ToolIndex:
             self._vectors.add(number, tool)
         for key in _name_keys(tool):
             self._named[key].add(number)
+            self._named_by_length[len(key)][key] = None
 
     def _remove(self, number: int) -> None:
         tool = self._tools.pop(number)
@@ -179,7 +184,7 @@ class ToolIndex:
         for key in _name_keys(tool):
             self._named[key].discard(number)
             if not self._named[key]:
-                del self._named[key]
+                del self._named[key], self._named_by_length[len(key)][key]
 
     # Searching
 
@@ -390,7 +395,9 @@ class ToolIndex:
         return found
 
     def _like_named(self, query: str, limit: int) -> SearchResult | None:
-        """Tools whose names have nearly the letters of the query, where any have."""
+        """Tools whose names have nearly the letters of the query, where any have; a sentence is no name."""
+        if len(written_words(query)) > _MAX_NAME_WORDS:
+            return None
         matches = tuple(
             Match(self._tools[number], likeness, _name_reason(query, likeness))
             for number, likeness in self._near(query, _NAME_LIKENESS, limit)
@@ -439,7 +446,8 @@ class ToolIndex:
             return []
         # The ratio of two texts is at most 2 * shorter / (shorter + longer).
         spread = (200 - likeness) / likeness
-        fitting = [other for other in self._named if len(key) / spread <= len(other) <= len(key) * spread]
+        lengths = range(math.ceil(len(key) / spread), math.floor(len(key) * spread) + 1)
+        fitting = chain.from_iterable(self._named_by_length.get(length, ()) for length in lengths)
         best: dict[int, float] = {}
         for near, score, _ in extract(key, fitting, scorer=ratio, score_cutoff=likeness, limit=4 * limit):
             for number in self._named[near]:

@@ -25,15 +25,21 @@ _SURE_SIGN = re.compile(
 )
 
 
+_SURE_SIGN_IN_PROSE = re.compile(r"\\[bdswBDSW.]|\.[*+]|\|")
+_PROSE_WORDS = 8
+"""Words from which brackets, question marks and links are rather a sentence's than a pattern's."""
+
+
 class PatternError(Exception):
     """The pattern cannot be run; the text says why."""
 
 
 def looks_like_pattern(query: str) -> bool:
     """Whether it reads as a regular expression, not as prose with a question mark or a remark in brackets."""
-    if _SURE_SIGN.search(query):
+    words = len(query.split())
+    if (_SURE_SIGN if words < _PROSE_WORDS else _SURE_SIGN_IN_PROSE).search(query):
         return True
-    return len(query.split()) <= 3 and any(query.count(left) != query.count(right) for left, right in ("()", "[]"))
+    return words <= 3 and any(query.count(left) != query.count(right) for left, right in ("()", "[]"))
 
 
 def literal_words(pattern: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from mcpagent.safe_text import safe_line
 from mcpagent.search.asked import Asked, Asker
-from mcpagent.search.bm25 import MAX_CANDIDATES, SCORED_POSTINGS, Postings
+from mcpagent.search.bm25 import MAX_CANDIDATES, SCORED_POSTINGS, Hits, Postings
 from mcpagent.search.embedding import EmbeddingError
 from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import written_words
@@ -24,7 +26,8 @@ class _Work:
 
 
 _FOR_A_QUERY = _Work(SCORED_POSTINGS, MAX_CANDIDATES)
-_FOR_A_NEED = _Work(2000, 30)
+_FOR_SEVERAL_NEEDS = _Work(2000, 30)
+_FOR_A_NEED = _Work(500, 15)
 
 _VECTOR_WEIGHT = 0.8
 _STRONG = 2.5
@@ -104,21 +107,34 @@ class Ranker:
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
         """The best `limit` tools and more; `only` restricts the tools."""
-        whole = self._rank_one(text, self.ask(text), limit, only)
         needs = self._needs(text)
         if len(needs) < 2:
-            return whole
+            return self._rank_one(text, self.ask(text), limit, only, _FOR_A_QUERY)
+        whole = self._rank_one(text, self.ask(text), limit, only, _FOR_SEVERAL_NEEDS)
         lifts: dict[int, float] = {}
-        for need, asked in needs:
-            ranking = self._rank_one(need, asked, limit, only, _FOR_A_NEED)
-            top = max((one.score for one in ranking.candidates), default=0.0) or 1.0
-            for one in ranking.candidates:
+        for candidates in self._ranked_needs(needs, limit, only, [one.number for one in whole.candidates]):
+            top = max((one.score for one in candidates), default=0.0) or 1.0
+            for one in candidates:
                 lifts[one.number] = max(lifts.get(one.number, 0.0), one.score / top)
         top = max((one.score for one in whole.candidates), default=0.0) or 1.0
         known = {one.number: one for one in whole.candidates}
         candidates = [_lifted(known.get(number), number, lift * _NEED_WEIGHT * top) for number, lift in lifts.items()]
         candidates += [one for one in whole.candidates if one.number not in lifts]
         return replace(whole, candidates=candidates)
+
+    def _ranked_needs(
+        self, needs: Sequence[tuple[str, Asked]], limit: int, only: Collection[int] | None, close: Sequence[int]
+    ) -> list[list[Ranked]]:
+        """The candidates of each need: those by its words, and those `close` in meaning to the whole request. To look
+        at all vectors for each need would take as long again for each."""
+        scores = [self._hits(asked, limit, only, _FOR_A_NEED).scores for _, asked in needs]
+        if self._vectors is not None:
+            numbers = list(dict.fromkeys(chain(close, *scores)))
+            with contextlib.suppress(EmbeddingError):  # already noted for the whole request
+                likeness = self._vectors.likeness([need for need, _ in needs], numbers)
+                strong = _STRONG * self._postings.highest_rarity
+                return [_fused(hits, near, strong) for hits, near in zip(scores, likeness, strict=True)]
+        return [[Ranked(number, score) for number, score in hits.items()] for hits in scores]
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
         """The ranking with tools raised that served queries like this one before; `favours` are 0 to 1, by number."""
@@ -141,13 +157,9 @@ class Ranker:
     def _rarity(self, factors: Mapping[int, float]) -> float:
         return sum(self._postings.rarity(term) * factor for term, factor in factors.items())
 
-    def _rank_one(
-        self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: _Work = _FOR_A_QUERY
-    ) -> Ranking:
+    def _rank_one(self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: _Work) -> Ranking:
         pool = limit if self._vectors is None else max(limit, work.candidates // 2)
-        hits = self._postings.best(
-            asked.factors, pool, only, most_postings=work.postings, most_candidates=work.candidates
-        )
+        hits = self._hits(asked, pool, only, work)
         by_words = [Ranked(number, score) for number, score in hits.scores.items()]
         if self._vectors is None:
             return Ranking(asked, by_words, hits.found, self._strength(text, asked, hits.scores))
@@ -164,6 +176,11 @@ class Ranker:
             strength = math.inf
         return Ranking(
             asked, _fused(hits.scores, likeness, _STRONG * self._postings.highest_rarity), hits.found, strength
+        )
+
+    def _hits(self, asked: Asked, limit: int, only: Collection[int] | None, work: _Work) -> Hits:
+        return self._postings.best(
+            asked.factors, limit, only, most_postings=work.postings, most_candidates=work.candidates
         )
 
     def _strength(self, text: str, asked: Asked, scores: Mapping[int, float]) -> float:

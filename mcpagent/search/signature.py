@@ -13,6 +13,8 @@ MAX_SIGNATURE = 240
 """Characters that optional arguments are listed within; required ones are always there."""
 
 _MAX_ENUM = 6
+_MAX_REFERENCES = 4
+_MAX_REFERENCE_PARTS = 8
 _SHORT_TYPES = {
     "string": "str",
     "integer": "int",
@@ -35,12 +37,13 @@ def call_signature(definition: ToolDefinition) -> str:
     listed = definition.parameters.get("required")
     names = listed if isinstance(listed, list) else []
     required = [name for name in names if isinstance(name, str) and name in properties]
-    arguments = [_argument(name, properties[name], "") for name in dict.fromkeys(required)]
+    root = definition.parameters
+    arguments = [_argument(name, properties[name], "", root) for name in dict.fromkeys(required)]
     length = len(definition.name) + sum(len(argument) + 2 for argument in arguments)
     for name in properties:
         if name in required:
             continue
-        argument = _argument(name, properties[name], "?")
+        argument = _argument(name, properties[name], "?", root)
         length += len(argument) + 2
         if length > MAX_SIGNATURE:
             arguments.append("...")
@@ -62,12 +65,13 @@ def first_sentences(description: str, limit: int = 160) -> str:
     return text
 
 
-def _argument(name: str, schema: Any, mark: str) -> str:
-    kind = _type(schema) if isinstance(schema, dict) else ""
+def _argument(name: str, schema: Any, mark: str, root: Mapping[str, Any]) -> str:
+    kind = _type(schema, root)
     return f"{safe_line(name, 64)}{mark}: {kind}" if kind else f"{safe_line(name, 64)}{mark}"
 
 
-def _type(schema: Mapping[str, Any], depth: int = 0) -> str:
+def _type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+    schema = _resolved(schema, root)
     values = schema.get("enum")
     if isinstance(values, list) and values:
         shown = [safe_line(str(value), 24) for value in values[:_MAX_ENUM]]
@@ -77,17 +81,33 @@ def _type(schema: Mapping[str, Any], depth: int = 0) -> str:
     kind = schema.get("type")
     if isinstance(kind, list):
         return "|".join(dict.fromkeys(_short(one) for one in kind[:4] if one != "null"))
-    if kind == "array" and depth < 2 and isinstance(items := schema.get("items"), dict):
-        inner = _type(items, depth + 1)
+    if kind == "array" and depth < 2 and isinstance(schema.get("items"), dict):
+        inner = _type(schema["items"], root, depth + 1)
         return f"list[{inner}]" if inner else "list"
     if isinstance(kind, str):
         return _short(kind)
-    for key in ("anyOf", "oneOf"):
+    for key in ("anyOf", "oneOf", "allOf"):
         branches = schema.get(key)
         if isinstance(branches, list) and depth < 2:
-            kinds = [_type(branch, depth + 1) for branch in branches[:4] if isinstance(branch, dict)]
+            kinds = [_type(branch, root, depth + 1) for branch in branches[:4]]
             return "|".join(dict.fromkeys(one for one in kinds if one and one != "null"))
     return "object" if "properties" in schema or "$ref" in schema else ""
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What `{"$ref": "#/$defs/Unit"}` stands for; the schema itself where it refers to nothing in `root`."""
+    for _ in range(_MAX_REFERENCES):
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        found: Any = root
+        for part in reference[2:].split("/", _MAX_REFERENCE_PARTS):
+            key = part.replace("~1", "/").replace("~0", "~")  # JSON Pointer, RFC 6901
+            found = found.get(key) if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            break
+        schema = found
+    return schema if isinstance(schema, dict) else {}
 
 
 def _short(kind: Any) -> str:

@@ -16,6 +16,7 @@ class Spelling:
 
     def __init__(self) -> None:
         self._by_first: defaultdict[str, list[str]] = defaultdict(list)
+        self._by_first_three: defaultdict[str, list[str]] = defaultdict(list)
         self._by_first_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._by_last_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._seen: set[str] = set()
@@ -26,6 +27,7 @@ class Spelling:
             if len(word) > 2 and word not in self._seen and not word.isdigit():
                 self._seen.add(word)
                 self._by_first[word[0]].append(word)
+                self._by_first_three[word[:3]].append(word)
                 self._by_first_and_length[word[0], len(word)].append(word)
                 self._by_last_and_length[word[-1], len(word)].append(word)
 
@@ -54,9 +56,10 @@ class Spelling:
         """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database."""
         if not 2 <= len(word) <= _MAX_ABBREVIATION or not word.isalpha():
             return []
-        same_start = self._by_first.get(word[0], [])
-        if len(word) > 2 and (begun := [long for long in same_start if long.startswith(word)]):
+        begun = [long for long in self._by_first_three.get(word[:3], ()) if long.startswith(word)]
+        if begun or not _VOWELS.isdisjoint(word[1:]):
             return begun
+        same_start = self._by_first.get(word[0], ())
         return [long for long in same_start if len(long) > len(word) + 1 and abbreviates(word, long)]
 
 

@@ -65,10 +65,7 @@ class Vectors:
         self._embed_waiting()
         if self._matrix is None or not self._numbers:
             return {}
-        vector = self._embed([query])[0]
-        if vector.shape[0] != self._matrix.shape[1]:
-            raise EmbeddingError(f"vectors of {vector.shape[0]} and of {self._matrix.shape[1]} numbers")
-        likeness = _products(self._matrix[: len(self._numbers)], vector)
+        likeness = _products(self._matrix[: len(self._numbers)], self._query_vectors([query])[0])
         if limit < len(likeness):
             floor = float(np.partition(likeness, len(likeness) - limit)[len(likeness) - limit])
             rows = np.flatnonzero(likeness >= floor).tolist()
@@ -77,6 +74,24 @@ class Vectors:
         found = {self._numbers[row]: float(likeness[row]) for row in rows}
         found.update((number, float(likeness[self._rows[number]])) for number in also)
         return found
+
+    def likeness(self, queries: Sequence[str], numbers: Sequence[int]) -> list[dict[int, float]]:
+        """Cosine by tool number of just these tools, for each query.
+
+        Raises `EmbeddingError` where the embedder fails.
+        """
+        self._embed_waiting()
+        if self._matrix is None or not numbers:
+            return [{} for _ in queries]
+        rows = self._matrix[[self._rows[number] for number in numbers]]
+        products = [_products(rows, vector).tolist() for vector in self._query_vectors(queries)]
+        return [dict(zip(numbers, row, strict=True)) for row in products]
+
+    def _query_vectors(self, queries: Sequence[str]) -> Matrix:
+        vectors = self._embed(queries)
+        if self._matrix is not None and vectors.shape[1] != self._matrix.shape[1]:
+            raise EmbeddingError(f"vectors of {vectors.shape[1]} and of {self._matrix.shape[1]} numbers")
+        return vectors
 
     def _embed_waiting(self) -> None:
         import numpy as np
