@@ -97,6 +97,7 @@ class Conversation:
         self._folded = fold_discovery(self._messages)
         self._noted: list[Part] = []
         self._announced: list[Part] = []
+        self._unanswered_prompt = False
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -123,15 +124,22 @@ class Conversation:
         self._messages = closed(self._messages)
         self.deliver()
         self._append(user_message(prompt))
+        self._unanswered_prompt = True
 
     def announce(self, text: str, change: ToolsChanged | None = None) -> None:
         """Keeps something the model should know about its tools until there is a place for it in the history."""
         self._announced.extend((Text(text), change) if change is not None else (Text(text),))
 
     def deliver(self) -> None:
-        """Appends what was announced; only between a batch of results, or an answer, and the next message."""
+        """Appends what was announced, before a prompt that was just said: so the next request holds it already.
+
+        Only between a batch of results, or an answer, and the next message.
+        """
         if self._announced:
+            prompt = [self._messages.pop()] if self._unanswered_prompt else []
             self._append(Message("user", tuple(self._announced)))
+            self._messages += prompt
+            self._unanswered_prompt = bool(prompt)
             self._announced.clear()
 
     def append(self, message: Message) -> None:
@@ -149,5 +157,6 @@ class Conversation:
         self._messages = closed(self._messages, why)
 
     def _append(self, message: Message) -> None:
+        self._unanswered_prompt = False
         self._messages.append(message)
         self._folded = fold_discovery((message,), self._folded)

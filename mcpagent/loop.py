@@ -108,7 +108,7 @@ async def _converse(run: Run) -> RunFinished:
     await run.list_tools()
     if run.answers is not None:
         await run_calls(run.conversation.open_calls, execution, run.answers)
-        run.conversation.deliver()
+    run.conversation.deliver()
     while run.has_turns_left:
         response = await step(run)
         calls = response.message.tool_calls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +16,8 @@ from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesMode
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.tools import Tool, ToolOutput
-from tests.simulator.server import Simulator
-from tests.simulator.values import Said, View
+from tests.simulator.server import PROTOCOLS, Simulator
+from tests.simulator.values import PROVIDER_SEARCH, Said, View
 
 TOPICS = ("weather", "stocks", "trains", "recipes", "films", "books")
 
@@ -105,3 +106,54 @@ async def test_several_questions_in_one_conversation(model: str, way: str, reque
         assert after[history][: len(before[history])] == before[history]
         assert after["tools"][: len(before["tools"])] == before["tools"]
         assert after.get("system", after.get("instructions")) == before.get("system", before.get("instructions"))
+
+
+class Shrinking:
+    """A toolset whose tools can go away between two questions."""
+
+    def __init__(self, tools: list[Tool]) -> None:
+        self.left = tools
+
+    async def __aenter__(self) -> Shrinking:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def tools(self) -> list[Tool]:
+        return list(self.left)
+
+
+@pytest.mark.parametrize("execution", ["local", "provider"])
+@pytest.mark.parametrize("model", ["anthropic", "openai"])
+async def test_a_lost_tool_is_recorded_and_no_earlier_byte_changes(model: str, execution: Any) -> None:
+    """The newest Claude models refuse a history whose beginning changed; here a found tool's server goes away."""
+
+    def brain(view: View) -> Sequence[Said]:
+        if view.texts[-1] == "Find.":
+            if execution == "provider":
+                return [(PROVIDER_SEARCH, {"query": "weather_0"}), "Found."]
+            return [("add_tool", {"tool_names": ["weather_0"]})]
+        return ["Done."]
+
+    toolset = Shrinking(catalogue(40))
+    async with Simulator(brain) as simulator:
+        made = MODELS[model](simulator.url)
+        if execution == "provider" and isinstance(made, OpenAIResponsesModel):
+            made.capabilities = replace(made.capabilities, searches=True)
+        async with Agent(made, toolsets=[toolset], tool_search=ToolSearch(execution=execution)) as agent:
+            await agent.ask("Find.")
+            assert "weather_0" in agent.discovered_tools
+            toolset.left = toolset.left[1:]
+            await agent.ask("And now?")
+            assert "weather_0" not in agent.discovered_tools
+            await agent.ask("Still?")
+        await made.aclose()
+    assert simulator.log.refused == []
+    for before, after in pairwise(simulator.log.bodies):
+        history = "input" if model == "openai" else "messages"
+        assert after[history][: len(before[history])] == before[history]
+    if (model, execution) == ("openai", "provider"):
+        return  # there is no way to withdraw what OpenAI's own search loaded: a call of it is refused here
+    protocol = PROTOCOLS["/v1/messages" if model == "anthropic" else "/v1/responses"]
+    assert "weather_0" not in protocol.view(simulator.log.bodies[-1]).shown

@@ -228,10 +228,12 @@ def chat_answer(body: Mapping[str, Any], said: Sequence[Said], number: int, usag
     counted = {
         "prompt_tokens": usage["total"],
         "completion_tokens": usage["output"],
+        "total_tokens": usage["total"] + usage["output"],
         "prompt_tokens_details": {"cached_tokens": usage["read"]},
     }
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-    return {"id": f"chatcmpl-{number}", "model": body["model"], "choices": [choice], "usage": counted}
+    head = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": body["model"]}
+    return {**head, "choices": [choice], "usage": counted}
 
 
 def chat_events(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
