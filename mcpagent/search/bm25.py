@@ -14,9 +14,9 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
-from mcpagent.search.fields import WEIGHTS
+from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS
 from mcpagent.search.words import spoken, terms, written_words
 
 K1 = 1.2
@@ -30,6 +30,13 @@ _CHECKED_FROM = 300
 
 MAX_CANDIDATES = 100
 """Tools that are scored on."""
+
+_FEW_TERMS = 12
+_MINOR = 0.5
+"""Factor up to which a wanted term is only another reading of a word."""
+
+_NEARLY = 0.999
+"""For sums of the same numbers in another order."""
 
 NAME_COVERAGE = 0.2
 """How much higher a tool scores whose whole name is in the query."""
@@ -63,6 +70,8 @@ class Postings:
         self.tools: list[array[int]] = []
         self.weights: list[array[float]] = []
         self.names: dict[int, tuple[int, ...]] = {}
+        self.from_server: dict[int, array[int]] = {}
+        """The tools, in order, that hold a term only in what describes their server."""
         self.size = 0
         self.changes = 0
         self._rarities: dict[int, float] = {}
@@ -70,9 +79,12 @@ class Postings:
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
         tools, weights = self.tools, self.weights
-        for term, frequency in self._frequencies(texts).items():
+        frequencies, own = self._frequencies(texts)
+        for term, frequency in frequencies.items():
             tools[term].append(number)
             weights[term].append(frequency * (K1 + 1) / (frequency + K1))
+        for term in islice(frequencies, own, None):
+            self.from_server.setdefault(term, array("I")).append(number)
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
         said = [word for field, text in texts if field == "name" for word in written_words(spoken(text))]
         self.names[number] = tuple(sorted({term for word in said for term in self.words[word]}))
@@ -81,10 +93,13 @@ class Postings:
 
     def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Takes out a tool that was added with these texts."""
-        for term in self._frequencies(texts):
+        frequencies, own = self._frequencies(texts)
+        for term in frequencies:
             at = bisect_left(self.tools[term], number)
             del self.tools[term][at]
             del self.weights[term][at]
+        for term in islice(frequencies, own, None):
+            del self.from_server[term][bisect_left(self.from_server[term], number)]
         del self.names[number]
         self.size -= 1
         self._changed()
@@ -118,6 +133,11 @@ class Postings:
         at = bisect_left(tools, number)
         return self.weights[term][at] if at < len(tools) and tools[at] == number else 0.0
 
+    def _holds_by_server(self, term: int, number: int) -> bool:
+        tools = self.from_server[term]
+        at = bisect_left(tools, number)
+        return at < len(tools) and tools[at] == number
+
     def best(
         self,
         wanted: Mapping[int, float],
@@ -139,6 +159,11 @@ class Postings:
         highest = _highest(scores, candidates)
         if not highest:
             return Hits({}, 0)
+        low = min(highest[0] / 2, highest[limit - 1] if len(highest) >= limit else 0.0)
+        others = self._other_tools_of_a_server(scores, low, wanted)
+        if others and len(others) < len(scores):
+            scores = {number: score for number, score in scores.items() if number not in others}
+            highest = _highest(scores, candidates)
         # What the name can still add must not decide who is looked at.
         floor = highest[limit - 1] / (1 + NAME_COVERAGE) if len(highest) >= limit else 0.0
         if len(highest) >= candidates:
@@ -147,6 +172,30 @@ class Postings:
         top = {number: score for number, score in scores.items() if score >= floor}
         found = sum(score >= half for score in (highest if half > highest[-1] else scores.values()))
         return Hits({number: score * self._name_lift(number, wanted) for number, score in top.items()}, found)
+
+    def _other_tools_of_a_server(
+        self, scores: Mapping[int, float], low: float, wanted: Mapping[int, float]
+    ) -> set[int]:
+        """The tools that hold wanted words only in what describes their server, as all its tools do; none where that
+        holds all that is wanted, where no such tool scores `low`, or where so much is wanted that none stands high."""
+        shared = {term: self.rarity(term) * wanted[term] for term in wanted if self.from_server.get(term)}
+        if not shared or len(wanted) > _FEW_TERMS:
+            return set()
+        main = {term for term, factor in wanted.items() if factor > _MINOR and self.tools[term]}
+        most = sum(shared.values()) * (K1 + 1)
+
+        def is_other(number: int) -> bool:
+            score = scores[number]
+            if score > most:
+                return False
+            held = {term for term in shared if self._holds_by_server(term, number)}
+            return not main <= held and score * _NEARLY <= sum(
+                self.weight(term, number) * shared[term] for term in held
+            )
+
+        if not any(is_other(number) for number, score in scores.items() if score >= low):
+            return set()
+        return set(filter(is_other, scores))
 
     def _name_lift(self, number: int, wanted: Mapping[int, float]) -> float:
         """A factor of 1 and more: how much of the tool's name the query says."""
@@ -213,8 +262,10 @@ class Postings:
         scores = {number: sum(self.weight(term, number) * factor for term, factor in factors) for number in numbers}
         return {number: score for number, score in scores.items() if score > 0}
 
-    def _frequencies(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
+    def _frequencies(self, texts: Sequence[tuple[str, str]]) -> tuple[dict[int, float], int]:
+        """The terms' weighted frequencies, and how many of them, the first ones, are the tool's own."""
         found: dict[int, float] = {}
+        own = 0
         known, get = self.words.__getitem__, found.get
         for field, text in texts:
             words = written_words(text)
@@ -222,7 +273,9 @@ class Postings:
             unit = rule.weight / (1 - rule.b + rule.b * len(words) / rule.usual_words)
             for term in chain.from_iterable(map(known, words)):
                 found[term] = get(term, 0.0) + unit
-        return found
+            if field not in OF_THE_SERVER:
+                own = len(found)
+        return found, own
 
     def _id(self, term: str) -> int:
         number = self.ids.setdefault(term, len(self.tools))

@@ -40,6 +40,9 @@ WEIGHTS: Mapping[str, FieldWeight] = {
     "server description": FieldWeight(0.3, 0.6, 12.0),
 }
 
+OF_THE_SERVER = frozenset(("server", "server description"))
+"""Fields that all tools of a server share."""
+
 
 def local_name(tool: ToolDefinition) -> str:
     """What its server calls the tool."""
@@ -50,7 +53,7 @@ def local_name(tool: ToolDefinition) -> str:
 
 
 def field_texts(tool: ToolDefinition, server_description: str = "") -> list[tuple[str, str]]:
-    """(field, text) of every searched text of the tool; the fields are the keys of `WEIGHTS`."""
+    """(field, text) of every searched text of the tool, its server's last; the fields are the keys of `WEIGHTS`."""
     names: list[str] = []
     descriptions: list[str] = []
     values: list[str] = []
@@ -64,11 +67,11 @@ def field_texts(tool: ToolDefinition, server_description: str = "") -> list[tupl
         ("name", local_name(tool)),
         ("title", tool.title),
         ("description", tool.description[:MAX_TEXT]),
-        ("server", tool.server or ""),
         ("parameter", " ".join(names)),
         ("parameter description", " ".join(descriptions)[: 4 * MAX_TEXT]),
         ("value", " ".join(values)[:MAX_TEXT]),
         ("tag", " ".join((*tool.tags, tool.category))),
+        ("server", tool.server or ""),
         ("server description", server_description[:MAX_TEXT]),
     ]
     return [(field, text) for field, text in texts if text]

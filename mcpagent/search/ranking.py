@@ -40,6 +40,8 @@ _SAME_MEANING = 0.6
 _COVERED = 0.75
 _TELLING = 0.5
 """Share of a query's words that must say something before being wholly covered makes a match sure."""
+_SEVERAL = 2
+"""So many words that say something are enough, however long the sentence around them."""
 
 _MANY_TOOLS = 500
 """In smaller catalogues no word is rare, so that scores stay lower."""
@@ -194,7 +196,8 @@ class Ranker:
         held = {term: factor for term, factor in asked.factors.items() if self._postings.weight(term, best)}
         whole = self._rarity(asked.factors) + rarest * len(asked.missing)
         telling = len(set(asked.words.values())) + len(asked.missing)
-        if self._rarity(held) >= _COVERED * whole and telling >= _TELLING * len(written_words(text)):
+        enough = telling >= _TELLING * len(written_words(text)) or len(held) >= _SEVERAL
+        if enough and self._rarity(held) >= _COVERED * whole:
             return math.inf
         question = _QUESTION_FACTOR if _QUESTION.match(text) else 1.0
         few = max(1.0, math.log(_MANY_TOOLS) / math.log(1 + self._postings.size))

@@ -1,7 +1,8 @@
 """Postings on disk: a large catalogue that was indexed once is read back in a tenth of the time.
 
 A file is named after a hash of everything that was indexed and of how. It holds the length of its JSON header (8
-bytes, little endian), the header, the tool numbers of all terms (uint32), and their weights (float32).
+bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), and the numbers of
+the tools that hold a term only through their server (uint32).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mcpagent.search.fields import WEIGHTS
 FEWEST_TOOLS = 300
 """Tools from which a file is worth its writing."""
 
-_FORMAT = 1
+_FORMAT = 2
 _KEPT_FILES = 8
 
 
@@ -43,7 +44,9 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(bytes(data[8:start]))
         counts: list[int] = header["counts"]
-        if header["size"] != size or len(data) != start + 8 * sum(counts) or len(counts) != len(header["terms"]):
+        shared: dict[str, int] = header["from_server"]
+        end = start + 8 * sum(counts)
+        if header["size"] != size or len(data) != end + 4 * sum(shared.values()) or len(counts) != len(header["terms"]):
             return None
         postings = Postings()
         postings.size = size
@@ -52,7 +55,9 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings.names = dict(enumerate(tuple(ids) for ids in header["names"]))
         middle = start + 4 * sum(counts)
         postings.tools = list(_arrays("I", data[start:middle], counts))
-        postings.weights = list(_arrays("f", data[middle:], counts))
+        postings.weights = list(_arrays("f", data[middle:end], counts))
+        numbers = _arrays("I", data[end:], list(shared.values()))
+        postings.from_server = {int(term): tools for term, tools in zip(shared, numbers, strict=True)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return postings
@@ -66,6 +71,7 @@ def save_postings(folder: Path, key: str, postings: Postings) -> None:
         "words": postings.words,
         "names": list(postings.names.values()),
         "counts": [len(tools) for tools in postings.tools],
+        "from_server": {term: len(tools) for term, tools in postings.from_server.items()},
     }
     text = json.dumps(header).encode()
     path = _path(folder, key)
@@ -78,6 +84,8 @@ def save_postings(folder: Path, key: str, postings: Postings) -> None:
                 file.write(tools.tobytes())
             for weights in postings.weights:
                 file.write(weights.tobytes())
+            for tools in postings.from_server.values():
+                file.write(tools.tobytes())
         part.replace(path)
         for old in sorted(folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime)[_KEPT_FILES:]:
             old.unlink()
