@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpagent import Agent
+from mcpagent import Agent, ToolDefinition
 from mcpagent.demo import (
     chance,
     clock,
@@ -34,6 +35,7 @@ from mcpagent.demo import (
 from mcpagent.demo.errors import DemoToolError
 from mcpagent.demo.server import THEMES, build_server
 from mcpagent.models import OfflineModel
+from mcpagent.search import ToolIndex
 
 
 @pytest.fixture
@@ -451,3 +453,23 @@ def test_system_tells_no_names(folder: Path) -> None:
     assert set(system.system_info()) == {"operating_system", "machine", "cpus", "python"}
     assert system.disk_space()["total"].endswith("GB")
     assert system.working_directory() == str(folder.resolve())
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("what time is it in Tokyo", "get_current_time"),
+        ("what's the time in Paris?", "get_current_time"),
+        ("how many days are left until Christmas", "days_between"),
+        ("is 97 prime", "is_prime"),
+        ("what is the capital of France", "country_of_capital"),
+    ],
+)
+def test_everyday_questions_find_their_tool_by_words_alone(query: str, name: str) -> None:
+    tools = [
+        ToolDefinition(tool.name, tool.description or "", tool.input_schema, "demo", tool.name)
+        for tool in asyncio.run(build_server().list_tools())
+    ]
+    index = ToolIndex("bm25")
+    index.replace("demo", tools)
+    assert name in [match.tool.name for match in index.search(query).matches]
