@@ -130,7 +130,11 @@ class SearchHistory:
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self._path, timeout=2.0)
-        connection.execute(_SCHEMA)
+        try:
+            connection.execute(_SCHEMA)
+        except sqlite3.Error:  # no database, or a locked one: nobody else will close it
+            connection.close()
+            raise
         return connection
 
 
