@@ -51,5 +51,10 @@ class Session:
         record = ToolsChanged(added, removed) if added or removed else None
         text = say(update)
         if text or record is not None:
-            self.conversation.announce(text or "Your tools have changed.", record)
+            self.conversation.announce(text or _words(removed, update.changed), record)
         return update
+
+
+def _words(gone: Sequence[str], changed: Sequence[str]) -> str:
+    parts = [f"{what}: {', '.join(names)}" for what, names in (("gone", gone), ("changed", changed)) if names]
+    return f"Your tools have changed; {'; '.join(parts)}." if parts else "Your tools have changed."

@@ -301,7 +301,8 @@ async def test_a_dynamic_toolset_per_step_and_a_factory_that_raises() -> None:
 
     model, _ = await asked(call("delete", path="x"), toolsets=[dynamic(more, per_step=True)])
     assert [offered(request) for request in model.requests] == [["delete"], ["add"]]
-    assert steps == [1, 3]
+    # The announcement of the first tools stands before the prompt, so the second listing sees four messages.
+    assert steps == [1, 4]
 
     def broken(context: RunContext[Any]) -> None:
         raise KeyError("user")

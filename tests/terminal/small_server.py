@@ -21,7 +21,7 @@ TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-WRITING = {
+WRITING: dict[str, tuple[str, dict[str, Any]]] = {
     "push_branch": (
         "Push a branch to a remote.",
         {"remote": {"type": "string"}, "branch": {"type": "string"}},
@@ -29,7 +29,7 @@ WRITING = {
 }
 
 
-POOR = {
+POOR: dict[str, tuple[str, dict[str, Any]]] = {
     "query": ("Run it.", {"q": {"type": "string"}}),
     "blank": ("", {}),
     "first_twin": ("Count the sheep in the field.", {"days": {"type": "integer", "description": "How many days."}}),
