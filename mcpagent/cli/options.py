@@ -7,9 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+PLAIN: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+"""For every `typer.Typer`: no markup, no boxes, no tracebacks of its own."""
 
 
 class ToolSearchMode(StrEnum):
@@ -244,3 +251,27 @@ def servers_asked_for(server: list[str] | None, environ: Mapping[str, str]) -> t
     """`--server` values, else the lines of MCPAGENT_SERVER (a command has spaces, so they cannot divide servers)."""
     lines = server or environ.get("MCPAGENT_SERVER", "").splitlines()
     return tuple(line.strip() for line in lines if line.strip())
+
+
+def output_form(json: bool) -> OutputFormat:
+    return OutputFormat.json if json else OutputFormat.text
+
+
+def server_options(
+    config: list[Path] | None,
+    server: list[str] | None,
+    json: bool,
+    debug: bool,
+    color: ColorMode,
+    *,
+    refresh: bool = False,
+) -> Options:
+    """For the commands that look at servers and their tools."""
+    return Options(
+        config=tuple(config or ()),
+        server=servers_asked_for(server, os.environ),
+        output=output_form(json),
+        debug=debug,
+        color=color,
+        refresh=refresh,
+    )

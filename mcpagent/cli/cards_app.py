@@ -1,0 +1,40 @@
+"""`mcpagent cards`: commands and their options. Each only gathers values; what it does is loaded when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mcpagent.cli import options as opt
+
+cards_app = typer.Typer(help="Agent cards.", **opt.PLAIN)
+
+
+@cards_app.command("check")
+def cards_check(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATHS", show_default=False, help="Cards, or folders of them.")
+    ],
+    json: opt.Json = False,
+    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Whether cards can be used: fields, servers, members; starts none. Exit code 3: one cannot."""
+    from mcpagent.cli.card_commands import check_cards
+
+    return check_cards(paths, opt.Options(output=opt.output_form(json), color=color))
+
+
+@cards_app.command("show")
+def cards_show(
+    path: Annotated[Path, typer.Argument(metavar="PATH", show_default=False, help="A card, or a folder of them.")],
+    json: opt.Json = False,
+    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """A card as it is understood, with variables as they are written."""
+    from mcpagent.cli.card_commands import show_card
+
+    return show_card(path, opt.Options(output=opt.output_form(json), color=color))
