@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 RESERVED_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
 """Names of virtual tools; no server's tool is ever offered under one of them."""
 
-AUTO_TOOLS = 30
-AUTO_TOKENS = 8_000
+AUTO_TOKENS = 20_000
+"""Where tool search begins to pay: below, its further requests cost more than cached definitions do, however many tools
+they belong to; `benchmarks/cost.py --sweep` prints the ratios."""
 """`enabled="auto"` turns tool search on above either: absolute, since a share of a large window is never reached."""
 
 CHARACTERS_PER_TOKEN = 4
@@ -42,8 +43,9 @@ class ToolSearch:
     """How tool search works.
 
     `enabled`: True hides every tool that is not eager; "marked" only those marked with `defer_loading=True`; "auto" is
-    True when more than 30 tools or more than 8,000 tokens of definitions are known, else "marked". Where nothing is to
-    be hidden there are no search tools either. False offers everything.
+    True when the definitions known take more than `auto_tokens`, else "marked". Where nothing is to be hidden there are
+    no search tools either. False offers everything.
+    `auto_tokens`: estimated tokens of definitions (characters / 4), absolute, whatever the model's window holds.
     `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
     `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
     strategy "auto", "bm25" or "regex"; where it cannot, one warning and "local". "auto": "local", since that ranks
@@ -60,6 +62,7 @@ class ToolSearch:
     """
 
     enabled: bool | Literal["auto", "marked"] = True
+    auto_tokens: int = AUTO_TOKENS
     strategy: Strategy = "auto"
     execution: Literal["auto", "local", "provider"] = "auto"
     load: Literal["add_tool", "search"] = "add_tool"
@@ -86,6 +89,8 @@ class ToolSearch:
         _one_of("on_direct_call", self.on_direct_call, ("load", "run", "refuse"))
         for name in self.extra_tools:
             _one_of("extra_tools", name, ("show_all_tools", "remove_tool"))
+        if self.auto_tokens < 0:
+            raise ConfigError(f"ToolSearch.auto_tokens: expected 0 or more, got {self.auto_tokens!r}")
         if not 1 <= self.max_results <= 50:
             raise ConfigError(f"ToolSearch.max_results: expected 1 to 50, got {self.max_results!r}")
 
@@ -331,7 +336,7 @@ class Catalog:
     def _decide(self, enabled: bool | Literal["auto", "marked"]) -> bool:
         """Whether all tools are hidden that are not eager, rather than only those marked."""
         if enabled == "auto":
-            return len(self.known) > AUTO_TOOLS or self.tokens(self.known) > AUTO_TOKENS
+            return self.tokens(self.known) > self.options.auto_tokens
         return enabled is True
 
     def _searches(self, expects_deferred: bool) -> bool:

@@ -346,12 +346,12 @@ async def test_scope_and_eager_tools_keep_tools_offered() -> None:
     assert offered(model.requests[0]) == [*VIRTUAL, "local", "read_file"]
 
 
-async def test_normal_mode_offers_everything_and_auto_decides_by_size() -> None:
+async def test_normal_mode_offers_everything_and_auto_offers_small_catalogues() -> None:
     few, many = CountedTools("b", "a"), CountedTools(*(f"tool_{number:02}" for number in range(31)))
     for mode, tools, expected in (
         (False, many, 31),
         ("auto", few, 2),
-        ("auto", many, 2),
+        ("auto", many, 31),
         (True, few, 2),
     ):
         model = ScriptedModel(["ok"])
@@ -361,17 +361,26 @@ async def test_normal_mode_offers_everything_and_auto_decides_by_size() -> None:
         assert ("Tool Search Mode" in model.requests[0].system) == (offered(model.requests[0]) == VIRTUAL)
 
 
-async def test_auto_turns_on_by_tokens_too() -> None:
+@pytest.mark.parametrize(
+    ("length", "limit", "searched"), [(79_000, None, False), (81_000, None, True), (8_000, 1_000, True), (400, 0, True)]
+)
+async def test_auto_turns_on_by_the_tokens_of_the_definitions(length: int, limit: int | None, searched: bool) -> None:
     from mcpagent import Tool, ToolOutput
 
     async def run(arguments: dict[str, Any]) -> ToolOutput:
         return ToolOutput(())
 
-    wide = Tool(ToolDefinition("wide", "x" * 40_000, {"type": "object"}), run)
+    wide = Tool(ToolDefinition("wide", "x" * length, {"type": "object"}), run)
     model = ScriptedModel(["ok"])
-    async with Agent(model, tools=[wide], with_tool_search_mode="auto") as agent:
+    search = ToolSearch(enabled="auto") if limit is None else ToolSearch(enabled="auto", auto_tokens=limit)
+    async with Agent(model, tools=[wide], tool_search=search) as agent:
         await agent.ask("go")
-    assert offered(model.requests[0]) == VIRTUAL
+    assert offered(model.requests[0]) == (VIRTUAL if searched else ["wide"])
+
+
+def test_a_limit_below_zero_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ToolSearch\.auto_tokens: expected 0 or more, got -1"):
+        ToolSearch(auto_tokens=-1)
 
 
 async def test_the_prompt_lists_categories_and_stays_as_it_began() -> None:

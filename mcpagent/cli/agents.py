@@ -195,7 +195,9 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
                 eager.setdefault(server.name, []).append(rest)
             elif not (dot and owner in {other.name for other in configuration.enabled}):
                 eager.setdefault(server.name, []).append(pattern)
-    enabled = {ToolSearchMode.on: True, ToolSearchMode.off: False}.get(options.tool_search, "auto")
+    # Whoever tries the bundled server wants to see tool search, however small that server is.
+    unsaid = True if configuration.is_demo else "auto"
+    enabled = {ToolSearchMode.on: True, ToolSearchMode.off: False}.get(options.tool_search, unsaid)
     return ToolSearch(enabled=enabled, eager_tools=eager)  # type: ignore[arg-type]
 
 

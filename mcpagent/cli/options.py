@@ -99,7 +99,7 @@ ToolSearchOption = Annotated[
     typer.Option(
         "--tool-search",
         envvar="MCPAGENT_TOOL_SEARCH",
-        help="Let the model search for tools instead of offering all; auto: with over 30 tools or 8,000 tokens.",
+        help="Let the model search for tools instead of offering all; auto: with over 20,000 tokens of definitions.",
     ),
 ]
 AlwaysLoad = Annotated[
