@@ -1,0 +1,72 @@
+"""Where servers come from: a file, its content, values, or the files that are found from a folder up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from mcpagent.config.documents import Document, read_document
+from mcpagent.config.folders import user_config_folder
+from mcpagent.config.servers import checked_values, read_servers
+from mcpagent.config.values import ServerConfig, ServerProblem, ServersConfig, ServersSource
+from mcpagent.config.variables import SecretLookup, Variables
+
+
+def load_servers(
+    source: ServersSource,
+    *,
+    environ: Mapping[str, str] | None = None,
+    label: str = "mcp_config",
+    folder: Path | None = None,
+    secret: SecretLookup | None = None,
+) -> ServersConfig:
+    """The servers of a file, of its parsed content, or given as values.
+
+    Variables are expanded from `environ` (default: the process's). For parsed content, `label` names it in errors and
+    `folder` is what its relative paths start from (default: the current one).
+    `secret` looks up `${keyring:name}`. Disabled servers are listed with `disabled` True. Raises `ConfigError`.
+    """
+    environ = os.environ if environ is None else environ
+    if isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        document = read_document(path)
+        return replace(read_servers(document, Variables(environ, document.folder, secret)), files=(str(path),))
+    if isinstance(source, Mapping):
+        document = Document(label, dict(source), {}, "", folder or Path.cwd())
+        return read_servers(document, Variables(environ, document.folder, secret))
+    return checked_values(tuple(source))
+
+
+def load_found_servers(start: Path, environ: Mapping[str, str], *, secret: SecretLookup | None = None) -> ServersConfig:
+    """The servers of all files `find_config_files` names; the later file wins by server name."""
+    merged: dict[str, ServerConfig | ServerProblem] = {}
+    files = find_config_files(start, environ)
+    for path in files:
+        loaded = load_servers(path, environ=environ, secret=secret)
+        for server in loaded.servers:
+            merged[server.name] = server
+        for problem in loaded.problems:
+            merged[problem.name] = problem
+    return ServersConfig(
+        tuple(item for item in merged.values() if isinstance(item, ServerConfig)),
+        tuple(item for item in merged.values() if isinstance(item, ServerProblem)),
+        tuple(str(path) for path in files),
+    )
+
+
+def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
+    """The configuration files that exist, in reading order.
+
+    First the user's `mcp.json`, then from the project's top (the folder with `.git`) down to `start` each `.mcp.json`,
+    or `mcp_servers.json` where that is absent. Without a `.git` above, only `start` itself is looked at.
+    """
+    start = start.absolute()
+    upward = [start, *start.parents]
+    top = next((index for index, folder in enumerate(upward) if (folder / ".git").exists()), 0)
+    found = [user_config_folder(environ) / "mcp.json"]
+    for folder in reversed(upward[: top + 1]):
+        names = (".mcp.json", "mcp_servers.json")
+        found.extend([folder / name for name in names if (folder / name).is_file()][:1])
+    return [path for path in found if path.is_file()]

@@ -1,0 +1,190 @@
+"""One server's entry, read into a `ServerConfig`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from mcpagent.config.addresses import checked_url
+from mcpagent.config.documents import Document, shown_value
+from mcpagent.config.jsonc import ValuePath
+from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
+from mcpagent.config.values import ServerConfig, TransportName
+from mcpagent.config.variables import Variables, expand
+from mcpagent.safe_text import safe_line
+
+
+def read_server(
+    name: str, entry: dict[str, Any], path: ValuePath, document: Document, variables: Variables
+) -> ServerConfig:
+    values, keys = _known_values(entry, path, document)
+    place = {key: (*path, spelling) for key, spelling in keys.items()}
+    reader = _Reader(document, variables, values, place, path)
+    disabled = reader.boolean("disabled") or not reader.boolean("enabled", default=True)
+    source = document.place(path, column=False) if document.text else ""
+    if disabled:
+        # Its variables need not be set, so nothing more of it is read.
+        return ServerConfig(name, disabled=True, description=reader.plain("description"), source=source)
+    command, url = reader.string("command"), reader.string("url")
+    if bool(command) == bool(url):
+        what = 'has both "command" and' if command else 'has neither "command" nor'
+        raise document.error(path, f'{what} "url"; give exactly one of them')
+    transport = reader.transport(is_command=bool(command))
+    headers = dict(reader.headers())
+    if url:
+        url, credentials = checked_url(url, place.get("url", path), document)
+        if credentials and not any(key.lower() == "authorization" for key in headers):
+            headers["Authorization"] = credentials
+    return ServerConfig(
+        name=name,
+        command=command,
+        args=reader.strings("args"),
+        env=reader.string_map("env"),
+        cwd=reader.folder("cwd"),
+        url=url,
+        headers=headers,
+        transport=transport,
+        description=reader.string("description"),
+        required=reader.boolean("required"),
+        enabled_tools=reader.strings("enabled_tools"),
+        disabled_tools=reader.strings("disabled_tools"),
+        always_load=reader.always_load(),
+        source=source,
+        **reader.all_seconds(),
+    )
+
+
+def _known_values(entry: dict[str, Any], path: ValuePath, document: Document) -> tuple[dict[str, Any], dict[str, str]]:
+    """Our keys -> values, and our keys -> the spelling found. Keys of other clients are passed over, typos are not."""
+    values: dict[str, Any] = {}
+    spellings: dict[str, str] = {}
+    for written, value in entry.items():
+        key = KEY_OF_SPELLING.get(written)
+        if key is not None:
+            values.setdefault(key, value)
+            spellings.setdefault(key, written)
+    for written in entry:
+        if written in KEY_OF_SPELLING:
+            continue
+        near = get_close_matches(written, list(KEY_OF_SPELLING), n=1, cutoff=0.8)
+        if near and KEY_OF_SPELLING[near[0]] not in values:
+            raise document.error((*path, written), f'unknown key "{safe_line(written, 60)}"; did you mean "{near[0]}"?')
+    return values, spellings
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the typed values of one server's entry, expanding variables in every string."""
+
+    document: Document
+    variables: Variables
+    values: Mapping[str, Any]
+    places: Mapping[str, ValuePath]
+    path: ValuePath
+
+    def place(self, key: str) -> ValuePath:
+        return self.places.get(key, (*self.path, key))
+
+    def plain(self, key: str) -> str:
+        value = self.values.get(key)
+        return value if isinstance(value, str) else ""
+
+    def string(self, key: str) -> str:
+        value = self.values.get(key)
+        return "" if value is None else self.expanded(value, self.place(key))
+
+    def expanded(self, value: Any, place: ValuePath) -> str:
+        if not isinstance(value, str):
+            quoted = f' (write "{str(value).lower()}")' if isinstance(value, bool | int | float) else ""
+            raise self.document.error(place, f"expected a string, got {shown_value(value)}{quoted}")
+        text = expand(value, place, self.variables)
+        if "\0" in text:
+            raise self.document.error(place, "contains a NUL character; remove it")
+        return text
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        value = self.values.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self.document.error(self.place(key), f"expected a list of strings, got {shown_value(value)}")
+        return tuple(self.expanded(item, (*self.place(key), index)) for index, item in enumerate(value))
+
+    def string_map(self, key: str) -> dict[str, str]:
+        value = self.values.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.document.error(self.place(key), f"expected an object of strings, got {shown_value(value)}")
+        result: dict[str, str] = {}
+        for name, item in value.items():
+            if not name or "=" in name or "\0" in name:
+                raise self.document.error(self.place(key), f'"{safe_line(name, 60)}" cannot be a variable name')
+            result[name] = self.expanded(item, (*self.place(key), name))
+        return result
+
+    def headers(self) -> dict[str, str]:
+        headers = self.string_map("headers")
+        for name, value in headers.items():
+            place = (*self.place("headers"), name)
+            if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+                raise self.document.error(place, "not a legal header name; use letters, digits and hyphens")
+            for position, char in enumerate(value):
+                if not (" " <= char <= "~" or char == "\t"):
+                    kind = "control character" if ord(char) < 0x20 or ord(char) == 0x7F else "non-ASCII character"
+                    raise self.document.error(place, f"{kind} at position {position}; remove it")
+        return headers
+
+    def folder(self, key: str) -> str:
+        value = self.string(key)
+        return str(self.document.folder / Path(value).expanduser()) if value else ""
+
+    def boolean(self, key: str, *, default: bool = False) -> bool:
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            raise self.document.error(self.place(key), f"expected true or false, got {shown_value(value)}")
+        return value
+
+    def always_load(self) -> tuple[str, ...]:
+        value = self.values.get("always_load")
+        if isinstance(value, bool):
+            return ("*",) if value else ()
+        return self.strings("always_load")
+
+    def transport(self, *, is_command: bool) -> TransportName:
+        value = self.string("transport")
+        if not value:
+            return "auto"
+        name = TRANSPORTS.get(value.strip().lower())
+        if name is None:
+            known = ", ".join(get_args(TransportName))
+            what = f'transport "{safe_line(value, 40)}" is not one of {known}'
+            raise self.document.error(self.place("transport"), what)
+        if is_command != (name == "stdio") and name != "auto":
+            given, needs = ("command", "stdio") if is_command else ("url", "http or sse")
+            what = f'"{safe_line(value, 40)}" does not fit a server with "{given}"; write {needs}'
+            raise self.document.error(self.place("transport"), what)
+        return name
+
+    def all_seconds(self) -> dict[str, Any]:
+        found = {key: self.seconds(key) for key in SECONDS_KEYS if key in self.values}
+        if "timeout" in self.values and "timeout_seconds" not in found:
+            # Clients disagree on the unit of the bare key; nobody waits 1000 seconds, nor 999 milliseconds.
+            value = self.seconds("timeout", highest=86_400_000.0)
+            found["timeout_seconds"] = value / 1000 if value >= 1000 else value
+        if "timeout_seconds" in found and "total_timeout_seconds" not in found:
+            found["total_timeout_seconds"] = max(found["timeout_seconds"], ServerConfig("").total_timeout_seconds)
+        return found
+
+    def seconds(self, key: str, highest: float = 86_400.0) -> float:
+        value = self.values[key]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or not 0.1 <= value <= highest:
+            what = f"expected seconds between 0.1 and {highest:.0f}, got {shown_value(value)}"
+            raise self.document.error(self.place(key), what)
+        return float(value)

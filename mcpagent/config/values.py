@@ -1,0 +1,74 @@
+"""Configured servers as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
+"""How a server is reached; "auto" is stdio for a command, and streamable HTTP or else SSE for a URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One MCP server, variables already expanded.
+
+    Seconds: `connect_timeout_seconds` bounds start, handshake and listing; `timeout_seconds` is how long a call may
+    stay silent (progress starts it anew); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
+    `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
+    are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
+    search says (None). `source` is "file:line".
+    """
+
+    name: str
+    command: str = ""
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    transport: TransportName = "auto"
+    disabled: bool = False
+    connect_timeout_seconds: float = 30.0
+    timeout_seconds: float = 60.0
+    total_timeout_seconds: float = 300.0
+    shutdown_seconds: float = 5.0
+    description: str = ""
+    required: bool = False
+    enabled_tools: tuple[str, ...] = ()
+    disabled_tools: tuple[str, ...] = ()
+    always_load: tuple[str, ...] = ()
+    defer_loading: bool | Sequence[str] | None = None
+    source: str = ""
+
+
+McpServer: TypeAlias = ServerConfig
+"""The same value under the name that fits `Agent(toolsets=[McpServer("files", command="npx", args=[...])])`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProblem:
+    """A configured server that cannot be used; `reason` is one line with place and mend."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServersConfig:
+    """The servers to start, those that cannot be, and the files they came from (in reading order)."""
+
+    servers: tuple[ServerConfig, ...] = ()
+    problems: tuple[ServerProblem, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+ServersSource: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfig]
+
+
+def tool_prefix(server_name: str) -> str:
+    """The server's name with each character that a tool name cannot have as "_"."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", server_name)
