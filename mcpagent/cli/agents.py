@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from mcpagent.cli.terminal import Terminal
     from mcpagent.events import Emit
     from mcpagent.mcp.cache import ListCache
+    from mcpagent.mcp.pins import ToolChange
+    from mcpagent.mcp.servers import ServerOptions
+    from mcpagent.mcp.toolset import AllowChange
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=... or use -m ollama:<model>"
 SERVERS_HINT = "no configuration: bundled demo server. Your own: .mcp.json or --server NAME='command'"
@@ -36,15 +39,16 @@ def make_agent(
     startup_seconds: float | None = None,
     approvals: Approvals | None = None,
     cache: ListCache | None = None,
+    allow_change: AllowChange | None = None,
 ) -> Agent:
     """An agent, not started. Raises `ConfigError` for a model that means nothing.
 
     `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
     `approvals` decides on tool calls; without it every call runs. With a `cache`, servers whose lists are known are
-    started by the first call of one of their tools.
+    started by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since it
+    was first used may be called; without it, only where `--trust-changes` is given.
     """
     from mcpagent.agent import Agent
-    from mcpagent.mcp.servers import ServerOptions
 
     names = tuple(name for name in options.always_load if not _is_pattern(name))
     chosen = model if model is not None else options.model
@@ -52,7 +56,7 @@ def make_agent(
         "mcp_config": configuration.servers,
         "pre_discovered_tools": names,
         "startup_seconds": startup_seconds,
-        "server_options": ServerOptions(cache=cache),
+        "server_options": _server_options(options, configuration, on_event, cache, allow_change),
         "approval": approvals.needed if approvals is not None else False,
         "on_approval": approvals.decide if approvals is not None else None,
         "on_event": on_event,
@@ -65,6 +69,34 @@ def make_agent(
     if approvals is not None:
         approvals.find = lambda name: tool.definition if (tool := agent.catalog.find(name)) is not None else None
     return agent
+
+
+def _server_options(
+    options: Options,
+    configuration: Configuration,
+    on_event: Emit,
+    cache: ListCache | None,
+    allow_change: AllowChange | None,
+) -> ServerOptions:
+    from mcpagent.cli.folders import state_folder
+    from mcpagent.mcp.pins import PinStore
+    from mcpagent.mcp.servers import ServerOptions
+
+    async def trusted(_: ToolChange) -> bool:
+        return True
+
+    async def untrusted(_: ToolChange) -> bool:
+        on_event(Notice("the changed tool was not called; --trust-changes accepts it as it is now", "warning"))
+        return False
+
+    state = state_folder(options.environ)
+    return ServerOptions(
+        cache=cache,
+        # The bundled server changes with the program itself.
+        pins=None if configuration.is_demo else PinStore(state / "pins"),
+        allow_change=trusted if options.trust_changes else allow_change or untrusted,
+        log_folder=state / "logs",
+    )
 
 
 def make_approvals(options: Options, configuration: Configuration, ask: Ask | None) -> Approvals:

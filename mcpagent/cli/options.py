@@ -143,6 +143,14 @@ DeniedOk = Annotated[
     bool,
     typer.Option("--denied-ok", envvar="MCPAGENT_DENIED_OK", help="Exit code 0, not 6, where a call was denied."),
 ]
+TrustChanges = Annotated[
+    bool,
+    typer.Option(
+        "--trust-changes",
+        envvar="MCPAGENT_TRUST_CHANGES",
+        help="Call tools also where their server changed what it says about them since they were first used.",
+    ),
+]
 MaxTurns = Annotated[
     int,
     typer.Option(
@@ -231,6 +239,7 @@ class Options:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     denied_ok: bool = False
+    trust_changes: bool = False
     refresh: bool = False
     max_turns: int = 100
     max_tokens: int | None = None

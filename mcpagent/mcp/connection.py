@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import mcp_types as types
@@ -34,6 +35,7 @@ from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.mending import mended
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.remote import HTTP_FAILED, http_streams, outcome_of, sse_streams
+from mcpagent.mcp.server_log import ServerLog, log_path
 from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
 from mcpagent.safe_text import safe_line
 
@@ -90,9 +92,11 @@ class McpConnection:
         environ: Mapping[str, str] | None = None,
         handlers: Handlers = NO_HANDLERS,
         auth: httpx2.Auth | None = None,
+        log_folder: Path | None = None,
     ) -> None:
         self.config = config
         self._redact = Redactor(config)
+        self._log_folder = log_folder
         self._handlers = handlers
         self._answered_methods = handlers.methods()
         self._auth = auth
@@ -261,7 +265,10 @@ class McpConnection:
             return http_streams(self.config, auth=self._auth)
         if way == "sse":
             return sse_streams(self.config, auth=self._auth)
-        self._stdio = StdioTransport(self.config, self.junk, self._environ)
+        log = (
+            None if self._log_folder is None else ServerLog(log_path(self._log_folder, self.config.name), self._redact)
+        )
+        self._stdio = StdioTransport(self.config, self.junk, self._environ, log)
         return self._stdio
 
     # --- what the wire tells (mending.Observer) ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpagent.config import ServerConfig, ServersConfig
@@ -29,7 +30,8 @@ class ServerOptions:
     With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
     where `eager`. With `pins`, a tool that its server changed since it was first used is called only where
     `allow_change` says so. `handlers` say what servers may ask of us (nothing without). `auth` gives the
-    authentication for a remote server, if it needs one.
+    authentication for a remote server, if it needs one. What servers write to their standard error goes to files in
+    `log_folder` (`mcpagent.mcp.server_log.log_path`).
     """
 
     cache: ListCache | None = None
@@ -38,6 +40,7 @@ class ServerOptions:
     allow_change: AllowChange | None = None
     handlers: Handlers | None = None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
+    log_folder: Path | None = None
 
 
 class McpServers:
@@ -82,6 +85,7 @@ class McpServers:
             auth=options.auth(config) if options.auth is not None and config.url else None,
             pins=options.pins,
             allow_change=options.allow_change,
+            log_folder=options.log_folder,
         )
         toolset.on_tools_changed = lambda difference: self._on_changed(toolset, difference)
         return toolset

@@ -26,6 +26,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.framing import Decoded, Junk, MessageReader, invalid_answer
 from mcpagent.mcp.process_tree import Process, descendants, kill_all
 from mcpagent.mcp.redaction import Redactor
+from mcpagent.mcp.server_log import ServerLog
 from mcpagent.safe_text import safe_line
 
 Incoming: TypeAlias = SessionMessage | Exception
@@ -68,7 +69,8 @@ class ProcessEnd:
 class _Pipes(asyncio.SubprocessProtocol):
     """Collects what the child writes and tells when it ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: ServerLog | None) -> None:
+        self._log = log
         self.transport: asyncio.SubprocessTransport | None = None
         self.chunks: deque[bytes] = deque()
         self.stderr = bytearray()
@@ -87,6 +89,8 @@ class _Pipes(asyncio.SubprocessProtocol):
         if fd == 2:
             self.stderr += chunk
             del self.stderr[:-_STDERR_BYTES]
+            if self._log is not None:
+                self._log.output(chunk)
             return
         self.chunks.append(chunk)
         self._held += len(chunk)
@@ -127,15 +131,22 @@ class StdioTransport:
     """Runs a server's command and gives the SDK its message streams: an async context manager for one process.
 
     Raises `ServerError` (phase "start") where the command cannot be run. `on_junk` is told each line that is no
-    message. `died` says how the process ended and `stderr_lines()` what it last said.
+    message. `died` says how the process ended and `stderr_lines()` what it last said; `log` keeps all it says.
     """
 
-    def __init__(self, config: ServerConfig, on_junk: Callable[[str], None], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        on_junk: Callable[[str], None],
+        environ: Mapping[str, str],
+        log: ServerLog | None = None,
+    ) -> None:
         self._config = config
         self._on_junk = on_junk
         self._environ = environ
         self._redact = Redactor(config)
-        self._pipes = _Pipes()
+        self._log = log
+        self._pipes = _Pipes(log)
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self._died: ProcessEnd | None = None
@@ -175,6 +186,7 @@ class StdioTransport:
             )
         except (OSError, ValueError) as error:
             raise _start_error(config, f'"{safe_line(executable)}" cannot be run: {safe_line(str(error))}') from None
+        self._note(f"started, process {self.pid}")
         incoming_send, incoming = anyio.create_memory_object_stream[Incoming](64)
         outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
         self._tasks = [
@@ -200,6 +212,9 @@ class StdioTransport:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
+            self._note("stopped" if self._died is None else str(self._died))
+            if self._log is not None:
+                self._log.close()
 
     async def _read(self, incoming: MemoryObjectSendStream[Incoming]) -> None:
         reader = MessageReader()
@@ -258,6 +273,10 @@ class StdioTransport:
                     break
                 stdin.write(line)
                 await self._pipes.writable.wait()
+
+    def _note(self, text: str) -> None:
+        if self._log is not None:
+            self._log.note(text)
 
     async def _stop(self) -> None:
         """stdin closed, then TERM, then KILL; each step gets its share of the time to stop."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -61,6 +62,7 @@ class McpToolset:
     call, or in the background where `eager`. `on_tools_changed` is told when its tools are no longer what they were:
     `tools()` then gives the new ones. `handlers` say what the server may ask of us; `auth` signs in to a remote one.
     With `pins` a tool that changed since it was first used is called only where `allow_change` says so.
+    `log_folder` is where its standard error goes (`server_log.log_path`).
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class McpToolset:
         auth: httpx2.Auth | None = None,
         pins: PinStore | None = None,
         allow_change: AllowChange | None = None,
+        log_folder: Path | None = None,
         on_tools_changed: Callable[[ToolsDifference], None] = _ignore_change,
     ) -> None:
         self.config = config
@@ -87,6 +90,7 @@ class McpToolset:
         self._auth = auth
         self._pins = pins
         self._allow_change = allow_change
+        self._log_folder = log_folder
         self._status = ServerStatus(config.name, "closed")
         self._connection: McpConnection | None = None
         self._is_modern: bool | None = None
@@ -342,6 +346,7 @@ class McpToolset:
             environ=self._environ,
             handlers=self._handlers,
             auth=self._auth,
+            log_folder=self._log_folder,
         )
         await connection.open()
         self._is_modern = connection.is_modern

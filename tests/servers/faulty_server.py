@@ -255,6 +255,11 @@ def flood_stderr(_: Request) -> None:
     sys.stderr.flush()
 
 
+def flood_stderr_lines(_: Request) -> None:
+    for number in range(100_000):
+        sys.stderr.write(f"line {number} of very many lines that nobody wants to read one by one\n")
+
+
 ASKED: dict[str, tuple[str, Request]] = {
     "ask-sampling": ("sampling/createMessage", {"messages": [], "maxTokens": 5}),
     "ask-elicit": (
@@ -301,6 +306,7 @@ DEEDS: dict[str, Callable[[Request], object]] = {
     "progress-forever": lambda r: progress_for(r, 10_000, 0.05),
     "progress-then-answer": lambda r: progress_for(r, 6, 0.15),
     "flood-stderr": flood_stderr,
+    "flood-stderr-lines": flood_stderr_lines,
     "flood-notifications": lambda _: flood(
         10_000, lambda n: {"method": "notifications/message", "params": {"level": "info", "data": n}}
     ),
