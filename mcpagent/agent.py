@@ -19,10 +19,10 @@ from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent, guarded
 from mcpagent.execution import open_requests
-from mcpagent.inputs import read_history, usable_prompt
+from mcpagent.inputs import Prompt, read_history, usable_prompt
 from mcpagent.loop import Run, converse, current_run, execution_of
 from mcpagent.mcp.lists import ToolsDifference
-from mcpagent.mcp.servers import ServerOptions
+from mcpagent.mcp.servers import McpServers, ServerOptions
 from mcpagent.messages import Message, Spent, ToolDefinition, Usage
 from mcpagent.models.base import Model, ModelSettings, search_problem
 from mcpagent.names import collision_warnings
@@ -72,7 +72,7 @@ class Agent:
     arguments)`, makes calls of every tool wait for approval; `on_approval` decides on such calls at once, and without
     it they end the run (`CallsPendingError`, `resume`).
     `max_turns` limits the model's answers per `ask`. `startup_seconds`: how long entering waits for slow servers (None:
-    until each is ready or has failed); those that need longer join the conversation when they are ready.
+    until each is ready or has failed, 0: not at all); those that need longer join the conversation when they are ready.
     `server_options` says what all servers share: lists cached on disk, pinned tools, what they may ask of us.
 
     Constructing does no I/O and needs no key; entering connects all servers at once. A server that fails is named in
@@ -142,8 +142,8 @@ class Agent:
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, prompt: str, *, deps: Any = None, tool_context: ToolContext | None = None) -> str:
-        """The answer to the prompt, continuing the conversation.
+    async def ask(self, prompt: Prompt, *, deps: Any = None, tool_context: ToolContext | None = None) -> str:
+        """The answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one too.
 
         `deps` and `tool_context` take the place of the agent's own for this run. Raises `ModelError` when the model
         fails, `InputError` for an unusable prompt, `AgentStateError` when another `ask` is running, `CallsPendingError`
@@ -198,7 +198,7 @@ class Agent:
         return answer, list(self.messages)
 
     async def stream(
-        self, prompt: str | Sequence[CallAnswer], *, deps: Any = None, tool_context: ToolContext | None = None
+        self, prompt: Prompt | Sequence[CallAnswer], *, deps: Any = None, tool_context: ToolContext | None = None
     ) -> AsyncIterator[Event]:
         """The events of one `ask` as they happen, ending with `RunFinished`. Closing the iterator cancels the run.
 
@@ -331,10 +331,51 @@ class Agent:
         """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
         return self._sources.statuses
 
+    @property
+    def mcp(self) -> McpServers:
+        """The MCP servers themselves: their prompts and resources, and turning one off, on, or restarting it.
+
+        Raises `AgentStateError` before the agent is started.
+        """
+        self._require_started()
+        return self._sources.servers
+
     def new_conversation(self) -> None:
         """Forgets the conversation and what was discovered in it; connections and usage stay."""
         self._require_idle()
         self._session = self._session_of((), self._current.listed)
+        self._pending = ()
+
+    def rewind(self, length: int) -> None:
+        """Takes back all but the first `length` messages, and with them the tools that were discovered since.
+
+        What tools did outside stays done, and usage stays counted.
+        """
+        self._require_idle()
+        if not 0 <= length <= len(self.messages):
+            raise InputError(f"rewind: the conversation has {len(self.messages)} messages, got {length}")
+        self._begin_anew(self.messages[:length])
+
+    async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
+        """Another model from now on, in the same conversation with the same discovered tools.
+
+        Raises `ConfigError` for a name that means nothing; the model stays what it was then.
+        """
+        from mcpagent.models import resolve_model
+
+        self._require_started()
+        self._require_idle()
+        new, old = resolve_model(model), self.model
+        is_own = not isinstance(self._model_choice, Model)
+        self._model, self._model_choice = new, model
+        self._begin_anew(self.messages)
+        if is_own and old is not new:
+            await old.aclose()
+
+    def _begin_anew(self, messages: Sequence[Message]) -> None:
+        """The same conversation with this history, over the tools there are now."""
+        session = self._current
+        self._session = replace(self._session_of(messages, session.listed), thread_id=session.thread_id)
         self._pending = ()
 
     @classmethod
@@ -379,11 +420,10 @@ class Agent:
     async def __aenter__(self) -> Agent:
         if self._exits is not None:
             raise AgentStateError("the agent is already started; use one `async with` per agent")
-        model = self.model
+        _ = self.model  # a name that means nothing is told before anything is started
         self._loop = asyncio.get_running_loop()
         async with AsyncExitStack() as exits:
-            if not isinstance(self._model_choice, Model):
-                exits.push_async_callback(self._close_model, model)
+            exits.push_async_callback(self._close_model)
             # Set already here: a team whose members call each other must not start anybody twice.
             self._exits = exits
             self._session, self._pending = None, ()
@@ -454,7 +494,7 @@ class Agent:
 
     @contextmanager
     def _run(
-        self, prompt: str | Sequence[CallAnswer], emit: Emit, *, deps: Any, tool_context: ToolContext | None
+        self, prompt: Prompt | Sequence[CallAnswer], emit: Emit, *, deps: Any, tool_context: ToolContext | None
     ) -> Iterator[Run]:
         """The prompt said, or answers ready to be used; what the run used is counted however it ends."""
         self._require_started()
@@ -463,14 +503,15 @@ class Agent:
         self._require_idle()
         session = self._current
         answers: dict[str, CallAnswer] | None = None
-        if isinstance(prompt, str):
-            usable = usable_prompt(prompt)
+        given = () if isinstance(prompt, str) else [item for item in prompt if isinstance(item, CallAnswer)]
+        if not isinstance(prompt, str) and len(given) == len(prompt):
+            answers = {answer.call_id: answer for answer in given}
+        else:
+            usable = usable_prompt(prompt)  # type: ignore[arg-type]  # answers beside words are no prompt
             if self._pending:
                 session.conversation.close_open_calls(NOT_ANSWERED)
             session.conversation.say(usable)
             self._pending = ()
-        else:
-            answers = {answer.call_id: answer for answer in prompt}
         run = self._run_of(session, guarded(emit), deps=deps, tool_context=tool_context)
         run.answers = answers
         self._busy = True
@@ -599,7 +640,8 @@ class Agent:
         line = category_line(name, catalog.server_descriptions[name], len(tools)).removeprefix("- ")
         text = f"A server has connected, its tools can be used from now on: {line}."
         session.update(self._sources.all(session.listed), lambda _: text)
-        self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
+        if self.startup_seconds != 0:  # who waits for none sees `ServerConnected`
+            self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
 
     def _changes(self, toolset: McpToolset, difference: ToolsDifference) -> None:
         """A server whose list of tools changed: what is new can be found, what is gone is withdrawn."""
@@ -612,10 +654,13 @@ class Agent:
         if self._session is not None:
             self._session.catalog.unavailable[name] = reason
 
-    async def _close_model(self, model: Model) -> None:
+    async def _close_model(self) -> None:
+        if isinstance(self._model_choice, Model):  # it belongs to whoever gave it
+            return
         # A name is resolved anew when the agent is entered again.
-        self._model = None
-        await model.aclose()
+        model, self._model = self._model, None
+        if model is not None:
+            await model.aclose()
 
     def _possible_search(self) -> ToolSearch:
         """The tool search asked for; with words alone, and one warning, where its word vectors are not installed."""

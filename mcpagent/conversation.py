@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from mcpagent.messages import Message, Part, Text, ToolCall, ToolResult, ToolsChanged, ToolsShown, user_message
+from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ class Conversation:
         """What the history and the running batch say about tools."""
         return reduce(Discovery.after, self._noted, self._folded)
 
-    def say(self, prompt: str) -> None:
+    def say(self, prompt: str | Sequence[Text | Image]) -> None:
         """Appends the user's message, after closing what a cancelled run left open."""
         self._messages = closed(self._messages)
         self.deliver()
-        self._append(user_message(prompt))
+        self._append(Message("user", (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)))
         self._unanswered_prompt = True
 
     def announce(self, text: str, change: ToolsChanged | None = None) -> None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from mcpagent.errors import InputError
-from mcpagent.messages import Message, Text, load_messages
+from mcpagent.messages import Image, Message, Text, load_messages
 
 MAX_PROMPT_CHARACTERS = 10_000_000
 
+Prompt: TypeAlias = str | Sequence[Text | Image]
+"""What a model is asked: words, or words and images in order."""
 
-def usable_prompt(prompt: str) -> str:
+
+def usable_prompt(prompt: Prompt) -> tuple[Text | Image, ...]:
     """The prompt as it can be sent; raises `InputError` where it is empty or too long."""
-    if not prompt.strip():
+    parts: tuple[Text | Image, ...] = (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)
+    words = [part.text for part in parts if isinstance(part, Text)]
+    if len(words) == len(parts) and not any(text.strip() for text in words):
         raise InputError("prompt is empty; say what you want to know")
-    if len(prompt) > MAX_PROMPT_CHARACTERS:
-        raise InputError(f"prompt is {len(prompt):,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}")
+    if (length := sum(map(len, words))) > MAX_PROMPT_CHARACTERS:
+        raise InputError(f"prompt is {length:,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}")
+    return tuple(part if isinstance(part, Image) else Text(_sendable(part.text)) for part in parts)
+
+
+def _sendable(text: str) -> str:
     # NUL and lone surrogates cannot be sent to any provider.
-    return prompt.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def read_history(messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:

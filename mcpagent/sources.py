@@ -112,6 +112,12 @@ class ToolSources:
         return self._servers.toolsets if self._servers is not None else []
 
     @property
+    def servers(self) -> McpServers:
+        """The MCP servers; only once these sources are open."""
+        assert self._servers is not None
+        return self._servers
+
+    @property
     def statuses(self) -> dict[str, ServerStatus]:
         """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
         return self._servers.statuses if self._servers is not None else {}
