@@ -24,7 +24,7 @@ from mcpagent.loop import Run, converse, current_run, execution_of
 from mcpagent.mcp.lists import ToolsDifference
 from mcpagent.mcp.servers import McpServers, ServerOptions
 from mcpagent.messages import Message, Spent, ToolDefinition, Usage
-from mcpagent.models.base import Model, ModelSettings, search_problem
+from mcpagent.models.base import Model, ModelSettings, cached_share, search_problem
 from mcpagent.names import collision_warnings
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
@@ -721,6 +721,7 @@ class Agent:
             server_descriptions=self._sources.descriptions,
             unavailable=self._sources.unavailable,
             expects_deferred=self._sources.expects_deferred,
+            cached_share=lambda: cached_share(self.model),
         )
         section = ""
         if catalog.searching:

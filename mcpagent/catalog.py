@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 RESERVED_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
 """Names of virtual tools; no server's tool is ever offered under one of them."""
 
-AUTO_TOKENS = 20_000
-"""Where tool search begins to pay: below, its further requests cost more than cached definitions do, however many tools
-they belong to; `benchmarks/cost.py --sweep` prints the ratios."""
-"""`enabled="auto"` turns tool search on above either: absolute, since a share of a large window is never reached."""
+_SHARES = (0.025, 0.5)
+_USUAL_SHARE = 0.1
+"""What a cached input token costs, as a share of an uncached one: the bounds that count, and most providers' price."""
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -45,7 +44,8 @@ class ToolSearch:
     `enabled`: True hides every tool that is not eager; "marked" only those marked with `defer_loading=True`; "auto" is
     True when the definitions known take more than `auto_tokens`, else "marked". Where nothing is to be hidden there are
     no search tools either. False offers everything.
-    `auto_tokens`: estimated tokens of definitions (characters / 4), absolute, whatever the model's window holds.
+    `auto_tokens`: estimated tokens of definitions (characters / 4), absolute, whatever the model's window holds; None
+    is where searching begins to cost less than offering, by the model's price of cached tokens (`paying_tokens`).
     `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
     `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
     strategy "auto", "bm25" or "regex"; where it cannot, one warning and "local". "auto": "local", since that ranks
@@ -62,7 +62,7 @@ class ToolSearch:
     """
 
     enabled: bool | Literal["auto", "marked"] = True
-    auto_tokens: int = AUTO_TOKENS
+    auto_tokens: int | None = None
     strategy: Strategy = "auto"
     execution: Literal["auto", "local", "provider"] = "auto"
     load: Literal["add_tool", "search"] = "add_tool"
@@ -89,10 +89,21 @@ class ToolSearch:
         _one_of("on_direct_call", self.on_direct_call, ("load", "run", "refuse"))
         for name in self.extra_tools:
             _one_of("extra_tools", name, ("show_all_tools", "remove_tool"))
-        if self.auto_tokens < 0:
+        if self.auto_tokens is not None and self.auto_tokens < 0:
             raise ConfigError(f"ToolSearch.auto_tokens: expected 0 or more, got {self.auto_tokens!r}")
         if not 1 <= self.max_results <= 50:
             raise ConfigError(f"ToolSearch.max_results: expected 1 to 50, got {self.max_results!r}")
+
+
+def paying_tokens(cached_share: float | None) -> int:
+    """From how many tokens of definitions on searching costs less than offering all of them, cached as they are.
+
+    The cheaper cached tokens are, the more it takes to make good for a search's further requests: 24,000 at the usual
+    tenth, 44,000 at a twentieth. The line lies above all ratios that `benchmarks/cost.py --sweep` prints.
+    """
+    least, most = _SHARES
+    share = _USUAL_SHARE if cached_share is None else min(max(cached_share, least), most)
+    return round(4_000 + 2_000 / share)
 
 
 def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:
@@ -152,8 +163,9 @@ class Catalog:
     `tools` come as their servers name them; the catalogue gives the offered names. `pinned` names (any form) are
     offered from the start. With `search` None or off, every tool is offered. `unavailable` names servers that are
     configured and not connected, with the reason; the owner keeps it up to date. `expects_deferred`: tools to be hidden
-    may still join. `virtual` tools are the runtime's own, offered first. `searching` and the names of known tools never
-    change once the conversation has begun.
+    may still join. `cached_share` tells the price of a cached input token, as a share of an uncached one, where it is
+    needed for "auto". `virtual` tools are the runtime's own, offered first. `searching` and the names of known tools
+    never change once the conversation has begun.
     """
 
     def __init__(
@@ -165,7 +177,9 @@ class Catalog:
         server_descriptions: Mapping[str, str] | None = None,
         unavailable: Mapping[str, str] | None = None,
         expects_deferred: bool = False,
+        cached_share: Callable[[], float | None] = lambda: None,
     ) -> None:
+        self._cached_share = cached_share
         self.options = search or ToolSearch(enabled=False)
         self.server_descriptions = dict(server_descriptions or {})
         self.unavailable = dict(unavailable or {})
@@ -336,8 +350,16 @@ class Catalog:
     def _decide(self, enabled: bool | Literal["auto", "marked"]) -> bool:
         """Whether all tools are hidden that are not eager, rather than only those marked."""
         if enabled == "auto":
-            return self.tokens(self.known) > self.options.auto_tokens
+            return self._pays(self.tokens(self.known))
         return enabled is True
+
+    def _pays(self, tokens: int) -> bool:
+        if self.options.auto_tokens is not None:
+            return tokens > self.options.auto_tokens
+        least, most = _SHARES
+        if not paying_tokens(most) < tokens <= paying_tokens(least):  # at any price: the table need not be loaded
+            return tokens > paying_tokens(least)
+        return tokens > paying_tokens(self._cached_share())
 
     def _searches(self, expects_deferred: bool) -> bool:
         if self.options.enabled is False:

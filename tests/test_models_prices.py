@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, Tool, ToolOutput, ToolSearch
+from mcpagent.catalog import Catalog, paying_tokens
 from mcpagent.events import Event, RequestSent, ResponseReceived, RunFinished, ignore
-from mcpagent.messages import Message, Spent, Text, ToolCall, Usage, user_message
-from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel
-from mcpagent.models.base import ModelResponse
+from mcpagent.messages import Message, Spent, Text, ToolCall, ToolDefinition, Usage, user_message
+from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
+from mcpagent.models.base import ModelResponse, cached_share
 from mcpagent.models.prices import dollars_for
 from tests.test_models_agent import catalogue
 from tests.wire.provider import PlayedProvider, anthropic_stream, chat_stream, text_block, tool_block
@@ -117,3 +119,45 @@ async def test_a_delegated_conversation_counts_for_the_one_who_asked() -> None:
         await agent.ask("go")
         assert agent.spent.dollars == pytest.approx(0.003, rel=0.01)
         assert agent.spent.cost_known
+
+
+@pytest.mark.parametrize(
+    ("model", "share"),
+    [
+        ("anthropic:claude-sonnet-4-6", 0.1),
+        ("anthropic:claude-sonnet-5-5", 0.05),
+        ("openai:gpt-5.5", 0.1),
+        ("openai:gpt-4o", 0.5),
+        ("ollama:qwen3", None),
+        ("openai-chat:unheard-of", None),
+        (["openai:gpt-4o", "anthropic:claude-sonnet-5-5", "ollama:qwen3"], 0.05),
+    ],
+)
+def test_what_a_cached_token_costs(model: str | list[str], share: float | None) -> None:
+    keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+    found = cached_share(resolve_model(model, environ=keys))
+    assert found == (share if share is None else pytest.approx(share))
+
+
+@pytest.mark.parametrize(
+    ("share", "tokens"), [(None, 24_000), (0.1, 24_000), (0.05, 44_000), (0.025, 84_000), (0.001, 84_000), (0.5, 8_000)]
+)
+def test_where_search_begins_to_pay(share: float | None, tokens: int) -> None:
+    assert paying_tokens(share) == tokens
+    for size, searches in ((tokens // 2, False), (tokens + 5_000, True)):
+        tools = [Tool(ToolDefinition("t", "x" * 4 * size, {"type": "object"}), _unused)]
+        catalog = Catalog(tools, search=ToolSearch(enabled="auto"), cached_share=lambda: share)
+        assert catalog.searching is searches
+
+
+def test_the_price_is_asked_for_only_where_it_decides() -> None:
+    def never() -> float:
+        raise AssertionError
+
+    for size in (100, 7_000, 90_000):
+        tools = [Tool(ToolDefinition("t", "x" * 4 * size, {"type": "object"}), _unused)]
+        assert Catalog(tools, search=ToolSearch(enabled="auto"), cached_share=never).searching is (size == 90_000)
+
+
+async def _unused(_arguments: dict[str, Any]) -> ToolOutput:
+    raise AssertionError

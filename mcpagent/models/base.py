@@ -79,3 +79,13 @@ def search_problem(model: Model, strategy: str, deferred: Sequence[ToolDefinitio
     """
     own = getattr(model, "search_problem", None)
     return str(own(strategy, deferred)) if own is not None else f"{model.name} has no tool search of its own"
+
+
+def cached_share(model: Model) -> float | None:
+    """What the model's provider takes for a cached input token, as a share of an uncached one; None where not known.
+
+    A model that knows has a method `cached_share()`; all others need none.
+    """
+    own = getattr(model, "cached_share", None)
+    share: float | None = own() if own is not None else None
+    return share

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mcpagent.messages import Usage
 
+MILLION = 1_000_000
+
 _OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
 
 
@@ -37,3 +39,10 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
         return float(calc_price(tokens, model, provider_id=provider).total_price)
     except (LookupError, ValueError):
         return None
+
+
+def cached_share(provider: str, model: str, base_url: str) -> float | None:
+    """What an input token read from the prompt cache costs, as a share of one that is not; None where not known."""
+    whole = dollars_for(Usage(input_tokens=MILLION), provider, model, base_url)
+    cached = dollars_for(Usage(input_tokens=MILLION, cache_read_tokens=MILLION), provider, model, base_url)
+    return cached / whole if whole and cached else None
