@@ -113,11 +113,32 @@ def test_parsed_content_and_values_are_accepted_too() -> None:
         ({"working_dir": "sub"}, {}),
         ({"description": "d", "trust": True, "autoApprove": [], "gallery": 1}, {"description": "d"}),
         ({"type": "stdio"}, {"transport": "stdio"}),
+        ({}, {"eager": False, "safe_to_repeat": (), "trust_hints": False, "log_level": None, "era": "auto"}),
+        ({"eager": True, "era": "legacy"}, {"eager": True, "era": "legacy"}),
+        ({"safeToRepeat": ["get_*"], "trustHints": True}, {"safe_to_repeat": ("get_*",), "trust_hints": True}),
+        ({"safe_to_repeat": True, "logLevel": "debug"}, {"safe_to_repeat": ("*",), "log_level": "debug"}),
+        ({"maxMessageBytes": 100_000}, {"max_message_bytes": 100_000}),
     ],
 )
 def test_spellings_of_other_clients(entry: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
     found = one({"command": "x"} | entry, tmp_path)
     assert {key: getattr(found, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"logLevel": "loud"}, 'logLevel: "loud" is not one of debug, info, notice, '),
+        ({"era": "stone"}, 'era: "stone" is not one of auto, legacy'),
+        ({"maxMessageBytes": 1}, "maxMessageBytes: expected bytes between 4096 and 1073741824, got 1"),
+        ({"maxMessageBytes": True}, "maxMessageBytes: expected bytes between"),
+        ({"safeToRepeat": "x"}, "safeToRepeat: expected a list of strings"),
+    ],
+)
+def test_settings_that_are_none_are_refused(entry: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        one({"command": "x"} | entry, tmp_path)
+    assert expected in str(caught.value)
 
 
 def test_a_relative_folder_is_relative_to_the_file(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from mcpagent.config.discovery import find_config_files, load_found_servers, load_servers
 from mcpagent.config.folders import cache_folder, state_folder, user_config_folder, user_data_folder
 from mcpagent.config.values import (
+    Era,
+    LogLevel,
     McpServer,
     ServerConfig,
     ServerProblem,
@@ -19,6 +21,8 @@ from mcpagent.config.values import (
 )
 
 __all__ = [
+    "Era",
+    "LogLevel",
     "McpServer",
     "ServerConfig",
     "ServerProblem",

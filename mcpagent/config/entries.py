@@ -14,9 +14,11 @@ from mcpagent.config.addresses import checked_url
 from mcpagent.config.documents import Document, shown_value
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
-from mcpagent.config.values import ServerConfig, TransportName
+from mcpagent.config.values import Era, LogLevel, ServerConfig, TransportName
 from mcpagent.config.variables import Variables, expand
 from mcpagent.safe_text import safe_line
+
+MAX_MESSAGE_BYTES = 1024**3
 
 
 def read_server(
@@ -53,7 +55,13 @@ def read_server(
         required=reader.boolean("required"),
         enabled_tools=reader.strings("enabled_tools"),
         disabled_tools=reader.strings("disabled_tools"),
-        always_load=reader.always_load(),
+        always_load=reader.globs("always_load"),
+        eager=reader.boolean("eager"),
+        safe_to_repeat=reader.globs("safe_to_repeat"),
+        trust_hints=reader.boolean("trust_hints"),
+        max_message_bytes=reader.bytes("max_message_bytes"),
+        log_level=reader.choice("log_level", get_args(LogLevel)),
+        era=reader.choice("era", get_args(Era)) or "auto",
         source=source,
         **reader.all_seconds(),
     )
@@ -150,11 +158,27 @@ class _Reader:
             raise self.document.error(self.place(key), f"expected true or false, got {shown_value(value)}")
         return value
 
-    def always_load(self) -> tuple[str, ...]:
-        value = self.values.get("always_load")
+    def globs(self, key: str) -> tuple[str, ...]:
+        """A list of globs, or true for everything."""
+        value = self.values.get(key)
         if isinstance(value, bool):
             return ("*",) if value else ()
-        return self.strings("always_load")
+        return self.strings(key)
+
+    def choice(self, key: str, known: Sequence[Any]) -> Any:
+        """One of the known strings; None where nothing is said."""
+        value = self.string(key)
+        if value and value not in known:
+            what = f'"{safe_line(value, 40)}" is not one of {", ".join(known)}'
+            raise self.document.error(self.place(key), what)
+        return value or None
+
+    def bytes(self, key: str) -> int:
+        value = self.values.get(key, ServerConfig("").max_message_bytes)
+        if not isinstance(value, int) or isinstance(value, bool) or not 4096 <= value <= MAX_MESSAGE_BYTES:
+            what = f"expected bytes between 4096 and {MAX_MESSAGE_BYTES}, got {shown_value(value)}"
+            raise self.document.error(self.place(key), what)
+        return value
 
     def transport(self, *, is_command: bool) -> TransportName:
         value = self.string("transport")

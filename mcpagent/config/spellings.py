@@ -26,6 +26,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "enabled_tools": ("enabled_tools", "enabledTools", "allowedTools", "allowed_tools", "includeTools"),
     "disabled_tools": ("disabled_tools", "disabledTools", "excludedTools", "excluded_tools", "excludeTools"),
     "always_load": ("always_load", "alwaysLoad"),
+    "eager": ("eager",),
+    "safe_to_repeat": ("safe_to_repeat", "safeToRepeat"),
+    "trust_hints": ("trust_hints", "trustHints"),
+    "max_message_bytes": ("max_message_bytes", "maxMessageBytes"),
+    "log_level": ("log_level", "logLevel"),
+    "era": ("era", "protocol_era", "protocolEra"),
 }
 """Our key, and the spellings under which clients write it."""
 

@@ -12,6 +12,13 @@ TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 """How a server is reached; "auto" is stdio for a command, and streamable HTTP or else SSE for a URL."""
 
 
+LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+"""What a server is asked to tell of its own work, from the most to the least (MCP, after RFC 5424)."""
+
+Era: TypeAlias = Literal["auto", "legacy"]
+"""How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """One MCP server, variables already expanded.
@@ -21,6 +28,10 @@ class ServerConfig:
     `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
     are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
     search says (None). `source` is "file:line".
+
+    `eager`: a server whose lists are kept on disk is started in the background, not by its first call.
+    `safe_to_repeat` are globs of tools that do no harm when they run twice; with `trust_hints` those count too of which
+    the server says so. `max_message_bytes` bounds one message. `log_level` None: what the server chooses.
     """
 
     name: str
@@ -42,6 +53,12 @@ class ServerConfig:
     disabled_tools: tuple[str, ...] = ()
     always_load: tuple[str, ...] = ()
     defer_loading: bool | Sequence[str] | None = None
+    eager: bool = False
+    safe_to_repeat: tuple[str, ...] = ()
+    trust_hints: bool = False
+    max_message_bytes: int = 64 * 1024 * 1024
+    log_level: LogLevel | None = None
+    era: Era = "auto"
     source: str = ""
 
 
