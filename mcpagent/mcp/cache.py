@@ -13,7 +13,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +27,37 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class CachedServer:
-    """What was true of a server when it was last connected. `is_modern` is its protocol era, None where unknown."""
+    """What was true of a server when it was last connected. `is_modern` is its protocol era, None where unknown.
+
+    `is_stale`: it is older than it should be; to be used, and read again in the background.
+    """
 
     lists: ServerLists
     is_modern: bool | None = None
     protocol_version: str = ""
     title: str = ""
     instructions: str = ""
+    is_stale: bool = False
 
 
 class ListCache:
     """Cached lists in one folder. A file that is too old, of another format or broken counts as none; nothing raises.
 
-    An entry lives `max_age_seconds`, or as long as the server itself said where that is shorter.
+    An entry lives `max_age_seconds`, or as long as the server itself said where that is shorter. After that, and for
+    `stale_seconds` in all, it is given as stale, for those who can refresh it while it is used.
     """
 
     def __init__(
-        self, folder: Path, *, max_age_seconds: float = MAX_AGE_SECONDS, now: Callable[[], float] = time.time
+        self,
+        folder: Path,
+        *,
+        max_age_seconds: float = MAX_AGE_SECONDS,
+        stale_seconds: float = 0.0,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
         self._max_age_seconds = max_age_seconds
+        self._stale_seconds = stale_seconds
         self._now = now
 
     def path(self, config: ServerConfig) -> Path:
@@ -63,7 +74,9 @@ class ListCache:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         life = min(self._max_age_seconds, cached.lists.ttl_seconds or self._max_age_seconds)
-        return cached if 0 <= age <= life else None
+        if 0 <= age <= life:
+            return cached
+        return replace(cached, is_stale=True) if 0 <= age <= self._stale_seconds else None
 
     def save(self, config: ServerConfig, server: CachedServer) -> None:
         data = {"format": _FORMAT, "saved": self._now(), "server": asdict(server)}

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpagent.config import ServerConfig, ServersConfig
-from mcpagent.errors import ServerError
+from mcpagent.errors import InputError, ServerError
 from mcpagent.events import Emit, Notice, ServerFailed
 from mcpagent.mcp.cache import ListCache
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.lists import ToolsDifference
+from mcpagent.mcp.lists import PromptInfo, ResourceInfo, ToolsDifference, difference
 from mcpagent.mcp.pins import PinStore
 from mcpagent.mcp.status import ServerStatus
 from mcpagent.mcp.toolset import AllowChange, McpToolset
-from mcpagent.tools import Tool
+from mcpagent.safe_text import safe_line
+from mcpagent.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,10 +30,10 @@ class ServerOptions:
     """What all servers of one agent share.
 
     With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
-    where `eager`. With `pins`, a tool that its server changed since it was first used is called only where
-    `allow_change` says so. `handlers` say what servers may ask of us (nothing without). `auth` gives the
-    authentication for a remote server, if it needs one. What servers write to their standard error goes to files in
-    `log_folder` (`mcpagent.mcp.server_log.log_path`).
+    where `eager` or its own configuration says so. With `pins`, a tool that its server changed since it was first used
+    is called only where `allow_change` says so. `handlers` say what servers may ask of us (nothing without). `auth`
+    gives the authentication for a remote server, if it needs one. What servers write to their standard error goes to
+    files in `log_folder` (`mcpagent.mcp.server_log.log_path`).
     """
 
     cache: ListCache | None = None
@@ -41,6 +43,9 @@ class ServerOptions:
     handlers: Handlers | None = None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
     log_folder: Path | None = None
+
+
+TURNED_OFF = "it is turned off"
 
 
 class McpServers:
@@ -69,6 +74,7 @@ class McpServers:
             item.name: ServerStatus(item.name, state="failed", reason=item.reason) for item in config.problems
         }
         self._on_changed = on_changed
+        self._options = options
         self._toolsets = {
             item.name: self._toolset(item, options) for item in sorted(wanted, key=lambda item: item.name)
         }
@@ -80,7 +86,7 @@ class McpServers:
             config,
             emit=self._emit,
             cache=options.cache,
-            eager=options.eager,
+            eager=options.eager or config.eager,
             handlers=options.handlers,
             auth=options.auth(config) if options.auth is not None and config.url else None,
             pins=options.pins,
@@ -111,17 +117,19 @@ class McpServers:
     @property
     def unavailable(self) -> dict[str, str]:
         """Why each server that is not connected is not, in one line."""
+        instead = {"connecting": "it is still connecting", "closed": TURNED_OFF}
         return {
-            name: status.reason or "it is still connecting"
+            name: status.reason or instead.get(status.state, "")
             for name, status in self.statuses.items()
-            if status.state in ("failed", "connecting")
+            if status.state in ("failed", "connecting", "closed")
         }
 
     async def open(self, startup_seconds: float | None) -> None:
         """Connects all at once and returns when each is ready or has failed, or after `startup_seconds`.
 
-        Servers that need longer go on in the background. A `required` one is always waited for; where it fails, its
-        `ServerError` is raised. Every single wait is bounded by the server's own `connect_timeout_seconds`.
+        Servers that need longer go on in the background, which is told unless nobody waits (0). A `required` one is
+        always waited for; where it fails, its `ServerError` is raised. Every single wait is bounded by the server's own
+        `connect_timeout_seconds`.
         """
         for status in self._unusable.values():
             self._emit(ServerFailed(status.name, status.reason))
@@ -139,11 +147,90 @@ class McpServers:
                 task.result()
         for name, task in self._opening.items():
             if not task.done():
-                text = f'server "{name}" is still connecting; its tools join when it is ready'
-                self._emit(Notice(text, "warning"))
+                if startup_seconds != 0:
+                    text = f'server "{name}" is still connecting; its tools join when it is ready'
+                    self._emit(Notice(text, "warning"))
                 task.add_done_callback(lambda task, name=name: self._arrived(name, task))  # type: ignore[misc]
             else:
                 task.exception()  # it is in the server's status; taken here so that nobody misses it
+
+    # --- single servers ---
+
+    @property
+    def prompts(self) -> dict[str, tuple[PromptInfo, ...]]:
+        """The prompts of each server that is connected or known and has some."""
+        return {toolset.config.name: toolset.prompts for toolset in self.toolsets if toolset.prompts}
+
+    @property
+    def resources(self) -> dict[str, tuple[ResourceInfo, ...]]:
+        """The resources and templates of each server that is connected or known and has some."""
+        return {toolset.config.name: toolset.resources for toolset in self.toolsets if toolset.resources}
+
+    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> ToolOutput:
+        """One prompt, filled in. Raises `InputError` where there is no such server, prompt, or argument."""
+        toolset = self._known(server, "prompts")
+        prompt = next((item for item in toolset.prompts if item.name == name), None)
+        if prompt is None:
+            raise InputError(f'server "{server}" has no prompt "{safe_line(name, 60)}"{_near(name, toolset.prompts)}')
+        missing = [item.name for item in prompt.arguments if item.required and not arguments.get(item.name)]
+        if missing:
+            raise InputError(
+                f'prompt "{safe_line(name, 60)}" needs {", ".join(safe_line(item, 60) for item in missing)}'
+            )
+        known = [item.name for item in prompt.arguments]
+        if foreign := [item for item in arguments if item not in known]:
+            takes = ", ".join(safe_line(item, 60) for item in known) or "none"
+            what = f'prompt "{safe_line(name, 60)}" has no argument "{safe_line(foreign[0], 60)}"'
+            raise InputError(f"{what}; it takes {takes}")
+        return await toolset.get_prompt(name, arguments)
+
+    async def read_resource(self, server: str, uri: str) -> ToolOutput:
+        """What is behind a URI, also one that was not listed. Raises `InputError` where there is no such server."""
+        return await self._known(server, "resources").get_resource(uri)
+
+    async def restart(self, server: str) -> None:
+        """Ends the server, where it runs, and starts it anew. Raises `InputError` or `ServerError`."""
+        toolset = self._configured(server)
+        opening = self._opening.get(server)
+        if opening is not None and not opening.done():
+            opening.cancel()
+            await asyncio.wait({opening})
+        if toolset.status.state == "closed":
+            toolset = self._toolsets[server] = self._toolset(toolset.config, self._options)
+        await toolset.restart()
+        if server not in self._ready:
+            self._ready.add(server)
+            self._on_late(toolset)
+
+    async def turn_off(self, server: str) -> None:
+        """Ends the server and withdraws its tools until it is restarted. Raises `InputError`."""
+        toolset = self._configured(server)
+        before = [tool.definition for tool in toolset.bound_tools()] if server in self._ready else []
+        self._ready.discard(server)
+        if (opening := self._opening.get(server)) is not None:
+            opening.cancel()
+            await asyncio.wait({opening})
+        await toolset.__aexit__(None, None, None)
+        self._on_lost(server, TURNED_OFF)
+        if before:
+            self._on_changed(toolset, difference(server, before, ()))
+
+    def _configured(self, server: str) -> McpToolset:
+        toolset = self._toolsets.get(server)
+        if toolset is not None:
+            return toolset
+        if (problem := self._unusable.get(server)) is not None:
+            raise InputError(f'server "{safe_line(server, 60)}" cannot be started: {problem.reason}')
+        near = get_close_matches(server, self._toolsets, n=3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise InputError(f'no server "{safe_line(server, 60)}" is enabled{hint}')
+
+    def _known(self, server: str, what: str) -> McpToolset:
+        toolset = self._configured(server)
+        if server in self._ready:
+            return toolset
+        reason = self.unavailable.get(server, TURNED_OFF)
+        raise InputError(f'the {what} of server "{server}" are not known: {safe_line(reason)}')
 
     async def _enter(self, toolset: McpToolset) -> None:
         name = toolset.config.name
@@ -170,3 +257,8 @@ class McpServers:
             task.cancel()
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await asyncio.gather(*(toolset.__aexit__(None, None, None) for toolset in self._toolsets.values()))
+
+
+def _near(name: str, prompts: Sequence[PromptInfo]) -> str:
+    near = get_close_matches(name, [item.name for item in prompts], n=3)
+    return f"; did you mean {', '.join(safe_line(item, 60) for item in near)}?" if near else ""

@@ -119,7 +119,7 @@ class McpToolset:
     async def __aenter__(self) -> McpToolset:
         if self._cache is not None and (cached := self._cache.load(self.config)) is not None:
             self._take_cached(cached)
-            if self._eager:
+            if self._eager or cached.is_stale:
                 self._refresh_soon()
             return self
         try:
@@ -138,6 +138,16 @@ class McpToolset:
             await asyncio.gather(self._refreshing, return_exceptions=True)
         await self._drop_connection()
         self._status = replace(self._status, state="closed")
+
+    async def restart(self) -> None:
+        """Ends the connection, where there is one, and opens a new one; what the server lists is read again.
+
+        Raises `ServerError`. Crashes before are forgotten, so nothing holds the start back.
+        """
+        async with self._reconnecting:
+            await self._drop_connection()
+            self._crashes = CrashLog()
+            await self._connect()
 
     async def tools(self) -> list[Tool]:
         """`bound_tools`, as every toolset has it."""
