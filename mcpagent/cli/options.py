@@ -99,7 +99,7 @@ ToolSearchOption = Annotated[
     typer.Option(
         "--tool-search",
         envvar="MCPAGENT_TOOL_SEARCH",
-        help="Let the model search for tools instead of offering all; auto: with over 20,000 tokens of definitions.",
+        help="Let the model search for tools instead of offering all; auto: where that costs less.",
     ),
 ]
 AlwaysLoad = Annotated[
