@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from mcpagent.config.jsonc import ValuePath, blank_extras, value_offsets
+from mcpagent.config.jsonc import Span, ValuePath, blank_extras, value_spans
 from mcpagent.errors import ConfigError
 from mcpagent.safe_text import safe_line
 
@@ -93,16 +93,17 @@ def parse_document(label: str, raw: bytes, folder: Path) -> Document:
         raise ConfigError(f"{label}: nests too deeply; this cannot be a server list") from None
     except ValueError as error:
         raise ConfigError(f"{label}: {safe_line(str(error))}") from None
-    document = Document(label, data, dict(value_offsets(blanked)), text, folder)
-    _refuse_repeated_servers(document, blanked)
+    spans = list(value_spans(blanked))
+    document = Document(label, data, {span.path: span.key for span in spans if span.path}, text, folder)
+    _refuse_repeated_servers(document, spans)
     return document
 
 
-def _refuse_repeated_servers(document: Document, text: str) -> None:
+def _refuse_repeated_servers(document: Document, spans: Iterable[Span]) -> None:
     seen: set[ValuePath] = set()
-    for path, offset in value_offsets(text):
+    for path, key in ((span.path, span.key) for span in spans):
         if len(path) == 2 and path[0] in ("mcpServers", "servers") and path in seen:
-            place = replace(document, offsets={path: offset}).place(path)
+            place = replace(document, offsets={path: key}).place(path)
             raise ConfigError(f'{place}: two servers are named "{safe_line(str(path[1]), 60)}"; rename one')
         seen.add(path)
 

@@ -1,0 +1,165 @@
+"""Changes to a JSON text that leave everything else as it is: comments, order, indentation, trailing commas."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mcpagent.config.jsonc import Span, ValuePath, blank_comments, blank_extras, comments, value_spans
+
+MAX_INLINE = 88
+"""Columns up to which a list or an inner object stays on one line."""
+
+
+def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
+    """The text with this value at the path; objects on the way are made where they are missing.
+
+    The text is valid JSON with comments, its top an object. A value on the way that is no object is a `ValueError`.
+    """
+    spans = _spans(text)
+    for depth in range(len(path), -1, -1):
+        span = spans.get(path[:depth])
+        if span is None:
+            continue
+        if depth == len(path):
+            indent = _indent_of_line(text, span.key)
+            return text[: span.start] + _written(value, indent, text) + text[span.end :]
+        if text[span.start] != "{":
+            raise ValueError(f"{'.'.join(path[:depth])} is no object")
+        for key in reversed(path[depth + 1 :]):
+            value = {key: value}
+        return _with_member(text, spans, span, path[depth], value)
+    raise ValueError("the text holds no value")
+
+
+def without_value(text: str, path: tuple[str, ...]) -> str:
+    """The text without the member at the path; comments outside of it stay. Nothing there: the same text."""
+    while (span := _spans(text).get(path)) is not None:
+        text = _without(text, span)
+    return text
+
+
+def _spans(text: str) -> dict[ValuePath, Span]:
+    return {span.path: span for span in value_spans(blank_extras(text))}
+
+
+def _with_member(text: str, spans: Mapping[ValuePath, Span], holder: Span, key: str, value: Any) -> str:
+    inside = [span for path, span in spans.items() if path[:-1] == holder.path and holder.start < span.key < holder.end]
+    outer = _indent_of_line(text, holder.key)
+    if not inside:
+        return _with_first_member(text, holder, outer, key, value)
+    last = max(inside, key=lambda span: span.end)
+    plain = blank_comments(text)
+    comma = plain.find(",", last.end, holder.end)
+    after = last.end if comma < 0 else comma + 1
+    place = _end_of_line(text, plain, after, holder.end - 1)
+    joint = "," if comma < 0 else ""
+    if place is None:
+        written = f"{json.dumps(key)}: {_inline(value)}" + ("," if comma >= 0 else "")
+        return text[:after] + joint + " " + written + text[after:]
+    indent = _indent_of_line(text, last.key) or outer + _unit(text)
+    member = f"{json.dumps(key)}: {_written(value, indent, text)}" + ("," if comma >= 0 else "")
+    return text[:after] + joint + text[after:place] + _newline(text) + indent + member + text[place:]
+
+
+def _with_first_member(text: str, holder: Span, outer: str, key: str, value: Any) -> str:
+    indent = outer + _unit(text)
+    before = text[: holder.end - 1].rstrip(" \t\r\n")
+    newline = _newline(text)
+    member = f"{json.dumps(key)}: {_written(value, indent, text)}"
+    return f"{before}{newline}{indent}{member}{newline}{outer}{text[holder.end - 1 :]}"
+
+
+def _end_of_line(text: str, plain: str, place: int, limit: int) -> int | None:
+    """Where the line ends that `place` is on, past comments; None where something else than comments follows on it."""
+    ends = dict(comments(text))
+    while place < limit:
+        if text[place] == "\n":
+            return place - 1 if text[place - 1] == "\r" else place
+        if place in ends:
+            place = ends[place]
+        elif plain[place].isspace():
+            place += 1
+        else:
+            return None
+    return None
+
+
+def _without(text: str, span: Span) -> str:
+    plain = blank_comments(text)
+    start, end = span.key, span.end
+    following = _next_place(plain, end)
+    if plain[following] == ",":
+        cut = [(start, end), (following, following + 1)]
+    else:
+        comma = len(plain[:start].rstrip()) - 1
+        cut = [(comma, comma + 1), (start, end)] if plain[comma] == "," else [(start, end)]
+    for begin, stop in reversed(cut):
+        text = text[:begin] + text[stop:]
+    removed_before = sum(stop - begin for begin, stop in cut if stop <= start)
+    return _without_blank_line(text, start - removed_before)
+
+
+def _next_place(plain: str, place: int) -> int:
+    while plain[place].isspace():
+        place += 1
+    return place
+
+
+def _without_blank_line(text: str, place: int) -> str:
+    """Takes the line away that nothing is left on."""
+    begin = text.rfind("\n", 0, place) + 1
+    stop = text.find("\n", place)
+    if begin == 0 or stop < 0:
+        return text
+    if not text[begin:stop].strip():
+        return text[:begin] + text[stop + 1 :]
+    if not text[begin:place].strip():
+        return text[:begin] + text[begin:place] + text[place:].lstrip(" \t")
+    return text
+
+
+def _indent_of_line(text: str, place: int) -> str:
+    """The white space that the line begins with."""
+    begin = text.rfind("\n", 0, place) + 1
+    found = re.match(r"[ \t]*", text[begin:place])
+    return found.group() if found else ""
+
+
+def _unit(text: str) -> str:
+    """One step of indentation: the smallest that the text has."""
+    steps = [found for found in re.findall(r"^([ \t]+)\"", text, re.MULTILINE) if found]
+    return min(steps, key=len) if steps else "  "
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _inline(value: Any) -> str:
+    written = json.dumps(value, ensure_ascii=False)
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        written = json.dumps(value)
+    return written
+
+
+def _written(value: Any, indent: str, text: str) -> str:
+    """The value as lines: an object's members each on one of their own, what is inside them inline where it fits."""
+    if not isinstance(value, Mapping) or not value:
+        return _inline(value)
+    unit, newline = _unit(text), _newline(text)
+    inner = indent + unit
+    members: list[str] = []
+    for key, item in value.items():
+        inline = _inline(item)
+        fits = len(inner) + len(key) + len(inline) <= MAX_INLINE and not _has_objects(item)
+        members.append(f"{inner}{json.dumps(key)}: {inline if fits else _written(item, inner, text)}")
+    return "{" + newline + f",{newline}".join(members) + newline + indent + "}"
+
+
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(isinstance(item, Mapping) for item in value.values())
