@@ -23,11 +23,12 @@ from mcpagent.inputs import Prompt, read_history, usable_prompt
 from mcpagent.loop import Run, converse, current_run, execution_of
 from mcpagent.mcp.lists import ToolsDifference
 from mcpagent.mcp.servers import McpServers, ServerOptions
-from mcpagent.messages import Message, Spent, ToolDefinition, Usage
+from mcpagent.messages import Message, Spent, Text, ToolDefinition, Usage
 from mcpagent.models.base import Model, ModelSettings, cached_share, search_problem
 from mcpagent.names import collision_warnings
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
+from mcpagent.recording.tape import Change, Opening, Setting, Tape
 from mcpagent.run_context import RunContext
 from mcpagent.safe_text import safe_line
 from mcpagent.selection import Selection
@@ -74,6 +75,7 @@ class Agent:
     `max_turns` limits the model's answers per `ask`. `startup_seconds`: how long entering waits for slow servers (None:
     until each is ready or has failed, 0: not at all); those that need longer join the conversation when they are ready.
     `server_options` says what all servers share: lists cached on disk, pinned tools, what they may ask of us.
+    `recording`: a `Recorder` writes the run down, a `Replay` takes the place of the model and of all tools.
 
     Constructing does no I/O and needs no key; entering connects all servers at once. A server that fails is named in
     `servers` and by an event, and the others work. `on_event` gets every event; its errors are logged, never raised.
@@ -102,26 +104,30 @@ class Agent:
         approval: bool | ApprovalPredicate = False,
         on_approval: OnApproval | None = None,
         on_event: Emit | None = None,
+        recording: Tape | None = None,
     ) -> None:
         if isinstance(pre_discovered_tools, str):
             raise ConfigError('pre_discovered_tools: expected a list of names, got a string; write ["name"]')
         if max_turns < 1:
             raise ConfigError(f"max_turns: expected 1 or more, got {max_turns}")
-        self.instructions = instructions
+        self._tape = recording or Tape()
+        search = tool_search or (ToolSearch(enabled=with_tool_search_mode) if with_tool_search_mode else None)
+        setting = self._tape.setting(Setting(instructions, search, tuple(pre_discovered_tools)))
+        self.instructions = setting.instructions
         self.max_turns = max_turns
         self.tool_timeout_seconds = tool_timeout_seconds
         self.startup_seconds = startup_seconds
         self.settings = settings or ModelSettings()
         self.deps = deps
         self.tool_context = tool_context or ToolContext()
-        self._tool_search = tool_search or ToolSearch(enabled=with_tool_search_mode or "marked")
-        self._pinned = tuple(pre_discovered_tools)
+        self._tool_search = setting.search or ToolSearch(enabled="marked")
+        self._pinned = setting.pinned
         self._on_approval = on_approval
         self._mcp_config = mcp_config
         self._sources = ToolSources(
-            [item if isinstance(item, Tool) else function_tool(item) for item in tools],
-            toolsets,
-            mcp_config,
+            [item if isinstance(item, Tool) else function_tool(item) for item in tools if not self._tape.plays],
+            toolsets if not self._tape.plays else (),
+            mcp_config if not self._tape.plays else None,
             Selection(selected_servers, selected_tools),
             approval,
         )
@@ -253,11 +259,12 @@ class Agent:
         """
 
         def register(function: Any) -> Any:
-            self._sources.functions.append(
-                function if isinstance(function, Tool) else function_tool(function, **options)
-            )
-            if self._session is not None:
-                self._session.update(self._sources.all(self._session.listed), _more_tools)
+            if not self._tape.plays:
+                self._sources.functions.append(
+                    function if isinstance(function, Tool) else function_tool(function, **options)
+                )
+                if self._session is not None:
+                    self._update(self._session, _more_tools)
             return function
 
         return register(function) if function is not None else register
@@ -321,15 +328,18 @@ class Agent:
     def model(self) -> Model:
         """The model that is called; resolves a name on first use, so it may raise `ConfigError`."""
         if self._model is None:
-            from mcpagent.models import resolve_model
-
-            self._model = resolve_model(self._model_choice)
+            self._model = self._resolved(self._model_choice)
         return self._model
+
+    def _resolved(self, choice: str | Model | Sequence[str | Model] | None) -> Model:
+        from mcpagent.models import resolve_model
+
+        return self._tape.model(lambda: resolve_model(choice))
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
-        return self._sources.statuses
+        return self._tape.servers(self._sources.statuses)
 
     @property
     def mcp(self) -> McpServers:
@@ -361,11 +371,9 @@ class Agent:
 
         Raises `ConfigError` for a name that means nothing; the model stays what it was then.
         """
-        from mcpagent.models import resolve_model
-
         self._require_started()
         self._require_idle()
-        new, old = resolve_model(model), self.model
+        new, old = self._resolved(model), self.model
         is_own = not isinstance(self._model_choice, Model)
         self._model, self._model_choice = new, model
         self._begin_anew(self.messages)
@@ -423,6 +431,7 @@ class Agent:
         _ = self.model  # a name that means nothing is told before anything is started
         self._loop = asyncio.get_running_loop()
         async with AsyncExitStack() as exits:
+            exits.callback(self._tape.close)
             exits.push_async_callback(self._close_model)
             # Set already here: a team whose members call each other must not start anybody twice.
             self._exits = exits
@@ -437,6 +446,7 @@ class Agent:
                     on_lost=self._stays_away,
                     on_changed=self._changes,
                 )
+                self._tape.hide(self._sources.secrets)
                 self._tool_search = self._possible_search()
                 self._session = await self._begin(())
                 await self._sources.enter_lifetimes(exits, self._session.listed)
@@ -510,6 +520,7 @@ class Agent:
             usable = usable_prompt(prompt)  # type: ignore[arg-type]  # answers beside words are no prompt
             if self._pending:
                 session.conversation.close_open_calls(NOT_ANSWERED)
+            self._tape.asked("".join(part.text for part in usable if isinstance(part, Text)))
             session.conversation.say(usable)
             self._pending = ()
         run = self._run_of(session, guarded(emit), deps=deps, tool_context=tool_context)
@@ -547,6 +558,7 @@ class Agent:
             context,
             list_tools,
             self._on_approval,
+            tape=self._tape,
         )
 
     def _answer(self, finished: RunFinished) -> str:
@@ -639,7 +651,7 @@ class Agent:
         catalog.unavailable.pop(name, None)
         line = category_line(name, catalog.server_descriptions[name], len(tools)).removeprefix("- ")
         text = f"A server has connected, its tools can be used from now on: {line}."
-        session.update(self._sources.all(session.listed), lambda _: text)
+        self._update(session, lambda _: text)
         if self.startup_seconds != 0:  # who waits for none sees `ServerConnected`
             self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
 
@@ -648,11 +660,13 @@ class Agent:
         self._emit(Notice(str(difference)))
         if self._session is not None:
             name = toolset.config.name
-            self._session.update(self._sources.all(self._session.listed), lambda update: _changed_tools(name, update))
+            self._update(self._session, lambda update: _changed_tools(name, update))
 
     def _stays_away(self, name: str, reason: str) -> None:
         if self._session is not None:
-            self._session.catalog.unavailable[name] = reason
+            catalog = self._session.catalog
+            catalog.unavailable[name] = reason
+            self._tape.changed(Change(None, "", catalog.server_descriptions, catalog.unavailable))
 
     async def _close_model(self) -> None:
         if isinstance(self._model_choice, Model):  # it belongs to whoever gave it
@@ -698,11 +712,34 @@ class Agent:
 
     async def _list_again(self, session: Session) -> None:
         """Brings the catalogue up to date with the toolsets; tells the model where that changes what it has."""
+        self._replay_changes(session)
         tools = await self._sources.from_toolsets()
         if tools == session.listed:
             return
         session.listed = tools
-        session.update(self._sources.all(tools), _more_tools)
+        self._update(session, _more_tools)
+
+    def _update(self, session: Session, say: Callable[[ToolsUpdate], str]) -> None:
+        """Brings the catalogue up to date with all sources, and keeps that in the recording."""
+        tools, said = self._sources.all(session.listed), ""
+
+        def tell(update: ToolsUpdate) -> str:
+            nonlocal said
+            said = say(update)
+            return said
+
+        session.update(tools, tell)
+        catalog = session.catalog
+        self._tape.changed(Change(tools, said, catalog.server_descriptions, catalog.unavailable))
+
+    def _replay_changes(self, session: Session) -> None:
+        for change in self._tape.changes():
+            catalog, said = session.catalog, change.said
+            catalog.server_descriptions.update(change.descriptions)
+            catalog.unavailable.clear()
+            catalog.unavailable.update(change.unavailable)
+            if change.tools is not None:
+                session.update(change.tools, lambda _, said=said: said)  # type: ignore[misc]
 
     async def _begin(self, messages: Sequence[Message], *, keep_open: bool = False) -> Session:
         with RunContext(self.deps, self.tool_context).entered():
@@ -713,14 +750,22 @@ class Agent:
         self, messages: Sequence[Message], from_toolsets: list[Tool], *, keep_open: bool = False
     ) -> Session:
         """A new conversation: names, categories and the system prompt are fixed here."""
-        conversation = Conversation(messages=messages, keep_open=keep_open)
+        sources, conversation = self._sources, Conversation(messages=messages, keep_open=keep_open)
+        live = Opening(
+            sources.all(from_toolsets),
+            sources.statuses,
+            sources.descriptions,
+            sources.unavailable,
+            sources.expects_deferred,
+        )
+        opening = self._tape.opening(live)
         catalog = Catalog(
-            self._sources.all(from_toolsets),
+            opening.tools,
             search=self._tool_search,
             pinned=self._pinned,
-            server_descriptions=self._sources.descriptions,
-            unavailable=self._sources.unavailable,
-            expects_deferred=self._sources.expects_deferred,
+            server_descriptions=opening.descriptions,
+            unavailable=opening.unavailable,
+            expects_deferred=opening.expects_deferred,
             cached_share=lambda: cached_share(self.model),
         )
         section = ""
@@ -734,6 +779,7 @@ class Agent:
         return Session(conversation, catalog, from_toolsets)
 
     def _emit(self, event: Event) -> None:
+        self._tape.heard(event)
         if self._listener is not None:
             guarded(self._listener)(event)
 

@@ -18,6 +18,7 @@ from mcpagent.errors import ServerError
 from mcpagent.events import Emit, ToolCallFinished, ToolCallStarted, ToolsLoaded, ToolsRemoved
 from mcpagent.messages import Message, Part, Text, ToolCall, ToolErrorKind, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.pending import CallAnswer, OnApproval, PendingCall
+from mcpagent.recording.tape import Tape
 from mcpagent.run_context import RunContext
 from mcpagent.safe_text import safe_line
 from mcpagent.search.signature import call_signature
@@ -43,6 +44,7 @@ class Execution:
     context: RunContext[Any]
     state: StateChannel
     on_approval: OnApproval | None = None
+    tape: Tape = field(default_factory=Tape)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while `on_approval` decides: a person is asked one question at a time."""
 
@@ -221,6 +223,15 @@ async def _decided(
     tool = admission.tool
     if tool is None:
         return admission.refusal or ToolOutput(())
+    if any(tool is virtual for virtual in execution.catalog.virtual):
+        return await _judged(tool, call, execution, answer)
+    return await execution.tape.outcome(call, tool, lambda: _judged(tool, call, execution, answer))
+
+
+async def _judged(
+    tool: Tool, call: ToolCall, execution: Execution, answer: CallAnswer | None
+) -> ToolOutput | PendingCall:
+    """What running an admitted call gave, or that it was not approved, or waits for an answer."""
     context = execution.context.for_call(call.id, tool.name)
     waiting = await _waiting(tool, call, context)
     if isinstance(waiting, ToolOutput):

@@ -16,6 +16,7 @@ from mcpagent.messages import Spent, ToolCall, ToolResult, ToolsChanged, user_me
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.pending import CallAnswer, OnApproval, PendingCall
 from mcpagent.prompt.builder import final_answer_note
+from mcpagent.recording.tape import Tape
 from mcpagent.run_context import RunContext
 from mcpagent.tool_context import StateChannel
 
@@ -47,6 +48,7 @@ class Run:
     answers: Mapping[str, CallAnswer] | None = None
     parent: Run | None = None
     label: str = ""
+    tape: Tape = field(default_factory=Tape)
     spent: Spent = field(default_factory=Spent)
     turns: int = 0
     nested_turns: int = 0
@@ -147,6 +149,7 @@ def execution_of(run: Run) -> Execution:
         run.context,
         StateChannel(run.context.tool_context),
         run.on_approval,
+        run.tape,
     )
 
 

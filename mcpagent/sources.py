@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
 from mcpagent.events import Emit
 from mcpagent.mcp.lists import ToolsDifference
+from mcpagent.mcp.redaction import secrets_of
 from mcpagent.mcp.servers import McpServers, ServerOptions
 from mcpagent.selection import Selection
 from mcpagent.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured
@@ -47,6 +48,7 @@ class ToolSources:
         self._approval = approval
         self._servers: McpServers | None = None
         self._deferring: set[str] = set()
+        self.secrets: list[str] = []
 
     async def open(
         self,
@@ -71,6 +73,7 @@ class ToolSources:
         self._selection.check([*(server.name for server in config.servers), *(item.name for item in config.problems)])
         wanted = [item for item in config.servers if not item.disabled and self._selection.has_server(item.name)]
         self._deferring = {item.name for item in wanted if item.defer_loading}
+        self.secrets = [value for item in wanted for value in secrets_of(item)]
         self._servers = McpServers(
             config, wanted, options, emit=emit, on_late=on_late, on_lost=on_lost, on_changed=on_changed
         )

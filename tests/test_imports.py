@@ -17,10 +17,10 @@ PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
 STAGES: tuple[frozenset[str], ...] = tuple(
     frozenset(stage.split())
     for stage in (
-        "errors messages pending events safe_text background inputs",
-        "tools tool_algebra tool_context run_context names conversation tracing config selection cards search prompt "
-        "models validation",
-        "catalog mcp offload compaction sessions",
+        "errors messages pending events safe_text known_secrets secret_shapes background inputs",
+        "tools tool_algebra tool_context run_context names conversation tracing config secret_store selection cards "
+        "search prompt models validation",
+        "catalog mcp recording offload compaction sessions",
         "virtual_tools toolsets",
         "sources execution loop session agent agent_cards",
         "cli server",
@@ -31,7 +31,9 @@ STAGES: tuple[frozenset[str], ...] = tuple(
 APART = frozenset({"demo", "__main__", "__init__"})
 """`demo` is a program of its own, started as a server; the two others are doors."""
 
-HEAVY = ("anthropic", "openai", "mcp", "httpx2", "httpx", "pydantic", "jsonschema", "rich", "prompt_toolkit", "numpy")
+HEAVY = tuple(
+    "anthropic openai mcp httpx2 httpx pydantic jsonschema rich prompt_toolkit numpy keyring".split()  # noqa: SIM905
+)
 
 
 def room_of(module: str) -> str:

@@ -21,14 +21,17 @@ class Redactor:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        values = sorted({value for value in _secrets(config) if len(value) >= _SHORTEST}, key=lambda value: -len(value))
+        values = sorted(
+            {value for value in secrets_of(config) if len(value) >= _SHORTEST}, key=lambda value: -len(value)
+        )
         self._pattern = re.compile("|".join(map(re.escape, values))) if values else None
 
     def __call__(self, text: str) -> str:
         return text if self._pattern is None else self._pattern.sub(_MARK, text)
 
 
-def _secrets(config: ServerConfig) -> Iterator[str]:
+def secrets_of(config: ServerConfig) -> Iterator[str]:
+    """The values of a server's configuration that must not be shown."""
     for name, value in config.headers.items():
         if name.lower() not in ("accept", "content-type", "user-agent"):
             yield value

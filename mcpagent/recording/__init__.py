@@ -1,0 +1,11 @@
+"""Runs kept as a file, and given again from it without a network, a key or a server.
+
+`Recorder` writes JSON lines while an agent works: what the model was sent and said, what the tools gave. `Replay` puts
+the file in the place of the model and of all tools. The runtime sees both as a `Tape`.
+"""
+
+from mcpagent.recording.recorder import Recorder
+from mcpagent.recording.replay import RecordingError, Replay
+from mcpagent.recording.tape import Tape
+
+__all__ = ["Recorder", "RecordingError", "Replay", "Tape"]
