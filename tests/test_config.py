@@ -173,8 +173,8 @@ def test_many_servers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("${MISSING}", "environment variable MISSING is not set; set it, or write ${MISSING:-default}"),
-        ("${env:MISSING}", "environment variable MISSING is not set; set it, or write ${MISSING:-default}"),
+        ("${MISSING}", "environment variable MISSING is not set; export it, or keep it: mcpagent keys set MISSING, or write ${MISSING:-default}"),
+        ("${env:MISSING}", "environment variable MISSING is not set; export it, or keep it: mcpagent keys set MISSING, or write ${MISSING:-default}"),
         ("${input:token}", '"${input:token}" is not supported; use ${VAR}, ${VAR:-default} or ${env:VAR}'),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from mcpagent.config.documents import Document, read_document
 from mcpagent.config.folders import user_config_folder
 from mcpagent.config.servers import checked_values, read_servers
-from mcpagent.config.values import ServerConfig, ServerProblem, ServersConfig, ServersSource
+from mcpagent.config.values import Scope, ServerConfig, ServerProblem, ServersConfig, ServersSource
 from mcpagent.config.variables import SecretLookup, Variables
 
 
@@ -26,9 +26,10 @@ def load_servers(
 
     Variables are expanded from `environ` (default: the process's). For parsed content, `label` names it in errors and
     `folder` is what its relative paths start from (default: the current one).
-    `secret` looks up `${keyring:name}`. Disabled servers are listed with `disabled` True. Raises `ConfigError`.
+    `secret` looks up `${keyring:name}`; without it the keys set by `mcpagent keys set` are meant, where `environ` is
+    left out or has them (`with_stored_keys`). Disabled servers are listed with `disabled` True. Raises `ConfigError`.
     """
-    environ = os.environ if environ is None else environ
+    environ, secret = _with_keys(environ, secret)
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         document = read_document(path)
@@ -39,14 +40,26 @@ def load_servers(
     return checked_values(tuple(source))
 
 
+def _with_keys(
+    environ: Mapping[str, str] | None, secret: SecretLookup | None
+) -> tuple[Mapping[str, str], SecretLookup | None]:
+    from mcpagent.secret_store import EnvironmentWithKeys, with_stored_keys
+
+    environ = with_stored_keys(os.environ) if environ is None else environ
+    if secret is None and isinstance(environ, EnvironmentWithKeys):
+        secret = environ.secret
+    return environ, secret
+
+
 def load_found_servers(start: Path, environ: Mapping[str, str], *, secret: SecretLookup | None = None) -> ServersConfig:
     """The servers of all files `find_config_files` names; the later file wins by server name."""
     merged: dict[str, ServerConfig | ServerProblem] = {}
     files = find_config_files(start, environ)
     for path in files:
         loaded = load_servers(path, environ=environ, secret=secret)
+        scope: Scope = "user" if path.parent == user_config_folder(environ) else "project"
         for server in loaded.servers:
-            merged[server.name] = server
+            merged[server.name] = replace(server, scope=scope)
         for problem in loaded.problems:
             merged[problem.name] = problem
     return ServersConfig(

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from mcpagent.config.jsonc import ValuePath
+from mcpagent.errors import CredentialsError
 from mcpagent.safe_text import safe_line
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
-"""The secret kept under a name, None where there is none."""
+"""The secret kept under a name, None where there is none. Raises `CredentialsError` where it cannot be read."""
 
 
 class UnusableError(Exception):
@@ -56,18 +57,25 @@ def expand(text: str, place: ValuePath, variables: Variables) -> str:
         if not _VARIABLE_NAME.fullmatch(name):
             what = f'"{safe_line(match.group(), 60)}" is not supported; use ${{VAR}}, ${{VAR:-default}} or ${{env:VAR}}'
             raise UnusableError(place, what)
-        value = environ.get(name)
+        try:
+            value = environ.get(name)
+        except CredentialsError as error:  # it is one of the keys set for this environment
+            raise UnusableError(place, str(error)) from None
         if has_default:
             return value or default
         if value is None:
-            raise UnusableError(place, f"environment variable {name} is not set; set it, or write ${{{name}:-default}}")
+            mend = f"export it, or keep it: mcpagent keys set {name}, or write ${{{name}:-default}}"
+            raise UnusableError(place, f"environment variable {name} is not set; {mend}")
         return value
 
     return _VARIABLE.sub(value_of, text)
 
 
 def _secret(name: str, place: ValuePath, lookup: SecretLookup | None) -> str:
-    value = lookup(name) if lookup is not None else None
+    try:
+        value = lookup(name) if lookup is not None else None
+    except CredentialsError as error:
+        raise UnusableError(place, str(error)) from None
     if value is None:
         shown = safe_line(name, 60)
         raise UnusableError(place, f"${{keyring:{shown}}} is not stored; store it: mcpagent keys set {shown}")
