@@ -31,7 +31,8 @@ def read_server(
     source = document.place(path, column=False) if document.text else ""
     if disabled:
         # Its variables need not be set, so nothing more of it is read.
-        return ServerConfig(name, disabled=True, description=reader.plain("description"), source=source)
+        about = reader.plain("description")
+        return ServerConfig(name, disabled=True, description=about, source=source, written=entry)
     command, url = reader.string("command"), reader.string("url")
     if bool(command) == bool(url):
         what = 'has both "command" and' if command else 'has neither "command" nor'
@@ -63,6 +64,7 @@ def read_server(
         log_level=reader.choice("log_level", get_args(LogLevel)),
         era=reader.choice("era", get_args(Era)) or "auto",
         source=source,
+        written=entry,
         **reader.all_seconds(),
     )
 

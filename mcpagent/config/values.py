@@ -19,6 +19,10 @@ Era: TypeAlias = Literal["auto", "legacy"]
 """How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
 
 
+Scope: TypeAlias = Literal["", "user", "project"]
+"""Whose file a server was found in; "" for one that was given by whoever runs the program."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """One MCP server, variables already expanded.
@@ -27,7 +31,8 @@ class ServerConfig:
     stay silent (progress starts it anew); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
     `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
     are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
-    search says (None). `source` is "file:line".
+    search says (None). `source` is "file:line", and `scope` says whose file that is where it was found and not given.
+    `written` is the entry as it stands there, variables not expanded: what a person looks at and trusts.
 
     `eager`: a server whose lists are kept on disk is started in the background, not by its first call.
     `safe_to_repeat` are globs of tools that do no harm when they run twice; with `trust_hints` those count too of which
@@ -60,6 +65,8 @@ class ServerConfig:
     log_level: LogLevel | None = None
     era: Era = "auto"
     source: str = ""
+    scope: Scope = ""
+    written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
 
 McpServer: TypeAlias = ServerConfig
