@@ -15,6 +15,7 @@ import pytest
 from mcpagent.config import load_servers
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.known_secrets import without_secrets
+from mcpagent.models.resolve import resolve_model
 from mcpagent.secret_store import BoundedKeyring, SecretStore, is_key_name, key_store, with_stored_keys
 
 
@@ -280,3 +281,37 @@ def test_the_keyring_library_is_what_is_used(tmp_path: Path, value: str) -> None
         check=True,
     )
     assert done.stdout == "file there is no system keyring here\n"
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_takes_the_key_that_was_set(home: Mapping[str, str], value: str) -> None:
+    ring = Ring()
+    key_store(home, keyring=ring_of(ring)).set("OPENAI_API_KEY", value)
+    stored = with_stored_keys(home, keyring=ring_of(ring))
+    assert resolve_model(None, environ=stored).name.startswith("openai:")
+    with pytest.raises(CredentialsError, match="or keep it: mcpagent keys set ANTHROPIC_API_KEY"):
+        resolve_model("anthropic:", environ=stored)
+
+
+@pytest.mark.parametrize("spec", [None, "anthropic:"])
+def test_no_keyring_is_asked_where_the_environment_has_a_key(
+    spec: str | None, home: Mapping[str, str], value: str
+) -> None:
+    ring = Ring()
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        key_store(home, keyring=ring_of(ring)).set(name, value)
+    asked = ring.asked
+    stored = with_stored_keys({**home, "ANTHROPIC_AUTH_TOKEN": "sk-other"}, keyring=ring_of(ring))
+    assert resolve_model(spec, environ=stored).name.startswith("anthropic:")
+    assert ring.asked == asked
+
+
+def test_without_any_key_the_stand_in_answers_and_no_keyring_is_loaded(home: Mapping[str, str]) -> None:
+    stored = with_stored_keys(home, keyring=BoundedKeyring(no_keyring_please))
+    assert resolve_model(None, environ=stored).name.startswith("offline")
+
+
+def no_keyring_please() -> None:
+    raise AssertionError("the keyring was loaded")

@@ -14,6 +14,7 @@ from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.capabilities import Capabilities, Discovery
 from mcpagent.models.http_model import usable_key
 from mcpagent.safe_text import safe_line
+from mcpagent.secret_store import EnvironmentWithKeys, with_stored_keys
 
 if TYPE_CHECKING:
     import httpx2
@@ -109,9 +110,11 @@ def resolve_model(
     is the built-in stand-in. A list is a chain: the next one answers when one cannot, or has no key. None is
     MCPAGENT_MODEL, else the default model of the first provider whose key is set, else the stand-in.
 
-    Does no I/O. Raises `ConfigError` for a name that means nothing and `CredentialsError` for a missing or broken key.
+    Keys come from `environ`; without it from the process's environment and, for what that lacks, from the keys set by
+    `mcpagent keys set`. Connects to nothing. Raises `ConfigError` for a name that means nothing and
+    `CredentialsError` for a missing or broken key.
     """
-    environ = os.environ if environ is None else environ
+    environ = with_stored_keys(os.environ) if environ is None else environ
     if spec is not None and not isinstance(spec, str):
         if isinstance(spec, Model):
             return spec
@@ -201,10 +204,16 @@ def _meant(name: str) -> str:
 
 
 def _first_with_a_key(environ: Mapping[str, str]) -> str:
-    for prefix in _TRIED_BY_KEY:
-        if any(environ.get(variable, "").strip() for variable in PROVIDERS[prefix].key_variables):
-            return f"{prefix}:{PROVIDERS[prefix].default_model}"
+    for source in _sources(environ):
+        for prefix in _TRIED_BY_KEY:
+            if any(source.get(variable, "").strip() for variable in PROVIDERS[prefix].key_variables):
+                return f"{prefix}:{PROVIDERS[prefix].default_model}"
     return "offline"
+
+
+def _sources(environ: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
+    """Where keys are looked for, one after the other: no keyring is read where the environment itself has a key."""
+    return (environ.environ, environ) if isinstance(environ, EnvironmentWithKeys) else (environ,)
 
 
 def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.AsyncClient | None) -> Model:
@@ -295,13 +304,14 @@ def _key(
         return named, usable_key(environ.get(named), named)
     if "base_url" in spec.options or not provider.key_variables:
         return "", None
-    variable = next((name for name in provider.key_variables if name in environ), provider.key_variables[0])
+    found = (name for source in _sources(environ) for name in provider.key_variables if name in source)
+    variable = next(found, provider.key_variables[0])
     if variable in environ:
         return variable, usable_key(environ[variable], variable)
     if provider.needs_key and not _is_elsewhere(provider, base_url):
         raise CredentialsError(
-            f"{variable} is not set; export {variable}=<your key>, or use another model "
-            f"(ollama:<model> runs here, offline needs nothing)"
+            f"{variable} is not set; export {variable}=<your key>, or keep it: mcpagent keys set {variable}, "
+            f"or use another model (ollama:<model> runs here, offline needs nothing)"
         )
     return "", None
 
