@@ -44,6 +44,11 @@ def without_shapes(text: str) -> str:
     return _SHAPES.sub(MARK, text)
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether a variable, header or option of this name usually holds a secret."""
+    return bool(_NAME.search(name))
+
+
 def redactor(values: Iterable[str]) -> Redact:
     """Replaces these values, also as they stand in JSON and in addresses, and everything that looks like a key."""
     spellings = {
