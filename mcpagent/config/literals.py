@@ -1,0 +1,96 @@
+"""Secrets that are written out in a server's entry, where a reference should stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from mcpagent.secret_shapes import names_a_secret, without_shapes
+
+_REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
+_RANDOM = re.compile(r"\b(?=[A-Za-z_]*\d)(?=[\d_]*[A-Za-z])[A-Za-z0-9_]{20,}\b")
+"""Letters and digits without a word break, as keys have them and names of packages and models do not."""
+
+_HARMLESS_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-mcp-toolsets", "x-mcp-readonly"})
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralSecret:
+    """A value that looks like a secret: `path` of keys in the entry, and the variable's name that fits it."""
+
+    path: tuple[str | int, ...]
+    variable: str
+
+    def __str__(self) -> str:
+        return ".".join(str(step) for step in self.path)
+
+
+def literal_secrets(entry: Mapping[str, Any]) -> list[LiteralSecret]:
+    """The secrets in an entry as it is written; a reference such as `${TOKEN}` is none."""
+    return list(_secrets(entry))
+
+
+def is_literal_secret(name: str, value: str) -> bool:
+    """Whether a value under this name looks like a secret."""
+    rest = _REFERENCE.sub("", value).strip()
+    if rest.lower() in ("", "bearer", "basic", "token"):
+        return False
+    if without_shapes(value) != value or _RANDOM.search(rest):
+        return True
+    return names_a_secret(name) and len(rest) >= 6 and not _is_a_place(rest)
+
+
+def _is_a_place(value: str) -> bool:
+    """A path, an address or a number, such as TOKEN_FILE and KEY_LIMIT have."""
+    return value.startswith(("/", "~", "./", "http://", "https://")) or value.isdecimal()
+
+
+def _secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
+    for key in ("env", "envs"):
+        for name, value in _strings(entry.get(key)):
+            if is_literal_secret(name, value):
+                yield LiteralSecret((key, name), name)
+    for key in ("headers", "http_headers", "requestOptions"):
+        for name, value in _strings(entry.get(key)):
+            if name.lower() not in _HARMLESS_HEADERS and is_literal_secret(name, value):
+                yield LiteralSecret((key, name), variable_name(name))
+    args = entry.get("args")
+    words = [item if isinstance(item, str) else "" for item in args] if isinstance(args, list) else []
+    yield from (LiteralSecret(("args", index), "TOKEN") for index in range(len(words)) if _is_secret_word(words, index))
+    for key in ("url", "serverUrl", "httpUrl", "endpoint"):
+        if _is_secret_url(str(entry.get(key) or "")):
+            yield LiteralSecret((key,), "TOKEN")
+
+
+def _is_secret_word(words: list[str], index: int) -> bool:
+    """Whether this argument is or holds a secret; one that follows `--token` is named by it."""
+    option, equals, given = words[index].partition("=")
+    if equals and option.startswith("-"):
+        return is_literal_secret(option, given)
+    before = words[index - 1] if index else ""
+    named = before if before.startswith("--") and "=" not in before else ""
+    return not words[index].startswith("-") and is_literal_secret(named, words[index])
+
+
+def _is_secret_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    if parts.password or without_shapes(url) != url:
+        return True
+    return any(is_literal_secret(name, value) for name, value in parse_qsl(parts.query))
+
+
+def variable_name(text: str) -> str:
+    """The text as the name of an environment variable."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper()
+    return name if name and not name[0].isdigit() else f"KEY_{name}".rstrip("_")
+
+
+def _strings(value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        yield from ((str(name), item) for name, item in value.items() if isinstance(item, str))
