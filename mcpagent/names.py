@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from typing import NamedTuple
 MAX_NAME_LENGTH = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _HASH_DIGITS = 8
+_SPACED = "".join(char if char.isalnum() else " " for char in map(chr, range(128)))
 
 
 class ToolKey(NamedTuple):
@@ -103,9 +105,20 @@ def collision_warnings(names: Mapping[ToolKey, str]) -> list[str]:
     return lines
 
 
-def folded(name: str) -> str:
-    """The name without case and separators: `GetWeather`, `get-weather` and `weather.get` style differences vanish."""
-    return "".join(char for char in name.casefold() if char.isalnum())
+def plain(text: str) -> str:
+    """The text in lower case without accents, so that `Café` and `cafe` are one."""
+    if text.isascii():
+        return text.lower()
+    # Twice: compatibility forms such as ℡ hold capitals, and folding these gives letters with accents anew.
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    return unicodedata.normalize("NFC", "".join(char for char in decomposed if not unicodedata.combining(char)))
+
+
+def name_key(name: str) -> str:
+    """What all styles of one name share: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
+    if name.isascii():
+        return name.lower().translate(_SPACED).replace(" ", "")
+    return "".join(char for char in plain(name) if char.isalnum())
 
 
 class NameMap:
@@ -120,7 +133,7 @@ class NameMap:
         self._forms: dict[str, set[str]] = defaultdict(set)
         for key, name in offered.items():
             for form in (name, key.name, f"{key.server or ''}{key.name}"):
-                self._forms[folded(form)].add(name)
+                self._forms[name_key(form)].add(name)
 
     def resolve(self, name: str) -> str | None:
         """The one offered name that is meant, None where there is none or more than one."""
@@ -131,5 +144,5 @@ class NameMap:
 
     def candidates(self, name: str) -> tuple[str, ...]:
         """All offered names the form may mean, sorted."""
-        form = folded(name)
+        form = name_key(name)
         return tuple(sorted(self._forms.get(form, ()))) if form else ()

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
+from mcpagent.names import plain
 from mcpagent.search.bm25 import Postings
 from mcpagent.search.spelling import Spelling
-from mcpagent.search.words import STOP_WORDS, pieces, plain, stem, written_words
+from mcpagent.search.words import STOP_WORDS, pieces, stem, written_words
 
 MAX_TERMS = 64
 """Terms of one query that are scored; a longer query keeps its first ones."""

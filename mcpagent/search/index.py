@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.messages import ToolDefinition
+from mcpagent.names import name_key
 from mcpagent.safe_text import safe_line
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
@@ -30,7 +31,7 @@ from mcpagent.search.result import How, Match, Reason, SearchResult
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.vectors import Vectors
-from mcpagent.search.words import name_key, terms, written_words
+from mcpagent.search.words import terms, written_words
 
 RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid"]
 Ranking: TypeAlias = Callable[[str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from mcpagent.search.words import name_key
+from mcpagent.names import name_key
 
 MAX_QUERY = 500
 """Characters of a query that are read."""

@@ -7,9 +7,10 @@ Korean characters, which has no spaces, gives its pairs of characters.
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
 from typing import Protocol
+
+from mcpagent.names import plain
 
 MAX_WORD = 40
 """Characters of one written word that count; longer runs are keys, hashes or encoded data."""
@@ -55,14 +56,6 @@ def written_words(text: str) -> list[str]:
     if text.isascii():
         return text.translate(_ONLY_WORDS).split()
     return _WRITTEN.findall(text)
-
-
-def plain(word: str) -> str:
-    """The word in lower case without accents, so that `Café` and `cafe` are one."""
-    if word.isascii():
-        return word.lower()
-    decomposed = unicodedata.normalize("NFKD", word.casefold())
-    return unicodedata.normalize("NFC", "".join(char for char in decomposed if not unicodedata.combining(char)))
 
 
 def stem(word: str) -> str:
@@ -111,11 +104,6 @@ def _is_one_piece(written: str) -> bool:
     """Whether it surely holds no other words; a look at most words, which spares them the search for pieces."""
     plainly = written.isascii() and written.isalpha() and len(written) <= MAX_WORD
     return plainly and (written[1:].islower() or written.islower() or written.isupper())
-
-
-def name_key(name: str) -> str:
-    """What all styles of one name share: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
-    return "".join(written_words(plain(name)))
 
 
 def spoken(name: str) -> str:
