@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mcpagent.config.documents import Document, read_document
 from mcpagent.config.folders import user_config_folder
+from mcpagent.config.permissions import without_own_permissions
 from mcpagent.config.servers import checked_values, read_servers
 from mcpagent.config.values import Scope, ServerConfig, ServerProblem, ServersConfig, ServersSource
 from mcpagent.config.variables import SecretLookup, Variables
@@ -52,14 +53,18 @@ def _with_keys(
 
 
 def load_found_servers(start: Path, environ: Mapping[str, str], *, secret: SecretLookup | None = None) -> ServersConfig:
-    """The servers of all files `find_config_files` names; the later file wins by server name."""
+    """The servers of all files `find_config_files` names; the later file wins by server name.
+
+    What a project's file says in its own favour (`approval` "allow", `trust`) does not count.
+    """
     merged: dict[str, ServerConfig | ServerProblem] = {}
     files = find_config_files(start, environ)
     for path in files:
         loaded = load_servers(path, environ=environ, secret=secret)
         scope: Scope = "user" if path.parent == user_config_folder(environ) else "project"
         for server in loaded.servers:
-            merged[server.name] = replace(server, scope=scope)
+            found = server if scope == "user" else without_own_permissions(server)
+            merged[server.name] = replace(found, scope=scope)
         for problem in loaded.problems:
             merged[problem.name] = problem
     return ServersConfig(

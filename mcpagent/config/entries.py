@@ -13,8 +13,9 @@ from typing import Any, get_args
 from mcpagent.config.addresses import checked_url
 from mcpagent.config.documents import Document, shown_value
 from mcpagent.config.jsonc import ValuePath
+from mcpagent.config.permissions import APPROVALS
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
-from mcpagent.config.values import Era, LogLevel, ServerConfig, TransportName
+from mcpagent.config.values import Approval, Era, LogLevel, ServerConfig, TransportName
 from mcpagent.config.variables import Variables, expand
 from mcpagent.safe_text import safe_line
 
@@ -60,6 +61,7 @@ def read_server(
         eager=reader.boolean("eager"),
         safe_to_repeat=reader.globs("safe_to_repeat"),
         trust_hints=reader.boolean("trust_hints"),
+        approval=reader.approval(),
         max_message_bytes=reader.bytes("max_message_bytes"),
         log_level=reader.choice("log_level", get_args(LogLevel)),
         era=reader.choice("era", get_args(Era)) or "auto",
@@ -166,6 +168,22 @@ class _Reader:
         if isinstance(value, bool):
             return ("*",) if value else ()
         return self.strings(key)
+
+    def approval(self) -> tuple[tuple[str, Approval], ...]:
+        """(glob, approval) as written; one word is for every tool."""
+        value = self.values.get("approval")
+        if value is None:
+            return ()
+        rules = value if isinstance(value, Mapping) else {"*": value}
+        return tuple((str(glob), self._approval(word, glob)) for glob, word in rules.items())
+
+    def _approval(self, word: Any, glob: Any) -> Approval:
+        found = APPROVALS.get(word) if isinstance(word, str) else None
+        if found is None:
+            place = self.place("approval")
+            place = (*place, glob) if isinstance(self.values["approval"], Mapping) else place
+            raise self.document.error(place, f"expected allow, ask or deny, got {shown_value(word)}")
+        return found
 
     def choice(self, key: str, known: Sequence[Any]) -> Any:
         """One of the known strings; None where nothing is said."""

@@ -19,6 +19,10 @@ Era: TypeAlias = Literal["auto", "legacy"]
 """How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
 
 
+Approval: TypeAlias = Literal["allow", "ask", "deny"]
+"""What becomes of a tool's calls: run unasked, asked about, never run."""
+
+
 Scope: TypeAlias = Literal["", "user", "project"]
 """Whose file a server was found in; "" for one that was given by whoever runs the program."""
 
@@ -36,7 +40,9 @@ class ServerConfig:
 
     `eager`: a server whose lists are kept on disk is started in the background, not by its first call.
     `safe_to_repeat` are globs of tools that do no harm when they run twice; with `trust_hints` those count too of which
-    the server says so. `max_message_bytes` bounds one message. `log_level` None: what the server chooses.
+    the server says so, and its word that a tool only reads is believed. `approval`: (glob of tools, what becomes of
+    their calls), see `mcpagent.config.permissions`. `max_message_bytes` bounds one message. `log_level` None: what the
+    server chooses.
     """
 
     name: str
@@ -61,6 +67,7 @@ class ServerConfig:
     eager: bool = False
     safe_to_repeat: tuple[str, ...] = ()
     trust_hints: bool = False
+    approval: tuple[tuple[str, Approval], ...] = ()
     max_message_bytes: int = 64 * 1024 * 1024
     log_level: LogLevel | None = None
     era: Era = "auto"
