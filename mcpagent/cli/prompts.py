@@ -31,7 +31,7 @@ def joined_prompt(question: str, files: Sequence[Path], piped: str) -> str:
     blocks = [(str(path), _file_text(path)) for path in files]
     if piped.strip():
         blocks.append(("", piped))
-    return "\n\n".join([question, *(_fenced(text, label) for label, text in blocks)]).strip()
+    return "\n\n".join([question, *(fenced(text, label) for label, text in blocks)]).strip()
 
 
 def piped_text(tell: Tell, timeout: float | None = None) -> str:
@@ -92,7 +92,7 @@ def _file_text(path: Path) -> str:
     return data.decode("utf-8", "replace").removesuffix("\n")
 
 
-def _fenced(text: str, label: str) -> str:
+def fenced(text: str, label: str) -> str:
     """A code block whose fence is longer than any run of backticks inside, so that the text cannot end it."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
