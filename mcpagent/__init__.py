@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mcpagent.messages import Image, Message, Text, ToolDefinition, Usage, dump_messages, load_messages
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
     from mcpagent.pending import CallAnswer, CallsPendingError, PendingCall
+    from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run_context import RunContext
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
     from mcpagent.tools import Tool, ToolOutput, ToolReturn, Toolset
@@ -50,6 +51,9 @@ __all__ = [
     "ModelResponse",
     "ModelSettings",
     "PendingCall",
+    "Recorder",
+    "RecordingError",
+    "Replay",
     "RunContext",
     "ServerError",
     "Text",
@@ -88,6 +92,7 @@ _HOMES = {
     "messages": ("Image", "Message", "Text", "ToolDefinition", "Usage", "dump_messages", "load_messages"),
     "models.base": ("Model", "ModelRequest", "ModelResponse", "ModelSettings"),
     "pending": ("CallAnswer", "CallsPendingError", "PendingCall"),
+    "recording": ("Recorder", "RecordingError", "Replay"),
     "run_context": ("RunContext",),
     "tool_context": ("ToolContext", "ToolContextCache", "prepare_context"),
     "tools": ("Tool", "ToolOutput", "ToolReturn", "Toolset"),

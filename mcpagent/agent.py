@@ -112,9 +112,9 @@ class Agent:
             raise ConfigError(f"max_turns: expected 1 or more, got {max_turns}")
         self._tape = recording or Tape()
         search = tool_search or (ToolSearch(enabled=with_tool_search_mode) if with_tool_search_mode else None)
-        setting = self._tape.setting(Setting(instructions, search, tuple(pre_discovered_tools)))
+        setting = self._tape.setting(Setting(instructions, search, tuple(pre_discovered_tools), max_turns))
         self.instructions = setting.instructions
-        self.max_turns = max_turns
+        self.max_turns = setting.max_turns
         self.tool_timeout_seconds = tool_timeout_seconds
         self.startup_seconds = startup_seconds
         self.settings = settings or ModelSettings()
@@ -335,6 +335,11 @@ class Agent:
         from mcpagent.models import resolve_model
 
         return self._tape.model(lambda: resolve_model(choice))
+
+    @property
+    def tape(self) -> Tape:
+        """The recording that is written or played, or one that lets everything through."""
+        return self._tape
 
     @property
     def servers(self) -> dict[str, ServerStatus]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcpagent.mcp.pins import ToolChange
     from mcpagent.mcp.servers import ServerOptions
     from mcpagent.mcp.toolset import AllowChange
+    from mcpagent.recording import Tape
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=... or use -m ollama:<model>"
 SERVERS_HINT = "no configuration: bundled demo server. Your own: .mcp.json or --server NAME='command'"
@@ -60,8 +61,11 @@ def make_agent(
         "approval": approvals.needed if approvals is not None else False,
         "on_approval": approvals.decide if approvals is not None else None,
         "on_event": on_event,
+        "recording": _tape(options),
     }
-    if options.card is not None:
+    if options.replay is not None and options.tool_search is ToolSearchMode.auto:
+        agent = Agent(max_turns=options.max_turns, **common)
+    elif options.card is not None:
         agent = Agent.from_card(options.card, **common, **_asked_for(options, configuration, chosen))
     else:
         search = _tool_search(options, configuration)
@@ -69,6 +73,18 @@ def make_agent(
     if approvals is not None:
         approvals.find = lambda name: tool.definition if (tool := agent.catalog.find(name)) is not None else None
     return agent
+
+
+def _tape(options: Options) -> Tape | None:
+    if options.replay is not None:
+        from mcpagent.recording import Replay
+
+        return Replay(options.replay)
+    if options.record is not None:
+        from mcpagent.recording import Recorder
+
+        return Recorder(options.record)
+    return None
 
 
 def _server_options(
@@ -136,7 +152,7 @@ _DEFAULT_MAX_TURNS = 100
 
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
     """How to get a real model and one's own servers, where stand-ins are used that nobody asked for."""
-    unasked = options.model is None and options.card is None
+    unasked = options.model is None and options.card is None and options.replay is None
     lines = [KEY_HINT] if unasked and agent.model.name.startswith("offline") else []
     return [*lines, SERVERS_HINT] if configuration.is_demo else lines
 

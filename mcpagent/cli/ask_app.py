@@ -54,6 +54,8 @@ def ask(
     max_cost: opt.MaxCost = None,
     json_schema: opt.JsonSchema = None,
     estimate: opt.EstimateOnly = False,
+    record: opt.Record = None,
+    replay: opt.Replay = None,
     timeout: opt.Timeout = None,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
@@ -79,6 +81,8 @@ def ask(
         max_cost=max_cost,
         json_schema=json_schema,
         estimate=estimate,
+        record=record,
+        replay=replay,
         timeout=timeout,
         output=opt.OutputFormat.json if json else output,
         quiet=quiet,
@@ -102,6 +106,8 @@ def chat(
     deny: opt.Deny = None,
     trust_changes: opt.TrustChanges = False,
     max_turns: opt.MaxTurns = 100,
+    record: opt.Record = None,
+    replay: opt.Replay = None,
     timeout: opt.Timeout = None,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
@@ -123,6 +129,8 @@ def chat(
         deny=tuple(deny or ()),
         trust_changes=trust_changes,
         max_turns=max_turns,
+        record=record,
+        replay=replay,
         timeout=timeout,
         quiet=quiet,
         verbose=verbose,
@@ -144,6 +152,8 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
 
     terminal = open_terminal(options.color, os.environ)
     piped = piped_text(lambda line: terminal.err.print(line, style="dim"), options.timeout)
+    if options.replay is not None and not (prompt or files or piped):
+        return ask_once(options, "", terminal)  # what was asked is in the recording
     return ask_once(options, joined_prompt(prompt, files, piped), terminal)
 
 

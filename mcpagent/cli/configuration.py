@@ -16,10 +16,14 @@ from mcpagent.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The servers of one command. `is_demo`: nothing was configured, so the bundled server stands in."""
+    """The servers of one command. `is_demo`: nothing was configured, so the bundled server stands in.
+
+    `replayed`: a recording stands in for all servers.
+    """
 
     servers: ServersConfig
     is_demo: bool = False
+    replayed: Path | None = None
 
     @property
     def enabled(self) -> tuple[ServerConfig, ...]:
@@ -34,6 +38,8 @@ class Configuration:
         """One line: how many servers, from where."""
         count = len(self.enabled) + len(self.servers.problems)
         noun = "server" if count == 1 else "servers"
+        if self.replayed is not None:
+            return f"a replay of {short_path(str(self.replayed), folder)}"
         if self.is_demo:
             return "the bundled demo server"
         files = ", ".join(short_path(name, folder) for name in self.servers.files) or "--server"
@@ -42,6 +48,8 @@ class Configuration:
 
 def load_configuration(options: Options) -> Configuration:
     """The servers that the options, the folder and the user's configuration name. Raises `ConfigError`."""
+    if options.replay is not None:
+        return Configuration(ServersConfig(), replayed=options.replay)
     if options.card is not None and not options.config:
         from mcpagent.agent_cards import card_at, card_servers
 

@@ -20,6 +20,7 @@ from mcpagent.cli.agents import (
     require_a_server,
     rules_without_effect,
 )
+from mcpagent.cli.approvals import Denial, label_of
 from mcpagent.cli.budget import Budget
 from mcpagent.cli.configuration import Configuration, load_configuration
 from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
@@ -29,13 +30,14 @@ from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.structured import ATTEMPTS, AnswerSchema, MisfitError
 from mcpagent.cli.terminal import is_a_terminal, put
 from mcpagent.config import ServersConfig
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed
+from mcpagent.errors import InputError
+from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
+from mcpagent.pending import PendingCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from mcpagent import Agent, Model
-    from mcpagent.cli.approvals import Denial
     from mcpagent.cli.asking import ApprovalBox
     from mcpagent.cli.terminal import Terminal
 
@@ -101,6 +103,8 @@ class _OneShot:
             await agent.__aenter__()
         self.agent = agent
         self.connecting = False
+        if not self.prompt:
+            self.prompt = self._recorded_question(agent)
         try:
             require_a_server(agent)
             for line in rules_without_effect(agent, approvals):
@@ -153,6 +157,8 @@ class _OneShot:
                     self.report(event)
                 view(event)
                 self.budget.follow(event)
+                if self.options.replay is not None:
+                    self._note_denial(agent, event)
                 if steps is None:
                     self._warn(event)
                 if isinstance(event, RunFinished):
@@ -162,6 +168,21 @@ class _OneShot:
             await stream.aclose()
         assert finished is not None
         return finished
+
+    def _recorded_question(self, agent: Agent) -> str:
+        questions = getattr(agent.tape, "questions", ())
+        if not questions:
+            raise InputError("the recording holds no question; write one")
+        return str(questions[0])
+
+    def _note_denial(self, agent: Agent, event: Event) -> None:
+        """What was denied when it was recorded still is; nobody decides on it now."""
+        if not (isinstance(event, ToolCallFinished) and event.result.error == "denied"):
+            return
+        tool = agent.known_tools.get(event.call.name)
+        if tool is not None:
+            request = PendingCall.of("approval", event.call, tool)
+            self.denials.append(Denial(request, label_of(tool), "as it was recorded"))
 
     def _write_estimate(self, agent: Agent, schema: AnswerSchema | None) -> None:
         from mcpagent.cli.estimate import estimate

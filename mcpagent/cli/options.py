@@ -194,6 +194,24 @@ EstimateOnly = Annotated[
     bool,
     typer.Option("--estimate", help="Say what the first request would be and what it costs, and do not make it."),
 ]
+Record = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        metavar="FILE",
+        envvar="MCPAGENT_RECORD",
+        help="Write down what the model is sent and says and what the tools give, without secrets; for --replay.",
+    ),
+]
+Replay = Annotated[
+    Path | None,
+    typer.Option(
+        "--replay",
+        metavar="FILE",
+        envvar="MCPAGENT_REPLAY",
+        help="Take all answers of the model and the tools from a recording: no network, no key, no server.",
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(
@@ -246,6 +264,8 @@ class Options:
     max_cost: float | None = None
     json_schema: Path | None = None
     estimate: bool = False
+    record: Path | None = None
+    replay: Path | None = None
     timeout: float | None = None
     output: OutputFormat = OutputFormat.text
     quiet: bool = False

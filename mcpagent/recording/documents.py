@@ -31,6 +31,7 @@ def setting_document(setting: Setting) -> Document:
     return {
         "instructions": setting.instructions,
         "pinned": list(setting.pinned),
+        "max_turns": setting.max_turns,
         # What is code cannot be kept: who replays gives it again.
         "search": None if search is None else {key: value for key, value in _fields(search) if not callable(value)},
     }
@@ -40,7 +41,7 @@ def setting_of(document: Mapping[str, Any]) -> Setting:
     search = document["search"]
     if search is not None:
         search = ToolSearch(**_known(ToolSearch, {**search, "extra_tools": tuple(search.get("extra_tools", ()))}))
-    return Setting(str(document["instructions"]), search, tuple(document["pinned"]))
+    return Setting(str(document["instructions"]), search, tuple(document["pinned"]), int(document["max_turns"]))
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import Emit, Event, TextDelta, ThinkingDelta, ToolProgress
@@ -41,22 +42,15 @@ class Recorder(Tape):
 
     The file is new, and readable by its user only. Secrets are replaced: values of environment variables whose names
     say so, those of the servers' configurations, `secrets`, and whatever looks like a key. A disk that is full ends the
-    recording, not the run: it is logged. Raises `ConfigError` for a file that cannot be written.
+    recording, not the run: it is logged. Raises `ConfigError` for a file that cannot be written, when the agent starts.
     """
 
     def __init__(self, path: str | Path, *, secrets: Iterable[str] = ()) -> None:
         self.path = Path(path)
-        shown = safe_line(str(path), 120)
-        try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o600)
-            self._file = os.fdopen(descriptor, "w", encoding="utf-8")
-            self.path.chmod(0o600)
-        except OSError as error:
-            raise ConfigError(f"recording {shown}: cannot be written: {error.strerror or error}") from None
+        self._file: TextIO | None = None
         self._values = {*secrets_in(os.environ), *secrets}
         self._redact = redactor(self._values)
         self._setting: Document = {}
-        self._started = False
         self._requests = 0
         self._last: tuple[Message, ...] = ()
         self._progress: dict[tuple[str, str], list[ToolProgress]] = {}
@@ -64,7 +58,8 @@ class Recorder(Tape):
     def close(self) -> None:
         """Ends the recording, as closing the agent does; a second call does nothing."""
         try:
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
         except OSError as error:
             logger.warning("recording %s is not complete: %s", self.path, error)
 
@@ -84,10 +79,18 @@ class Recorder(Tape):
     def start(self, model: str) -> None:
         from mcpagent import __version__
 
-        if self._started:
+        """Begins the file. Raises `ConfigError` where it cannot be written."""
+        if self._file is not None:
             self.write("model", {"name": model})
             return
-        self._started = True
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o600)
+            self._file = os.fdopen(descriptor, "w", encoding="utf-8")
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                self.path.chmod(0o600)  # it may have been there before
+        except OSError as error:
+            shown = safe_line(str(self.path), 120)
+            raise ConfigError(f"recording {shown}: cannot be written: {error.strerror or error}") from None
         self.write("start", {"schema": SCHEMA, "mcpagent": __version__, "model": model, **self._setting})
 
     def opening(self, live: Opening) -> Opening:
@@ -132,7 +135,7 @@ class Recorder(Tape):
         return self._requests
 
     def write(self, kind: str, document: Document) -> None:
-        if self._file.closed:
+        if self._file is None or self._file.closed:
             return
         line = json.dumps({"type": kind, **redacted(document, self._redact)}, default=str)
         try:

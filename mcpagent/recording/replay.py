@@ -84,7 +84,12 @@ class Replay(Tape):
 
     def setting(self, live: Setting) -> Setting:
         then = setting_of(self._contents.start)
-        return Setting(live.instructions or then.instructions, live.search or then.search, live.pinned or then.pinned)
+        return Setting(
+            live.instructions or then.instructions,
+            live.search or then.search,
+            live.pinned or then.pinned,
+            then.max_turns,
+        )
 
     def model(self, live: Callable[[], Model]) -> Model:  # noqa: ARG002 - the live one is never made
         return _ReplayedModel(self)
@@ -281,7 +286,7 @@ def _take(contents: _Contents, line: Any) -> None:
 
 def _check_request(line: Line) -> None:
     if missing := _OF_A_REQUEST - line.keys():
-        raise ValueError(f"a request without {sorted(missing)[0]}")
+        raise ValueError(f"a request without {min(missing)}")
 
 
 _OF_A_REQUEST = frozenset(

@@ -28,6 +28,7 @@ class Setting:
     instructions: str = ""
     search: ToolSearch | None = None
     pinned: tuple[str, ...] = ()
+    max_turns: int = 100
 
 
 @dataclass(frozen=True, slots=True)

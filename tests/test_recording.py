@@ -1,0 +1,416 @@
+"""A run written down and given again: the same answers without a model, a server or a key, and no secret kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpagent import Agent, ModelError, Recorder, RecordingError, Replay, function_tool
+from mcpagent.errors import ConfigError, ContextOverflowError
+from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress
+from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
+from mcpagent.models import ScriptedModel
+from mcpagent.models.base import Model, ModelRequest, ModelResponse
+from mcpagent.models.scripted import Reply
+from mcpagent.pending import CallsPendingError
+from mcpagent.tools import Tool
+from tests.terminal.process import SMALL_SERVER, run, server_option
+
+SECRET = "correct-horse-battery"
+SHAPED = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz"
+
+
+def servers(**env: str) -> dict[str, Any]:
+    return {"mcpServers": {"small": {"command": sys.executable, "args": [str(SMALL_SERVER), "good"], "env": env}}}
+
+
+async def events_of(agent: Agent, questions: Sequence[str]) -> list[Event]:
+    async with agent:
+        return [event for question in questions async for event in agent.stream(question)]
+
+
+def told(events: Sequence[Event]) -> list[str]:
+    """The events without their times."""
+    return [event.text for event in events if isinstance(event, TextDelta | ThinkingDelta)] + [
+        f"{event.call.name}: {event.result.error} {event.result.text}"
+        for event in events
+        if isinstance(event, ToolCallFinished)
+    ]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+class Talker:
+    """A model that streams its words in pieces."""
+
+    name = "talker:test"
+
+    def __init__(self, *pieces: str, thinks: str = "") -> None:
+        self.pieces, self.thinks = pieces, thinks
+
+    async def respond(self, request: ModelRequest, emit: Any) -> ModelResponse:
+        if self.thinks:
+            emit(ThinkingDelta(self.thinks))
+        for piece in self.pieces:
+            emit(TextDelta(piece))
+        parts = (Thinking(self.thinks, "talker"), Text("".join(self.pieces)))
+        return ModelResponse(Message("assistant", parts), Usage(10, 2, requests=1), "end", 0.25)
+
+    async def aclose(self) -> None:
+        pass
+
+
+SCRIPT: list[Reply] = [
+    ToolCall("", "search_tools", {"query": "weather"}),
+    ToolCall("", "add_tool", {"tool_names": ["get_weather", "fail_always"]}),
+    [ToolCall("", "get_weather", {"city": "Rome"}), ToolCall("", "fail_always", {})],
+    "18 degrees",
+    "And again.",
+]
+
+
+async def test_a_replay_is_the_run_again_without_a_model_or_a_server(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    script = ScriptedModel(SCRIPT)
+    questions = ["how warm is it in Rome?", "sure?"]
+    recorded = Agent(script, mcp_config=servers(), with_tool_search_mode=True, recording=Recorder(path))
+    then = await events_of(recorded, questions)
+    # The configuration would start nothing that exists, and the provider has no key.
+    nowhere = {"mcpServers": {"small": {"command": str(tmp_path / "missing")}}}
+    replayed = Agent("anthropic:claude-sonnet-5-5", mcp_config=nowhere, recording=Replay(path))
+    now = await events_of(replayed, questions)
+    assert told(now) == told(then)
+    assert [type(event) for event in now if not isinstance(event, ToolCallFinished)] != []
+    assert replayed.model.name == "scripted:test"
+    assert replayed.servers["small"].state == "ready"
+    assert [message.text for message in replayed.messages] == [message.text for message in recorded.messages]
+    assert Replay(path).questions == tuple(questions)
+
+
+async def test_pieces_thoughts_tokens_and_money_come_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    then = await events_of(Agent(Talker("1", "8 deg", "rees", thinks="hm"), recording=Recorder(path)), ["how warm?"])
+    agent = Agent(recording=Replay(path))
+    now = await events_of(agent, ["how warm?"])
+    assert told(now) == told(then) == ["hm", "1", "8 deg", "rees"]
+    assert (agent.spent.usage.input_tokens, agent.spent.dollars) == (10, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("question", "changes", "said"),
+    [
+        ("what else?", {}, 'at request 1: another question: then "how warm?", now "what else?"'),
+        ("how warm?", {"pre_discovered_tools": ["wait_seconds"]}, "at request 1: other tools are offered: but wait_"),
+        ("how warm?", {"instructions": "Be brief."}, "at request 1: another system prompt"),
+    ],
+)
+async def test_a_run_that_differs_says_where_they_part(
+    question: str, changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    recorded = Agent(ScriptedModel(["18"]), mcp_config=servers(), with_tool_search_mode=True, recording=Recorder(path))
+    await events_of(recorded, ["how warm?"])
+    with pytest.raises(RecordingError) as caught:
+        await events_of(Agent(recording=Replay(path), **changes), [question])
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_one_question_more_than_was_recorded_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    await events_of(Agent(ScriptedModel(["18"]), recording=Recorder(path)), ["how warm?"])
+    with pytest.raises(RecordingError, match="the recording ends here"):
+        await events_of(Agent(recording=Replay(path)), ["how warm?", "and now?"])
+
+
+async def test_no_secret_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.jsonl"
+    monkeypatch.setenv("SOME_API_KEY", "values-of-variables-too")
+    script = ScriptedModel(
+        [
+            ToolCall("", "get_weather", {"city": f"{SECRET} {SHAPED}"}),
+            "values-of-variables-too, and given, and postgres://me:opensesame@db/x",
+        ]
+    )
+    agent = Agent(script, mcp_config=servers(TOKEN=SECRET), recording=Recorder(path, secrets=["and given"]))
+    await events_of(agent, [f"use {SHAPED}"])
+    text = path.read_text("utf-8")
+    for secret in (SECRET, SHAPED, "values-of-variables-too", "and given", "opensesame"):
+        assert secret not in text
+    assert text.count("[redacted]") > 5
+    # It can still be replayed, with the secrets in the question or without.
+    await events_of(Agent(recording=Replay(path)), [f"use {SHAPED}"])
+    await events_of(Agent(recording=Replay(path)), ["use [redacted]"])
+
+
+async def test_a_secret_that_came_in_pieces_is_no_less_one(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    await events_of(Agent(Talker("the key is sk-ant-api", SHAPED[10:], "."), recording=Recorder(path)), ["?"])
+    assert SHAPED[12:] not in path.read_text("utf-8")
+    assert told(await events_of(Agent(recording=Replay(path)), ["?"])) == ["the key is [redacted]."]
+
+
+async def test_the_file_is_its_users_own_and_written_as_it_happens(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("old", "utf-8")
+    path.chmod(0o644)
+    seen: list[list[str]] = []
+
+    def look(_: ModelRequest) -> str:
+        seen.append([line["type"] for line in lines(path)])
+        return "done"
+
+    await events_of(Agent(ScriptedModel([look]), recording=Recorder(path)), ["go"])
+    assert seen == [["start", "conversation", "question", "request"]]
+    assert lines(path)[0]["schema"] == "mcpagent.recording/1"
+    if sys.platform != "win32":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_a_run_that_was_killed_can_be_read_as_far_as_it_came(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    agent = Agent(ScriptedModel(SCRIPT), mcp_config=servers(), with_tool_search_mode=True, recording=Recorder(path))
+    await events_of(agent, ["how warm?"])
+    kinds = [line["type"] for line in lines(path)]
+    last_response = len(kinds) - 1 - kinds[::-1].index("response")
+    whole = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join(whole[:last_response]) + whole[last_response][:40], "utf-8")
+    seen: list[Event] = []
+    async with Agent(recording=Replay(path), on_event=seen.append) as again:
+        with pytest.raises(RecordingError, match="ends at request 4, which was never answered"):
+            await again.ask("how warm?")
+    assert "get_weather: None Rome: 18 degrees" in told(seen)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "no start of a recording"),
+        ("hello\n", "no start of a recording"),
+        ('{"type": "start", "schema": "mcpagent.recording/9"}\n', 'written as "mcpagent.recording/9"; this version'),
+        ("START\n[1]\n", ":2: not a line of a recording"),
+        ('START\n{"type": "response", "number": 1, "message": {}}\n', ":2: not a line of a recording"),
+        ('START\n{"type": "call", "id": "1", "name": "x", "content": 3}\n', ":2: not a line of a recording"),
+        ('START\n{"type": "conversation", "tools": [{"name": 1}]}\n', ":2: not a line of a recording"),
+    ],
+)
+async def test_what_is_no_recording_is_told_in_one_line(content: str, said: str, tmp_path: Path) -> None:
+    good = tmp_path / "good.jsonl"
+    await events_of(Agent(ScriptedModel(["x"]), recording=Recorder(good)), ["y"])
+    path = tmp_path / "run.jsonl"
+    path.write_text(content.replace("START", good.read_text("utf-8").splitlines()[0]), "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        Replay(path)
+    assert said in str(caught.value)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Replay(tmp_path / "missing.jsonl")
+
+
+async def test_what_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    await events_of(Agent(ScriptedModel(["18"]), mcp_config=servers(), recording=Recorder(path)), ["how warm?"])
+    known = lines(path)
+    for line in known:
+        line["new_field"] = 1
+        for tool in line.get("tools", ()):
+            if isinstance(tool, dict):
+                tool["new_field"] = 1
+    known.insert(2, {"type": "new_kind"})
+    path.write_text("".join(json.dumps(line) + "\n" for line in known), "utf-8")
+    assert told(await events_of(Agent(recording=Replay(path)), ["how warm?"])) == ["18"]
+
+
+async def test_a_failure_of_the_model_comes_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    failures = [
+        ModelError("too busy", provider="x", status=529, retryable=True),
+        ContextOverflowError("too long", provider="x"),
+    ]
+    async with Agent(ScriptedModel(failures), recording=Recorder(path)) as agent:
+        for _ in failures:
+            with pytest.raises(ModelError):
+                await agent.ask("go")
+    async with Agent(recording=Replay(path)) as agent:
+        with pytest.raises(ModelError, match="too busy") as caught:
+            await agent.ask("go")
+        assert (caught.value.status, caught.value.retryable) == (529, True)
+        with pytest.raises(ContextOverflowError):
+            await agent.ask("go")
+
+
+async def test_functions_are_not_run_again_and_tools_that_join_join_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    ran: list[str] = []
+
+    def count(word: str) -> int:
+        """Count the letters of a word."""
+        ran.append(word)
+        return len(word)
+
+    def late(word: str) -> str:
+        """Turn a word around."""
+        return word[::-1]
+
+    script: list[Reply] = [ToolCall("", "count", {"word": "tree"}), "4", ToolCall("", "late", {"word": "ab"}), "ba"]
+    questions = ["count tree", "and around?"]
+
+    async def hold(agent: Agent) -> list[Message]:
+        async with agent:
+            await agent.ask(questions[0])
+            agent.tool(late)
+            await agent.ask(questions[1])
+            return list(agent.messages)
+
+    then = await hold(Agent(ScriptedModel(script), tools=[count], recording=Recorder(path)))
+    now = await hold(Agent(tools=[count], recording=Replay(path)))
+    assert ran == ["tree"]
+    assert [message.text for message in now] == [message.text for message in then]
+    assert any("late" in message.text for message in now if message.role == "user")
+
+
+async def test_a_new_conversation_begins_anew_in_the_replay(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+
+    async def hold(agent: Agent) -> list[str]:
+        async with agent:
+            first = await agent.ask("one")
+            agent.new_conversation()
+            return [first, await agent.ask("two")]
+
+    assert await hold(Agent(ScriptedModel(["1", "2"]), recording=Recorder(path))) == ["1", "2"]
+    assert await hold(Agent(recording=Replay(path))) == ["1", "2"]
+
+
+async def test_calls_that_waited_wait_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    outside = Tool(
+        function_tool(lambda place: place, name="look", description="Look.").definition, _never, external=True
+    )
+    script: list[Reply] = [ToolCall("c1", "look", {"place": "here"}), "seen"]
+
+    async def hold(agent: Agent) -> str:
+        async with agent:
+            with pytest.raises(CallsPendingError) as caught:
+                await agent.ask("look!")
+            return await agent.resume([caught.value.requests[0].result("a tree")])
+
+    assert await hold(Agent(ScriptedModel(script), tools=[outside], recording=Recorder(path))) == "seen"
+    assert await hold(Agent(recording=Replay(path))) == "seen"
+
+
+async def _never(_arguments: dict[str, Any]) -> Any:
+    raise AssertionError("an external tool is run by the caller")
+
+
+PROGRESS_SERVER = """
+import anyio, mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+SCHEMA = {"type": "object", "properties": {}}
+
+async def list_tools(context, params):
+    return types.ListToolsResult(tools=[types.Tool(name="index", description="Index.", input_schema=SCHEMA)])
+
+async def call_tool(context, params):
+    await context.session.report_progress(1, 2, "half")
+    return types.CallToolResult(content=[types.TextContent(type="text", text="done")])
+
+async def main():
+    server = Server("progress", on_list_tools=list_tools, on_call_tool=call_tool)
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full here")
+async def test_a_full_disk_ends_the_recording_and_not_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "mcpagent"):
+        events = await events_of(Agent(ScriptedModel(["18"]), recording=Recorder("/dev/full")), ["how warm?"])
+    assert told(events) == ["18"]
+    assert "recording /dev/full ends here" in caplog.text
+
+
+async def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"recording .*missing/run\.jsonl: cannot be written: No such file"):
+        await events_of(Agent(ScriptedModel(["x"]), recording=Recorder(tmp_path / "missing" / "run.jsonl")), ["y"])
+
+
+def test_a_model_that_is_recorded_is_a_model(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.jsonl")
+    model = recorder.model(lambda: ScriptedModel(["x"]))
+    assert isinstance(model, Model)
+    assert model.name == "scripted:test"
+    recorder.close()
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+on_posix = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
+
+
+@on_posix
+def test_the_command_records_and_replays(tmp_path: Path) -> None:
+    question = ["-p", "what is the weather in Oslo?", "-m", "offline", "-q"]
+    then = run([*question, *server_option("good"), "--record", "run.jsonl"], tmp_path)
+    assert then.returncode == 0, then.stderr
+    # Without a question, the recorded one; without a server, since none is configured there; the whole in pipes.
+    now = run(["ask", "--replay", "run.jsonl", "-v"], tmp_path)
+    assert (now.returncode, now.stdout) == (0, then.stdout), now.stderr
+    assert "a replay of run.jsonl" in now.stderr
+    assert "good.get_weather" in now.stderr
+    other = run(["-p", "what else is there?", "-q"], tmp_path, env={"MCPAGENT_REPLAY": "run.jsonl"})
+    assert other.returncode == 2
+    assert other.stdout == ""
+    [line] = other.stderr.splitlines()
+    assert "parts from the recording" in line
+    broken = run(["-p", "x", "--replay", "missing.jsonl"], tmp_path)
+    assert (broken.returncode, len(broken.stderr.splitlines())) == (3, 1)
+
+
+@on_posix
+def test_what_was_denied_or_stopped_ends_with_the_same_code(tmp_path: Path) -> None:
+    push = ["-p", "push branch main to remote origin", "-m", "offline", "-q", *server_option("writes")]
+    then = run([*push, "--record", "denied.jsonl"], tmp_path)
+    now = run(["ask", "-q", "--replay", "denied.jsonl"], tmp_path)
+    assert (then.returncode, now.returncode) == (6, 6), then.stderr + now.stderr
+    assert now.stdout == then.stdout
+    assert "denied: writes.push_branch (as it was recorded)" in now.stderr
+    short = ["-p", "what is the weather in Oslo?", "-m", "offline", "-q", *server_option("good"), "--max-turns", "1"]
+    then = run([*short, "--record", "short.jsonl"], tmp_path)
+    now = run(["ask", "-q", "--replay", "short.jsonl"], tmp_path)
+    assert (then.returncode, now.returncode, now.stdout) == (7, 7, then.stdout)
+
+
+async def test_progress_comes_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    server = tmp_path / "progress.py"
+    server.write_text(PROGRESS_SERVER, "utf-8")
+    config = {"mcpServers": {"p": {"command": sys.executable, "args": [str(server)]}}}
+    seen: list[Event] = []
+    agent = Agent(
+        ScriptedModel([ToolCall("", "index", {}), "ok"]),
+        mcp_config=config,
+        on_event=seen.append,
+        recording=Recorder(path),
+        startup_seconds=None,
+    )
+    await events_of(agent, ["index it"])
+    again: list[Event] = []
+    await events_of(Agent(recording=Replay(path), on_event=again.append), ["index it"])
+    progress = [event for event in seen if isinstance(event, ToolProgress)]
+    assert progress == [ToolProgress("p", "index", 1.0, 2.0, "half")]
+    assert [event for event in again if isinstance(event, ToolProgress)] == progress
