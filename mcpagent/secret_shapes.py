@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-MARK = "[redacted]"
-SHORTEST = 6
-"""Replacing a shorter value would spoil the text and hide nothing."""
+from mcpagent.known_secrets import REDACTED, SHORTEST
 
 _NAME = re.compile(r"key|token|secret|pass|auth|cred|pwd|cookie", re.IGNORECASE)
 
@@ -41,7 +39,7 @@ Redact: TypeAlias = Callable[[str], str]
 
 def without_shapes(text: str) -> str:
     """The text without what looks like a key, whoever's it is."""
-    return _SHAPES.sub(MARK, text)
+    return _SHAPES.sub(REDACTED, text)
 
 
 def names_a_secret(name: str) -> bool:
@@ -61,7 +59,7 @@ def redactor(values: Iterable[str]) -> Redact:
         return without_shapes
     # The longest first: one secret may begin with another.
     known = re.compile("|".join(map(re.escape, sorted(spellings, key=lambda item: (-len(item), item)))))
-    return lambda text: without_shapes(known.sub(MARK, text))
+    return lambda text: without_shapes(known.sub(REDACTED, text))
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import Emit, Event, TextDelta, ThinkingDelta, ToolProgress
+from mcpagent.known_secrets import known_values
 from mcpagent.messages import Message, ToolCall, ToolDefinition
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_problem
 from mcpagent.pending import PendingCall
@@ -28,7 +29,7 @@ from mcpagent.recording.documents import (
 )
 from mcpagent.recording.tape import SCHEMA, Change, Opening, Outcome, Setting, Tape
 from mcpagent.safe_text import safe_line
-from mcpagent.secret_shapes import redacted, redactor, secrets_in
+from mcpagent.secret_shapes import redacted, redactor, secrets_in, without_shapes
 from mcpagent.tools import Tool
 
 logger = logging.getLogger("mcpagent")
@@ -49,7 +50,8 @@ class Recorder(Tape):
         self.path = Path(path)
         self._file: TextIO | None = None
         self._values = {*secrets_in(os.environ), *secrets}
-        self._redact = redactor(self._values)
+        self._hidden = frozenset[str]()
+        self._redact = without_shapes
         self._setting: Document = {}
         self._requests = 0
         self._last: tuple[Message, ...] = ()
@@ -67,7 +69,6 @@ class Recorder(Tape):
 
     def hide(self, values: Iterable[str]) -> None:
         self._values.update(values)
-        self._redact = redactor(self._values)
 
     def setting(self, live: Setting) -> Setting:
         self._setting = setting_document(live)
@@ -134,10 +135,17 @@ class Recorder(Tape):
         self.write("request", document)
         return self._requests
 
+    def redact(self, text: str) -> str:
+        """The text without secrets, those too that became known since the last line."""
+        hidden = known_values() | self._values
+        if hidden != self._hidden:
+            self._hidden, self._redact = hidden, redactor(hidden)
+        return self._redact(text)
+
     def write(self, kind: str, document: Document) -> None:
         if self._file is None or self._file.closed:
             return
-        line = json.dumps({"type": kind, **redacted(document, self._redact)}, default=str)
+        line = json.dumps({"type": kind, **redacted(document, self.redact)}, default=str)
         try:
             self._file.write(line + "\n")
             self._file.flush()
@@ -149,7 +157,7 @@ class Recorder(Tape):
         """The pieces as they came; as one where a secret would be cut in two by them."""
         for kind in (TextDelta, ThinkingDelta):
             whole = "".join(delta.text for delta in deltas if isinstance(delta, kind))
-            if self._redact(whole) != whole:
+            if self.redact(whole) != whole:
                 others = [delta for delta in deltas if not isinstance(delta, kind)]
                 deltas = [*others, kind(whole)] if kind is TextDelta else [kind(whole), *others]
         return list(deltas)
