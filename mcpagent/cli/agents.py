@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.figures import counted
-from mcpagent.cli.options import OutputFormat, ToolSearchMode
+from mcpagent.cli.options import ApproveMode, OutputFormat, ToolSearchMode
 from mcpagent.errors import ServerError
 from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.safe_text import safe_line
@@ -51,6 +51,7 @@ def make_agent(
     """
     from mcpagent.agent import Agent
 
+    on_event = _without_told(on_event, configuration.untrusted)
     names = tuple(name for name in options.always_load if not _is_pattern(name))
     chosen = model if model is not None else options.model
     common: dict[str, Any] = {
@@ -87,6 +88,16 @@ def _tape(options: Options) -> Tape | None:
     return None
 
 
+def _without_told(on_event: Emit, servers: frozenset[str]) -> Emit:
+    """Leaves out the failures that one line about the project's trust has told already."""
+
+    def emit(event: Event) -> None:
+        if not (isinstance(event, ServerFailed) and event.server in servers):
+            on_event(event)
+
+    return emit if servers else on_event
+
+
 def _server_options(
     options: Options,
     configuration: Configuration,
@@ -116,20 +127,31 @@ def _server_options(
 
 
 def make_approvals(options: Options, configuration: Configuration, ask: Ask | None) -> Approvals:
-    """The rules that the options give, with what the user said "always" to. `ask` is None where nobody can be."""
-    from mcpagent.cli.approvals import Approvals, KeptApprovals, Rules
+    """The rules that the options and the servers give, with what the user said yes to.
 
-    harmless = frozenset(server.name for server in configuration.enabled) if configuration.is_demo else frozenset[str]()
-    rules = Rules(options.approve, list(options.allow), list(options.deny), harmless)
-    return Approvals(rules, KeptApprovals.of_user(options.environ, configuration.enabled), ask)
+    `ask` is None where nobody can be asked. In a replay nothing runs, so nothing has to be allowed.
+    """
+    from mcpagent.cli.approvals import Approvals, Rules
+    from mcpagent.cli.kept_approvals import KeptApprovals
+
+    servers = {server.name: server for server in configuration.enabled}
+    mode = ApproveMode.all if configuration.replayed is not None else options.approve
+    harmless = frozenset(servers) if configuration.is_demo else frozenset[str]()
+    rules = Rules(mode, list(options.allow), list(options.deny), servers, harmless)
+    return Approvals(rules, KeptApprovals.of_user(options.environ, servers.values()), ask)
 
 
 def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
-    """One line for each `--allow` or `--deny` that covers no tool, with what may have been meant."""
+    """One line for each rule that does nothing: it covers no tool, with what may have been meant, or may not count."""
     from mcpagent.cli.approvals import label_of
+    from mcpagent.config.permissions import vouches_for_itself
 
     labels = [label_of(tool) for tool in agent.known_tools.values()]
-    lines: list[str] = []
+    lines = [
+        f"{server.source}: a project's file may not allow or trust its own tools; what it says of {server.name} is left"
+        for server in approvals.rules.servers.values()
+        if server.scope == "project" and vouches_for_itself(server.written)
+    ]
     for glob in approvals.rules.without_effect(agent.known_tools.values()):
         near = get_close_matches(glob, labels, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else "; mcpagent tools list names them"
@@ -209,11 +231,11 @@ async def connected_without_model(
 @asynccontextmanager
 async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Agent]:
     """The agent for commands about tools: from the cache no server is started. Raises where no server works."""
-    from mcpagent.cli.configuration import load_configuration
     from mcpagent.cli.folders import cache_folder
+    from mcpagent.cli.trust_box import trusted_configuration
     from mcpagent.mcp.cache import ListCache
 
-    configuration = load_configuration(options)
+    configuration = trusted_configuration(options, terminal)
     cache = ListCache(cache_folder(options.environ) / "catalog")
     if options.refresh:
         for server in configuration.enabled:

@@ -14,7 +14,7 @@ from mcpagent.cli.activity import Activity
 from mcpagent.cli.agents import hints, make_agent, make_approvals, rules_without_effect
 from mcpagent.cli.asking import ApprovalBox, read_above_output
 from mcpagent.cli.commands import COMMANDS, Desk, Leave, is_command, run_command
-from mcpagent.cli.configuration import load_configuration, short_path
+from mcpagent.cli.configuration import short_path
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.failures import MAX_LINE, report_exception
 from mcpagent.cli.headless import STOPPED
@@ -24,6 +24,7 @@ from mcpagent.cli.options import Options
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.status import Figures, short_model, status_line
 from mcpagent.cli.terminal import put
+from mcpagent.cli.trust_box import trusted_configuration
 from mcpagent.cli.why import SearchTrace
 from mcpagent.errors import McpAgentError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed
@@ -48,7 +49,7 @@ class Chat:
     def __init__(self, options: Options, terminal: Terminal, model: Model | None) -> None:
         self.options = options
         self.terminal = terminal
-        self.configuration = load_configuration(options)
+        self.configuration = trusted_configuration(options, terminal)
         self.approvals = make_approvals(
             options,
             self.configuration,

@@ -18,11 +18,13 @@ from mcpagent.safe_text import safe_line
 class Configuration:
     """The servers of one command. `is_demo`: nothing was configured, so the bundled server stands in.
 
-    `replayed`: a recording stands in for all servers.
+    `untrusted` names those of the problems that only wait for a yes (see `trust.py`). `replayed`: a recording stands in
+    for all servers.
     """
 
     servers: ServersConfig
     is_demo: bool = False
+    untrusted: frozenset[str] = frozenset()
     replayed: Path | None = None
 
     @property

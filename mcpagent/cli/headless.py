@@ -22,13 +22,14 @@ from mcpagent.cli.agents import (
 )
 from mcpagent.cli.approvals import Denial, label_of
 from mcpagent.cli.budget import Budget
-from mcpagent.cli.configuration import Configuration, load_configuration
+from mcpagent.cli.configuration import Configuration
 from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.output import JsonReport
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.structured import ATTEMPTS, AnswerSchema, MisfitError
 from mcpagent.cli.terminal import is_a_terminal, put
+from mcpagent.cli.trust_box import trusted_configuration
 from mcpagent.config import ServersConfig
 from mcpagent.errors import InputError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
@@ -92,7 +93,7 @@ class _OneShot:
     async def _run(self) -> ExitCode:
         options = self.options
         schema = AnswerSchema.read(options.json_schema) if options.json_schema is not None else None
-        self.configuration = load_configuration(options)
+        self.configuration = trusted_configuration(options, self.terminal)
         approvals = make_approvals(self.options, self.configuration, self._box())
         self.denials = approvals.denials
         agent = make_agent(

@@ -116,8 +116,8 @@ Approve = Annotated[
     typer.Option(
         "--approve",
         envvar="MCPAGENT_APPROVE",
-        help="Calls of tools that do not say they only read: ask about them (where nobody can be asked: deny), safe: "
-        "deny them, all: run them; none: deny every call that --allow does not name.",
+        help="Calls that no rule decides: ask about them (where nobody can be asked: deny), safe: deny them, all: run "
+        "them. Tools that only read run in ask and safe, of servers that you trust. none: deny also these.",
     ),
 ]
 Allow = Annotated[
@@ -142,6 +142,14 @@ Yes = Annotated[bool, typer.Option("--yes", envvar="MCPAGENT_YES", help="The sam
 DeniedOk = Annotated[
     bool,
     typer.Option("--denied-ok", envvar="MCPAGENT_DENIED_OK", help="Exit code 0, not 6, where a call was denied."),
+]
+TrustProject = Annotated[
+    bool,
+    typer.Option(
+        "--trust-project",
+        envvar="MCPAGENT_TRUST_PROJECT",
+        help="Start the servers of the project's .mcp.json without a question; else each needs one yes as it is.",
+    ),
 ]
 TrustChanges = Annotated[
     bool,
@@ -258,6 +266,7 @@ class Options:
     deny: tuple[str, ...] = ()
     denied_ok: bool = False
     trust_changes: bool = False
+    trust_project: bool = False
     refresh: bool = False
     max_turns: int = 100
     max_tokens: int | None = None
@@ -294,6 +303,7 @@ def server_options(
     color: ColorMode,
     *,
     refresh: bool = False,
+    trust_project: bool = False,
 ) -> Options:
     """For the commands that look at servers and their tools."""
     return Options(
@@ -303,4 +313,5 @@ def server_options(
         debug=debug,
         color=color,
         refresh=refresh,
+        trust_project=trust_project,
     )

@@ -21,6 +21,7 @@ def tools_list(
     ] = None,
     config: opt.Config = None,
     server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
     refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
@@ -29,7 +30,8 @@ def tools_list(
     """Every tool of the servers, with what its definition costs in tokens."""
     from mcpagent.cli.tool_commands import list_tools
 
-    return list_tools(opt.server_options(config, server, json, debug, color, refresh=refresh), pattern or "")
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return list_tools(options, pattern or "")
 
 
 @tools_app.command("show")
@@ -39,6 +41,7 @@ def tools_show(
     ],
     config: opt.Config = None,
     server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
     refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
@@ -47,7 +50,8 @@ def tools_show(
     """One tool: its description, parameters and cost."""
     from mcpagent.cli.tool_commands import show_tool
 
-    return show_tool(opt.server_options(config, server, json, debug, color, refresh=refresh), name)
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return show_tool(options, name)
 
 
 @tools_app.command("search")
@@ -57,6 +61,7 @@ def tools_search(
     explain: Annotated[bool, typer.Option("--explain", help="Tell which words matched where.")] = False,
     config: opt.Config = None,
     server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
     refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
@@ -65,9 +70,8 @@ def tools_search(
     """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""
     from mcpagent.cli.tool_commands import search_tools
 
-    return search_tools(
-        opt.server_options(config, server, json, debug, color, refresh=refresh), " ".join(query), limit, explain=explain
-    )
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return search_tools(options, " ".join(query), limit, explain=explain)
 
 
 @tools_app.command("call")
@@ -84,6 +88,7 @@ def tools_call(
     timeout: opt.Timeout = None,
     config: opt.Config = None,
     server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
     color: opt.Color = opt.ColorMode.auto,
@@ -92,7 +97,9 @@ def tools_call(
     from mcpagent.cli.prompts import piped_text
     from mcpagent.cli.tool_commands import call_tool
 
-    options = replace(opt.server_options(config, server, json, debug, color), timeout=timeout)
+    options = replace(
+        opt.server_options(config, server, json, debug, color, trust_project=trust_project), timeout=timeout
+    )
     if whole == "-":
         whole = piped_text(lambda line: print(line, file=sys.stderr), timeout)  # noqa: T201 - the one line it tells
     return call_tool(options, name, arguments or (), whole)
@@ -104,6 +111,7 @@ def tools_tokens(
     top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Lines shown.")] = 20,
     config: opt.Config = None,
     server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
     refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
@@ -112,13 +120,15 @@ def tools_tokens(
     """What the definitions cost in each request, and what tool search makes of it."""
     from mcpagent.cli.tool_commands import count_tokens
 
-    return count_tokens(opt.server_options(config, server, json, debug, color, refresh=refresh), by, top)
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return count_tokens(options, by, top)
 
 
 @tools_app.command("lint")
 def tools_lint(
     config: opt.Config = None,
     server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
     refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
@@ -127,7 +137,8 @@ def tools_lint(
     """Descriptions that keep a model from finding or using a tool. Exit code 1: there are some."""
     from mcpagent.cli.tool_commands import lint_tools
 
-    return lint_tools(opt.server_options(config, server, json, debug, color, refresh=refresh))
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return lint_tools(options)
 
 
 @tools_app.command("eval")
@@ -146,6 +157,7 @@ def tools_eval(
     ] = 0.0,
     config: opt.Config = None,
     server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
     refresh: opt.Refresh = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
@@ -154,5 +166,5 @@ def tools_eval(
     """How often the search finds the tools that your own queries should find: the recall."""
     from mcpagent.cli.tool_commands import evaluate_search
 
-    options = opt.server_options(config, server, json, debug, color, refresh=refresh)
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
     return evaluate_search(options, file, limit, least)

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from mcpagent.secret_shapes import names_a_secret, without_shapes
 
 _REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
-_RANDOM = re.compile(r"\b(?=[A-Za-z_]*\d)(?=[\d_]*[A-Za-z])[A-Za-z0-9_]{20,}\b")
+_RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
 """Letters and digits without a word break, as keys have them and names of packages and models do not."""
 
 _HARMLESS_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-mcp-toolsets", "x-mcp-readonly"})
