@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -26,14 +28,30 @@ from mcpagent.mcp.redaction import Redactor
             "GET ?api_key=sesame-open&page=12",
             "GET ?api_key=[redacted]&page=12",
         ),
-        ({"env": {"A_KEY": "secret", "B_KEY": "secret-longer"}}, "secret-longer secret", "[redacted] [redacted]"),
+        ({"env": {"A_KEY": "secret1", "B_KEY": "secret1-longer"}}, "secret1-longer secret1", "[redacted] [redacted]"),
+        ({"env": {"AUTH_MODE": "required", "KEY_FILE": "/home/me/key"}}, "required /home/me/key", None),
+        ({"env": {"AUTH_URL": "https://login.example", "MAX_TOKENS": "100000"}}, "https://login.example 100000", None),
+        ({"env": {"DB_PASSWORD": "sunshine"}}, "sunshine", "[redacted]"),
+        ({"env": {"API_KEY": 'a"b\nc1d2'}}, json.dumps('a"b\nc1d2'), '"[redacted]"'),
+        ({"env": {"API_KEY": "a/b+c=d e"}}, "?k=a%2Fb%2Bc%3Dd%20e", "?k=[redacted]"),
+        ({"env": {"API_KEY": "k1k2k3k4k5"}}, base64.b64encode(b"k1k2k3k4k5").decode(), "[redacted]=="),
+        ({"headers": {"Authorization": "Basic bWU6c3dvcmRmaXNo"}}, "as me with swordfish", "as me with [redacted]"),
+        ({"env": {"TLS_KEY": f"-----BEGIN-----\n{'ab1' * 10}\n-----"}}, "ab1" * 10, "[redacted]"),
     ],
 )
 def test_what_is_taken_out(settings: dict[str, Any], text: str, expected: str) -> None:
-    assert Redactor(ServerConfig(**({"name": "a"} | settings)))(text) == expected
+    redactor = Redactor(ServerConfig(**({"name": "a"} | settings)))
+    assert redactor(text) == redactor.result(text) == (text if expected is None else expected)
+
+
+def test_the_beginning_of_a_secret_is_not_shown_in_errors_but_left_in_results() -> None:
+    redactor = Redactor(ServerConfig("a", env={"API_TOKEN": "github_pat_s3cr3t"}))
+    assert redactor("token github_pat_s3cr… is bad, see github_pages") == "token [redacted]… is bad, see [redacted]ges"
+    assert redactor.result("see github_pages") == "see github_pages"
 
 
 @given(st.text(min_size=6, max_size=20), st.text(max_size=20), st.text(max_size=20))
 def test_a_secret_is_never_left(secret: str, before: str, after: str) -> None:
-    redacted = Redactor(ServerConfig(name="a", env={"TOKEN": secret}))(before + secret + after)
-    assert redacted == (before + secret + after).replace(secret, "[redacted]")
+    redactor = Redactor(ServerConfig(name="a", env={"PASSWORD": secret}))
+    assert secret not in redactor(before + secret + after).replace("[redacted]", "")
+    assert redactor.result(before + secret + after).replace("[redacted]", "").count(secret) == 0

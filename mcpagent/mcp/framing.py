@@ -6,6 +6,7 @@ and the code `INVALID_ANSWER`, so that the call it belongs to ends at once and s
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -14,11 +15,14 @@ from typing import Any, TypeAlias
 
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, RequestId, jsonrpc_message_adapter
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from mcpagent.safe_text import safe_line
 
-MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-"""No message may be larger: parsing holds the interpreter for about 30 ms a MiB."""
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Where nothing else is said: an answer of 50 MB passes, and parsing one holds the interpreter for half a second."""
+
+_LARGE_BYTES = 1024 * 1024
 
 INVALID_ANSWER = -32019
 """Our own error code (implementation-defined band) for an answer that is not one."""
@@ -38,10 +42,11 @@ Decoded: TypeAlias = JSONRPCMessage | Junk
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """A line over the cap: its first bytes and its whole size."""
+    """A line over the cap: its first bytes, its whole size, and the cap."""
 
     head: bytes
     size: int
+    limit: int
 
 
 class LineSplitter:
@@ -58,7 +63,9 @@ class LineSplitter:
         self._buffer += data
         start = 0
         while (end := self._buffer.find(b"\n", max(self._searched, start))) >= 0:
-            yield self._line(bytes(self._buffer[start:end]))
+            with memoryview(self._buffer) as view:
+                line = bytes(view[start:end])
+            yield self._line(line)
             start = end + 1
             self._searched = start
         del self._buffer[:start]
@@ -72,7 +79,7 @@ class LineSplitter:
 
     def _line(self, line: bytes) -> bytes | TooLong:
         size, self._dropped = len(line) + self._dropped, 0
-        return line if size <= self._limit else TooLong(line[:_HEAD_BYTES], size)
+        return line if size <= self._limit else TooLong(line[:_HEAD_BYTES], size, self._limit)
 
     def _drop(self) -> None:
         """Forget all of an overlong line but its head."""
@@ -93,6 +100,12 @@ class MessageReader:
         self._spread_size = 0
 
     def feed(self, data: bytes) -> Iterator[Decoded]:
+        """The messages that `data` completes."""
+        for line in self.lines(data):
+            yield from decode(line)
+
+    def lines(self, data: bytes) -> Iterator[bytes | TooLong]:
+        """What `data` completes, each for `decode`."""
         for line in self._splitter.feed(data):
             yield from self._joined(line)
 
@@ -100,35 +113,40 @@ class MessageReader:
         """What came after the last line feed, where it is whole: a server may end without one."""
         yield from filter(_is_whole, decode(self._splitter.rest()))
 
-    def _joined(self, line: bytes | TooLong) -> list[Decoded]:
+    def _joined(self, line: bytes | TooLong) -> list[bytes | TooLong]:
         if not self._spread:
             if isinstance(line, bytes) and line.rstrip() == b"{":
                 self._spread, self._spread_size = [line], len(line)
                 return []
-            return decode(line)
+            return [line]
         if isinstance(line, TooLong) or line.startswith(b"{") or self._spread_size > self._limit:
             first, self._spread = self._spread[0], []
-            return [Junk(safe_line(first.decode("utf-8", "replace"), 80)), *decode(line)]
+            return [first, line]
         self._spread.append(line)
         self._spread_size += len(line)
         if line.rstrip() != b"}":
             return []
         whole, self._spread = b" ".join(self._spread), []
-        return decode(whole)
+        return [whole]
+
+
+async def decoded(line: bytes | TooLong) -> list[Decoded]:
+    """`decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
+    if isinstance(line, bytes) and len(line) > _LARGE_BYTES:
+        return await asyncio.to_thread(decode, line)
+    return decode(line)
 
 
 def decode(line: bytes | TooLong) -> list[Decoded]:
     """The messages in one line: none for an empty one, several for a batch. Never raises."""
     if isinstance(line, TooLong):
-        size, limit = line.size / 2**20, MAX_MESSAGE_BYTES / 2**20
-        return [
-            _broken(line.head.decode("utf-8", "replace"), f"it is {size:.0f} MiB long, the limit is {limit:.0f} MiB")
-        ]
+        what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
+        return [_broken(line.head.decode("utf-8", "replace"), f'{what}; raise "max_message_bytes" if it needs more')]
     line = line.strip()
     if not line:
         return []
     try:
-        return [jsonrpc_message_adapter.validate_json(line, by_name=False)]
+        return [jsonrpc_message_adapter.validate_python(from_json(line), by_name=False)]
     except (ValidationError, ValueError):
         return _decode_broken(line.decode("utf-8", "replace").lstrip("\ufeff"))
 

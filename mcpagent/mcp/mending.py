@@ -44,6 +44,10 @@ PROBE_SECONDS = 2.0
 
 MAX_OPEN_ANSWERS = 100
 
+MAX_BLOCKS = 1_000
+MAX_ITEMS = 10_001
+"""Validating takes about 20 µs an item, in the event loop; one more than a toolset uses, so that it can say so."""
+
 Raw: TypeAlias = dict[str, Any]
 
 
@@ -273,13 +277,15 @@ _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
 }
 """Where a list result has its items, and which of an item's fields it cannot do without."""
 
+_ITEMS_OF = {"prompts/get": "messages", "resources/read": "contents"}
 _CACHE_HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def mend_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tuple[str, ...]]:
     """The result in a form the SDK accepts and what was changed; or, as text, why it cannot be used."""
+    result, cut = _bounded(method, result)
     if _flaw(method, version, result) is None:
-        return result, ()
+        return result, cut
     result = encodable(result)
     if method in _LISTS:
         mended_result, changes = _mend_list(method, version, result)
@@ -294,7 +300,23 @@ def mend_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tupl
     else:
         mended_result, changes = result, []
     flaw = _flaw(method, version, mended_result)
-    return (mended_result if flaw is None else f"its result is malformed: {flaw}"), tuple(changes)
+    return (mended_result if flaw is None else f"its result is malformed: {flaw}"), (*cut, *changes)
+
+
+def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
+    """The result with no more items than can be validated in a moment."""
+    if method == "tools/call":
+        content = result.get("content")
+        if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
+            return result, ()
+        rest = {"type": "text", "text": "\n".join(_as_text(block)["text"] for block in content[MAX_BLOCKS:])}
+        change = f"has {len(content)} content blocks; those after the first {MAX_BLOCKS} are put together as text"
+        return result | {"content": [*content[:MAX_BLOCKS], rest]}, (change,)
+    key = _LISTS[method][0] if method in _LISTS else _ITEMS_OF.get(method, "")
+    items = result.get(key)
+    if not isinstance(items, list) or len(items) <= MAX_ITEMS:
+        return result, ()
+    return result | {key: items[:MAX_ITEMS]}, (f"has {len(items)} {key}; the first {MAX_ITEMS} are used",)
 
 
 def _flaw(method: str, version: str, result: Raw) -> str | None:

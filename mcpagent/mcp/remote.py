@@ -30,7 +30,7 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, R
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.failures import Outcome
-from mcpagent.mcp.framing import MAX_MESSAGE_BYTES, Junk, decode
+from mcpagent.mcp.framing import Junk, decode, decoded
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ HTTP_FAILED = -32018
 """Our own error code for a request that HTTP failed; `data` has `status`, `retry_after` and `outcome`."""
 
 _BODY_SAMPLE_BYTES = 4096
+_MAX_ERROR_BYTES = 1024 * 1024
+_MAX_UNPACKED_BYTES = 32 * 1024 * 1024
+"""No compression is asked for, so what comes compressed may be a bomb."""
+
 _LONGEST_RETRY_WAIT_SECONDS = 30.0
 _RETRIES = 2
 _STREAM_OPENINGS = 4
@@ -64,7 +68,7 @@ async def http_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None)
     """Streams of the SDK's streamable HTTP client for one server."""
     async with (
         _client(config, auth) as client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
+        streamable_http_client(config.url, http_client=client, max_sse_event_size=config.max_message_bytes) as streams,
     ):
         yield streams
 
@@ -72,7 +76,7 @@ async def http_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None)
 def _client(config: ServerConfig, auth: httpx2.Auth | None) -> httpx2.AsyncClient:
     wait = config.connect_timeout_seconds
     return httpx2.AsyncClient(
-        transport=AnsweringTransport(_network(auth, wait)),
+        transport=AnsweringTransport(_network(auth, wait), config.max_message_bytes),
         headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
         # Reads have no limit of their own: each call has one, and a stream for notifications may rest for hours.
         timeout=httpx2.Timeout(wait, read=None, pool=None),
@@ -99,10 +103,11 @@ class _SignedIn(httpx2.AsyncBaseTransport):
 
 
 class AnsweringTransport(httpx2.AsyncBaseTransport):
-    """Sends through `inner`; a POST that carries a JSON-RPC request always gets a JSON-RPC answer."""
+    """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer, of at most `max_bytes`."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, max_bytes: int) -> None:
         self._inner = inner
+        self._max_bytes = max_bytes
         self._openings: dict[str, deque[float]] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -147,10 +152,12 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 break
             await response.aclose()
             await asyncio.sleep(wait)
-        return await _as_answer(request, response, request_id)
+        return await _as_answer(request, response, request_id, self._max_bytes)
 
 
-async def _as_answer(request: httpx2.Request, response: httpx2.Response, request_id: RequestId) -> httpx2.Response:
+async def _as_answer(
+    request: httpx2.Request, response: httpx2.Response, request_id: RequestId, max_bytes: int
+) -> httpx2.Response:
     if response.status_code >= 400:
         return await _http_error(request, response, request_id)
     if response.status_code != 200:
@@ -163,12 +170,12 @@ async def _as_answer(request: httpx2.Request, response: httpx2.Response, request
     if kind == "text/event-stream":
         return _replaced(response, _Stream(response))
     try:
-        body = await _read_capped(response, MAX_MESSAGE_BYTES)
+        body = await _read_capped(response, max_bytes)
     except httpx2.TransportError as error:
         return _failure(request_id, f"answer cut off: {_cause(error)}", outcome="unknown")
     except ValueError as error:
         return _failure(request_id, str(error), outcome="unknown")
-    answer = next((item for item in decode(body.replace(b"\n", b" ")) if not isinstance(item, Junk)), None)
+    answer = next((item for item in await decoded(body.replace(b"\n", b" ")) if not isinstance(item, Junk)), None)
     if answer is None:
         what = f"answered with {kind or 'no content type'} instead of JSON: {_sample(body)}"
         return _failure(request_id, what, outcome="unknown", status=200)
@@ -182,7 +189,7 @@ async def _http_error(request: httpx2.Request, response: httpx2.Response, reques
     status = response.status_code
     body = b""
     with contextlib.suppress(httpx2.TransportError, ValueError):
-        body = await _read_capped(response, MAX_MESSAGE_BYTES)
+        body = await _read_capped(response, _MAX_ERROR_BYTES)
     has_session = "mcp-session-id" in request.headers
     if has_session and (status == 404 or (status == 400 and b"session" in body.lower())):
         return _failure(request_id, "forgot the session", outcome="rejected", status=status, session_lost=True)
@@ -255,6 +262,8 @@ def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
 async def _read_capped(response: httpx2.Response, limit: int) -> bytes:
     """The whole body. Raises `ValueError` where it is larger than `limit` bytes or not decodable."""
     body = bytearray()
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        limit = min(limit, _MAX_UNPACKED_BYTES)
     try:
         async for chunk in _plain_chunks(response):
             body += chunk
@@ -311,7 +320,7 @@ async def sse_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) 
         try:
             response = await _open_sse(client, config)
             try:
-                events = httpx2.EventSource(response, max_event_size=MAX_MESSAGE_BYTES).__aiter__()
+                events = httpx2.EventSource(response, max_event_size=config.max_message_bytes).__aiter__()
                 endpoint = await _endpoint(events, str(response.url), config)
                 tasks.add(asyncio.create_task(_read_sse(events, incoming_send), name=f"mcp-read-{config.name}"))
                 writer = _write_sse(client, endpoint, outgoing_receive, incoming_send, tasks)
@@ -342,7 +351,7 @@ async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.
             await response.aclose()
             request = next_request
         if response.status_code != 200:
-            body = await _read_capped(response, MAX_MESSAGE_BYTES)
+            body = await _read_capped(response, _MAX_ERROR_BYTES)
             target = f" to {safe_line(str(response.next_request.url), 80)}" if response.next_request else ""
             shown = f": {_sample(body)}" if body and not target else ""
             raise _sse_error(config, f"answered HTTP {response.status_code}{target}{shown}")
@@ -386,7 +395,7 @@ async def _read_sse(
             async for event in events:
                 if event.event != "message" or not event.data:
                     continue
-                for message in decode(event.data.encode("utf-8", "replace")):
+                for message in await decoded(event.data.encode("utf-8", "replace")):
                     item = ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
                     await incoming.send(item)
 

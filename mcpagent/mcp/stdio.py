@@ -23,7 +23,7 @@ from mcp_types import JSONRPCRequest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.framing import Decoded, Junk, MessageReader, invalid_answer
+from mcpagent.mcp.framing import Decoded, Junk, MessageReader, decoded, invalid_answer
 from mcpagent.mcp.process_tree import Process, descendants, kill_all
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.server_log import ServerLog
@@ -217,14 +217,15 @@ class StdioTransport:
                 self._log.close()
 
     async def _read(self, incoming: MemoryObjectSendStream[Incoming]) -> None:
-        reader = MessageReader()
+        reader = MessageReader(self._config.max_message_bytes)
         pipes = self._pipes
         async with incoming:
             with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 while True:
                     while pipes.chunks:
-                        for message in reader.feed(pipes.take()):
-                            await self._deliver(message, incoming)
+                        for line in reader.lines(pipes.take()):
+                            for message in await decoded(line):
+                                await self._deliver(message, incoming)
                     if not pipes.stdout_open:
                         break
                     if not await self._more_output():
