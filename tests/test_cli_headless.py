@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from mcpagent.cli.app import run as run_command_line
+from mcpagent.cli.event_schema import DOCUMENTS
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.headless import ask_once
 from mcpagent.cli.options import ColorMode, Options, OutputFormat
-from mcpagent.cli.output import DOCUMENTS
 from mcpagent.cli.server_commands import list_servers, run_server_test
 from mcpagent.cli.terminal import Glyphs, Terminal, make_console
 from mcpagent.cli.tool_commands import list_tools, search_tools, show_tool
@@ -115,7 +115,7 @@ def test_stream_json_tells_everything_in_order(pipes: Pipes, tmp_path: Path) -> 
         *("context", "message", "result"),
     ]
     for item in told:
-        assert item.keys() - {"type", "schema"} <= set(DOCUMENTS[item["type"]][1]), item
+        assert item.keys() - {"type", "schema"} <= set(DOCUMENTS[item["type"]].names), item
     assert told[0]["schema"] == "mcpagent.events/1"
     assert told[0]["servers"]["small"]["state"] == "ready"
     assert told[0]["tools"] == {"known": 4, "offered": ["search_tools", "add_tool"]}
@@ -215,7 +215,7 @@ def test_without_key_and_configuration_it_answers_and_says_how_to_go_on(tmp_path
 def test_the_configuration_of_the_project_is_found_and_named(tmp_path: Path) -> None:
     config = {"servers": {"small": {"command": sys.executable, "args": [str(SMALL_SERVER), "good"]}}}
     (tmp_path / ".mcp.json").write_text(json.dumps(config), "utf-8")
-    done = run(["ask", "what is the weather in Oslo?", "-v", "--model", "offline"], tmp_path)
+    done = run(["ask", "what is the weather in Oslo?", "-v", "--model", "offline", "--trust-project"], tmp_path)
     assert "Oslo: 18 degrees" in done.stdout
     assert "1 server from .mcp.json" in done.stderr
 

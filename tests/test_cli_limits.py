@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from mcpagent.cli.event_schema import DOCUMENTS
 from mcpagent.cli.figures import money
 from mcpagent.cli.headless import ask_once
 from mcpagent.cli.lines import usage_line
 from mcpagent.cli.options import ColorMode, Options, OutputFormat
-from mcpagent.cli.output import DOCUMENTS
 from mcpagent.cli.status import Figures, status_line
 from mcpagent.cli.structured import AnswerSchema, MisfitError
 from mcpagent.cli.terminal import Glyphs, Terminal, make_console
@@ -88,7 +88,7 @@ def test_an_estimate_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for mode in ("on", "off"):
         assert ask(tmp_path, model, estimate=True, tool_search=mode, output=OutputFormat.json) == (0, "")
     searching, all_offered = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert searching.keys() - {"type", "schema"} == set(DOCUMENTS["estimate"][1])
+    assert searching.keys() - {"type", "schema"} == set(DOCUMENTS["estimate"].names)
     assert searching["tools_offered"] == ["search_tools", "add_tool"]
     assert all_offered["input_tokens"] == all_offered["input_tokens_with_every_tool"]
     assert len(all_offered["tools_offered"]) == 4
@@ -169,7 +169,7 @@ def test_the_document_is_in_the_result(tmp_path: Path, schema_file: Path, capsys
     assert [item["type"] for item in told].count("init") == 1
     assert told[-1]["structured"] == {"city": "Rome", "degrees": 1}
     assert told[-1]["cost_usd"] == 0.2
-    assert told[-1].keys() - {"type", "schema"} <= set(DOCUMENTS["result"][1])
+    assert told[-1].keys() - {"type", "schema"} <= set(DOCUMENTS["result"].names)
 
 
 @pytest.mark.parametrize(

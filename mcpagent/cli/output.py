@@ -1,15 +1,17 @@
 """`--output json` and `stream-json`: what happened as JSON documents, with the names that other agents' parsers know.
 
-Every document has `type`; the first one of a run also `schema`. Text is ASCII-escaped, so that any locale can carry it.
+Every document has `type`, the first one of a run also `schema`; `event_schema.py` declares the rest.
+Text is ASCII-escaped, so that any locale can carry it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from mcpagent.cli.event_schema import SCHEMA
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.structured import MisfitError
 from mcpagent.errors import ConfigError, CredentialsError, InputError, LimitError, ModelError, ServerError
@@ -36,64 +38,6 @@ if TYPE_CHECKING:
     from mcpagent.cli.estimate import Estimate
     from mcpagent.mcp.status import ServerStatus
 
-SCHEMA = "mcpagent.events/1"
-
-DOCUMENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "init": ("the servers are connected", ("model", "tool_search", "tools", "servers")),
-    "message": ("the question; each answer of the model", ("role", "content", "usage")),
-    "context": (
-        "a request goes to the model (tokens estimated as characters / 4)",
-        ("turn", "tools_offered", "tools_known", "schema_tokens_sent", "schema_tokens_full"),
-    ),
-    "tool_use": ("a call starts", ("id", "name", "input", "server")),
-    "tool_progress": (
-        "a server says how far a call is",
-        ("server", "tool", "progress", "total", "message"),
-    ),
-    "tool_result": (
-        "a call ended",
-        ("tool_use_id", "name", "server", "is_error", "error", "content", "duration_ms"),
-    ),
-    "tool_search": ("the model searched for tools", ("query", "matches", "found", "known", "duration_ms")),
-    "tools_loaded": ("tools that the next request offers", ("names", "tokens")),
-    "tools_removed": ("tools that are offered no more", ("names",)),
-    "notice": ("a warning or a hint", ("level", "message")),
-    "error": ("a server failed", ("kind", "server", "message", "fatal")),
-    "estimate": (
-        "the only document of `--estimate`: the first request, which is not made",
-        (
-            "model",
-            "input_tokens",
-            "input_tokens_with_every_tool",
-            "tools_offered",
-            "tools_known",
-            "cost_usd",
-        ),
-    ),
-    "result": (
-        "the end; with `--output json` the only document",
-        (
-            "subtype",
-            "is_error",
-            "result",
-            "stop_reason",
-            "num_turns",
-            "duration_ms",
-            "model",
-            "session_id",
-            "usage",
-            "cost_usd",
-            "cost_known",
-            "tools",
-            "denials",
-            "servers",
-            "structured",
-            "error",
-        ),
-    ),
-}
-"""Every type of document: when it is written, and its fields besides `type` and `schema`."""
-
 Document = dict[str, Any]
 Write = Callable[[str], None]
 
@@ -111,6 +55,7 @@ class JsonReport:
         self._sent_max = 0
         self._last_request: RequestSent | None = None
         self._about_agent: Document = {}
+        self._tokens: Callable[[Iterable[str]], int] = lambda _names: 0
 
     def ask(self, agent: Agent, prompt: str) -> None:
         """Writes the question; before the first one `init`, and what happened before that was known."""
@@ -191,11 +136,13 @@ class JsonReport:
             "error": {"kind": _kind(error), "message": str(error), "exit_code": int(code)},
         }
         if agent is not None and self._started:
-            document |= self._figures(agent.spent, denials)
+            turns = self._last_request.turn if self._last_request is not None else 0
+            document |= {"num_turns": turns, **self._figures(agent.spent, denials)}
         self._write_result(document)
 
     def _look_at(self, agent: Agent) -> None:
         """Keeps what can be asked only while the agent is open."""
+        self._tokens = agent.catalog.tokens
         self._about_agent = {
             "model": agent.model.name,
             "known": len(agent.known_tools),
@@ -227,6 +174,8 @@ class JsonReport:
             case ResponseReceived(usage=usage):
                 words, self._words = "".join(self._words), []
                 return [{"type": "message", "role": "assistant", "content": words, "usage": usage_document(usage)}]
+            case ToolsSearched():
+                return [search_document(event, self._tokens(event.matches))]
             case _:
                 document = event_document(event)
                 return [document] if document is not None else []
@@ -257,15 +206,6 @@ def event_document(event: Event) -> Document | None:
             return _result_document(call.name, result, server)
         case ToolProgress():
             return {"type": "tool_progress", **asdict(event)}
-        case ToolsSearched():
-            return {
-                "type": "tool_search",
-                "query": event.query,
-                "matches": list(event.matches),
-                "found": event.found,
-                "known": event.known,
-                "duration_ms": _milliseconds(event.seconds),
-            }
         case ToolsLoaded(names=names, tokens=tokens):
             return {"type": "tools_loaded", "names": list(names), "tokens": tokens}
         case ToolsRemoved(names=names):
@@ -276,6 +216,19 @@ def event_document(event: Event) -> Document | None:
             return {"type": "notice", "level": level, "message": text}
         case _:
             return None
+
+
+def search_document(event: ToolsSearched, tokens: int) -> Document:
+    """One search; `tokens` estimates the definitions of the tools it showed."""
+    return {
+        "type": "tool_search",
+        "query": event.query,
+        "matches": list(event.matches),
+        "found": event.found,
+        "known": event.known,
+        "tokens": tokens,
+        "duration_ms": _milliseconds(event.seconds),
+    }
 
 
 def context_document(event: RequestSent) -> Document:

@@ -9,9 +9,9 @@ from typing import Any
 from mcpagent.cli import approvals
 from mcpagent.cli.app import command_line
 from mcpagent.cli.commands import COMMANDS, GROUPS, KEYS
+from mcpagent.cli.event_schema import DOCUMENTS, SCHEMA
 from mcpagent.cli.exit_codes import MEANINGS
 from mcpagent.cli.help import TOP_LEVEL_HELP, command_help
-from mcpagent.cli.output import DOCUMENTS, SCHEMA
 
 HEAD = """\
 # The command line
@@ -48,10 +48,13 @@ A server that fails is named with its reason and the others work. Where all fail
 
 {(approvals.__doc__ or "").strip()}
 
-The answer "always this tool" or "always this server" is kept in `approvals.json` in the state folder
-(`~/.local/state/mcpagent/` on Linux, or `$MCPAGENT_HOME/state/`), for the server as it is configured: another command,
-address or key under the same name is asked about anew. An answer takes Enter; whatever is no answer is a reason for
-"no", and the model is told it. What was typed before the question appeared is dropped.
+An answer "always" is kept in `approvals.json` in the state folder (`~/.local/state/mcpagent/` on Linux, or
+`$MCPAGENT_HOME/state/`), for the server as it is configured: another command, address or key under the same name is
+asked about anew. "Always this tool" and "this session" hold for the tool as it was shown, so one that its server changed
+is asked about anew too. `mcpagent approvals` lists what is kept, `mcpagent approvals forget git.push` takes it back.
+
+An answer takes Enter; whatever is no answer is a reason for "no", and the model is told it. What was typed before the
+question appeared is dropped. Of several calls at once each is asked about, one after the other.
 
 In one-shot runs a denied call makes the exit code 6, with one line on stderr that names the flag which would have
 allowed it, and an entry in `denials`.
@@ -70,7 +73,8 @@ starts the one that it needs. `--refresh` asks anew.
 
 ## JSON documents
 
-Each document has `type`. The first one of a run has `"schema": "{SCHEMA}"`.
+Each document has `type`. The first one of a run has `"schema": "{SCHEMA}"`. [Events](events.md) tells more and has
+their JSON Schema.
 """
 
 
@@ -82,8 +86,8 @@ def page() -> str:
 def _parts() -> Iterator[str]:
     yield HEAD + TOP_LEVEL_HELP + "```\n"
     yield STREAMS + "\n| `type` | when | fields |\n|---|---|---|\n"
-    for name, (when, fields) in DOCUMENTS.items():
-        yield f"| `{name}` | {when} | {', '.join(f'`{field}`' for field in fields)} |\n"
+    for name, kind in DOCUMENTS.items():
+        yield f"| `{name}` | {kind.when} | {', '.join(f'`{field}`' for field in kind.names)} |\n"
     yield "\n## Exit codes\n\n| code | meaning |\n|---|---|\n"
     yield from (f"| {code.value} | {meaning} |\n" for code, meaning in MEANINGS.items())
     yield "\n## In the chat\n\n| command | |\n|---|---|\n"
