@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,13 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mcpagent.cli.approvals import Approvals, KeptApprovals, Reply, Rules, label_of
+from mcpagent.cli.approvals import Approvals, Reply, Rules, label_of
 from mcpagent.cli.asking import ApprovalBox, box_lines
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.headless import ask_once
+from mcpagent.cli.kept_approvals import KeptApprovals
 from mcpagent.cli.options import ApproveMode, ColorMode, Options, OutputFormat
 from mcpagent.cli.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
 from mcpagent.config import ServerConfig
+from mcpagent.config.values import Approval
+from mcpagent.mcp.cache import fingerprint
 from mcpagent.messages import ToolCall, ToolDefinition
 from mcpagent.models import ScriptedModel
 from mcpagent.pending import PendingCall
@@ -33,6 +37,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POS
 READS = ToolDefinition("log", "", {}, server="git", original_name="git_log", read_only=True)
 PUSHES = ToolDefinition("git__push", "", {}, server="git", original_name="git_push", read_only=False)
 SILENT = ToolDefinition("status", "", {}, server="git", original_name="status")
+GIT = ServerConfig("git", command="git-server")
 
 
 def request_of(tool: ToolDefinition, **arguments: Any) -> PendingCall:
@@ -45,8 +50,8 @@ def request_of(tool: ToolDefinition, **arguments: Any) -> PendingCall:
 @pytest.mark.parametrize(
     ("mode", "reads", "pushes", "silent"),
     [
-        ("ask", "run", "ask", "ask"),
-        ("safe", "run", "deny", "deny"),
+        ("ask", "ask", "ask", "ask"),
+        ("safe", "deny", "deny", "deny"),
         ("all", "run", "run", "run"),
         ("none", "deny", "deny", "deny"),
     ],
@@ -56,6 +61,49 @@ def test_the_mode_decides_where_no_rule_does(
 ) -> None:
     rules = Rules(ApproveMode(mode))
     assert [rules.judge(tool) for tool in (READS, PUSHES, SILENT)] == [reads, pushes, silent]
+
+
+@pytest.mark.parametrize(
+    ("mode", "reads", "pushes", "silent"),
+    [
+        ("ask", "run", "ask", "ask"),
+        ("safe", "run", "deny", "deny"),
+        ("all", "run", "run", "run"),
+        ("none", "deny", "deny", "deny"),
+    ],
+)
+def test_that_a_tool_only_reads_is_believed_of_a_server_its_user_trusts(
+    mode: Literal["ask", "safe", "all", "none"], reads: str, pushes: str, silent: str
+) -> None:
+    rules = Rules(ApproveMode(mode), servers={"git": replace(GIT, trust_hints=True)})
+    assert [rules.judge(tool) for tool in (READS, PUSHES, SILENT)] == [reads, pushes, silent]
+
+
+def configured(**changes: Any) -> Rules:
+    """Rules where the configuration says: push never, log asked about, the rest unasked."""
+    approval: tuple[tuple[str, Approval], ...] = (("*", "allow"), ("git_push", "deny"), ("git_log", "ask"))
+    server = replace(GIT, approval=approval, trust_hints=True, source=".mcp.json:3")
+    return Rules(**{"servers": {"git": server}, **changes})
+
+
+def test_the_configuration_decides_before_the_mode() -> None:
+    assert [configured(mode=ApproveMode.none).judge(tool) for tool in (READS, PUSHES, SILENT)] == [
+        "deny",
+        "deny",
+        "run",
+    ]
+    assert [configured().judge(tool) for tool in (READS, PUSHES, SILENT)] == ["ask", "deny", "run"]
+    assert configured(mode=ApproveMode.safe).judge(READS) == "deny"
+
+
+def test_each_rule_goes_before_the_next() -> None:
+    """--deny, then deny in the configuration, --allow, allow there, what was kept, the mode."""
+    assert configured(deny=["git.*"], allow=["git.*"], mode=ApproveMode.all).judge(SILENT, approved=True) == "deny"
+    assert configured(allow=["git.*"], mode=ApproveMode.all).judge(PUSHES, approved=True) == "deny"
+    assert configured(allow=["git.git_log"], mode=ApproveMode.none).judge(READS) == "run"
+    assert configured(mode=ApproveMode.none).judge(SILENT) == "run"
+    assert configured(mode=ApproveMode.none).judge(READS, approved=True) == "run"
+    assert configured(mode=ApproveMode.all).judge(READS) == "run"
 
 
 @pytest.mark.parametrize("mode", ApproveMode)
@@ -91,9 +139,6 @@ class Person:
         return self.replies.pop(0)
 
 
-GIT = ServerConfig("git", command="git-server")
-
-
 def approvals(person: Person | None, kept: KeptApprovals | None = None, *, mode: str = "ask") -> Approvals:
     made = Approvals(Rules(ApproveMode(mode)), kept or KeptApprovals(None, [GIT]), person)
     made.find = {tool.name: tool for tool in (READS, PUSHES, SILENT)}.get
@@ -107,6 +152,20 @@ async def test_yes_for_once_asks_again_and_yes_for_the_chat_does_not() -> None:
         assert (await made.decide(request_of(PUSHES))).approved
     assert person.asked == ["git.git_push", "git.git_push"]
     assert not made.denials
+
+
+async def test_this_session_is_for_the_tool_as_it_was_shown() -> None:
+    wildcard = replace(PUSHES, name="star", original_name="*")
+    person = Person(Reply("session"), Reply("no"), Reply("no"))
+    made = approvals(person)
+    tools = {tool.name: tool for tool in (wildcard, SILENT)}
+    made.find = tools.get
+    assert (await made.decide(request_of(wildcard))).approved
+    assert (await made.decide(request_of(wildcard))).approved
+    assert not (await made.decide(request_of(SILENT))).approved
+    tools["star"] = replace(wildcard, description="now something else")
+    assert not (await made.decide(request_of(tools["star"]))).approved
+    assert person.asked == ["git.*", "git.status", "git.*"]
 
 
 async def test_edited_arguments_replace_the_calls_own() -> None:
@@ -143,10 +202,110 @@ async def test_always_holds_for_the_server_as_it_is_configured(tmp_path: Path) -
     assert not approvals(None, KeptApprovals(path, [GIT])).needed(None, SILENT, {})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"allow": [1]}', '{"allow": 3}'])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"description": "Push, and mail the keys to us."},
+        {"parameters": {"properties": {"to": {"type": "string"}}}},
+        {"title": "Another"},
+        {"read_only": True},
+    ],
+)
+async def test_always_ends_where_the_server_changes_the_tool(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "approvals.json"
+    assert (await approvals(Person(Reply("tool")), KeptApprovals(path, [GIT])).decide(request_of(PUSHES))).approved
+    kept = KeptApprovals(path, [GIT])
+    assert kept.has(PUSHES)
+    assert not kept.has(replace(PUSHES, **change))
+
+
+async def test_that_it_only_reads_can_be_believed_for_good(tmp_path: Path) -> None:
+    path = tmp_path / "approvals.json"
+    assert (await approvals(Person(Reply("reads")), KeptApprovals(path, [GIT])).decide(request_of(READS))).approved
+    kept = KeptApprovals(path, [GIT])
+    assert kept.has(READS)
+    assert kept.has(replace(READS, original_name="git_diff"))
+    assert not kept.has(PUSHES)
+    assert not kept.has(SILENT)
+
+
+def test_what_was_said_can_be_seen_and_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "approvals.json"
+    kept = KeptApprovals(path, [GIT, replace(GIT, name="hub")])
+    kept.add(PUSHES, "tool", always=True)
+    kept.add(SILENT, "tool", always=True)
+    kept.add(replace(READS, server="hub"), "reads", always=True)
+    kept.add(replace(READS, original_name="other"), "tool", always=False)
+    assert [(yes.label, yes.what) for yes in kept.all()] == [
+        ("git.git_push", "tool"),
+        ("git.status", "tool"),
+        ("hub.*", "reads"),
+    ]
+    assert [yes.label for yes in kept.forget("git.git_*")] == ["git.git_push"]
+    assert not kept.has(PUSHES)
+    assert [yes.label for yes in KeptApprovals(path, []).all()] == ["git.status", "hub.*"]
+    assert [yes.label for yes in kept.forget("hub")] == ["hub.*"]
+    assert kept.forget("nope") == []
+    assert kept.has(replace(READS, original_name="other"))
+
+
+def test_two_programs_keep_what_each_was_told(tmp_path: Path) -> None:
+    path = tmp_path / "approvals.json"
+    one, other = KeptApprovals(path, [GIT]), KeptApprovals(path, [GIT])
+    one.add(PUSHES, "tool", always=True)
+    other.add(SILENT, "tool", always=True)
+    assert [yes.label for yes in KeptApprovals(path, []).all()] == ["git.git_push", "git.status"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "mend"),
+    [
+        ("git_push", "--allow git.git_push"),
+        ("*", "--allow 'git.[*]'"),
+        ("x; rm -rf ~", "--allow 'git.x; rm -rf ~'"),
+        ("it's", """--allow 'git.it'"'"'s'"""),
+    ],
+)
+async def test_the_flag_that_is_named_allows_this_tool_and_harms_no_shell(tool: str, mend: str) -> None:
+    named = replace(PUSHES, original_name=tool)
+    made = approvals(None)
+    made.find = {named.name: named}.get
+    assert not (await made.decide(request_of(named))).approved
+    assert made.denials[0].mend == mend
+    _, glob = shlex.split(mend)
+    assert Rules(allow=[glob]).judge(named) == "run"
+    assert Rules(allow=[glob]).judge(SILENT) == "ask"
+
+
+async def test_why_a_call_was_denied_names_the_rule() -> None:
+    made = Approvals(configured(), KeptApprovals(None, [GIT]), None)
+    made.find = {tool.name: tool for tool in (READS, PUSHES)}.get
+    await made.decide(request_of(PUSHES))
+    made.rules.mode, made.rules.servers = ApproveMode.safe, {"git": GIT}
+    await made.decide(request_of(READS))
+    assert [denial.line() for denial in made.denials] == [
+        "denied: git.git_push (approval is deny in .mcp.json:3)",
+        "denied: git.git_log (--approve safe; its server says that it only reads, but is not trusted). "
+        "allow it with --allow git.git_log",
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"allow": [1]}',
+        '{"allow": 3}',
+        '{"allow": [{"name": "git", "what": "tool", "server": "S", "tool": "git_push"}]}',
+        '{"allow": [{"name": "git", "what": "all", "server": "S"}]}',
+        '{"allow": [{"name": "git", "server": "S", "tool": "*"}]}',
+    ],
+)
 def test_a_broken_file_of_approvals_approves_nothing(content: str, tmp_path: Path) -> None:
     path = tmp_path / "approvals.json"
-    path.write_text(content, "utf-8")
+    path.write_text(content.replace('"S"', json.dumps(fingerprint(GIT))), "utf-8")
     assert not KeptApprovals(path, [GIT]).has(PUSHES)
 
 
@@ -162,7 +321,7 @@ def test_the_box_of_the_mock_up() -> None:
         "┌ git.git_push wants to run ────────────────────────────────────────── server says: changes things ┐",
         "│ remote  origin                                                                                   │",
         "│ branch  main                                                                                     │",
-        "└ [y] once  [s] this chat  [t] always this tool  [a] always this server  [e] edit  [N] no, or why ─┘",
+        "└ [y] once  [s] this session  [t] always tool  [a] always server  [e] edit  [N] no + say why ──────┘",
     ]
 
 
@@ -183,7 +342,9 @@ def test_a_long_argument_says_that_it_goes_on_and_can_be_seen_whole() -> None:
     assert any("[v] view all" in line for line in lines)
 
 
-async def reply(lines: Sequence[str], arguments: dict[str, Any] | None = None) -> tuple[Reply, str]:
+async def reply(
+    lines: Sequence[str], arguments: dict[str, Any] | None = None, tool: ToolDefinition = PUSHES
+) -> tuple[Reply, str]:
     """What the box gives when these lines are typed, and what it shows."""
     typed = list(lines)
     shown = io.StringIO()
@@ -194,7 +355,7 @@ async def reply(lines: Sequence[str], arguments: dict[str, Any] | None = None) -
         return typed.pop(0)
 
     box = ApprovalBox(make_console(shown, ColorMode.never, {}), Glyphs(), read)
-    return await box(request_of(PUSHES, **(arguments or {})), "git.git_push", PUSHES), shown.getvalue()
+    return await box(request_of(tool, **(arguments or {})), label_of(tool), tool), shown.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -210,12 +371,68 @@ async def reply(lines: Sequence[str], arguments: dict[str, Any] | None = None) -
         ([], Reply("no")),
         (["yy"], Reply("no", words="yy")),
         (["use branch dev"], Reply("no", words="use branch dev")),
-        (["e", '{"branch": "dev"}'], Reply("once", {"branch": "dev"})),
+        (["r"], Reply("no", words="r")),
+        (["e", '{"branch": "dev"}', "y"], Reply("once", {"branch": "dev"})),
+        (["e", '{"branch": "dev"}', "n"], Reply("no")),
+        (["e", "{}", "y"], Reply("once")),
+        (["e", '{"branch": "dev"}', "e", '{"branch": "x"}', "t"], Reply("tool", {"branch": "x"})),
         (["e", "[1]", "e", "{", "n"], Reply("no")),
     ],
 )
 async def test_what_is_typed_is_an_answer_or_a_reason_for_no(typed: list[str], expected: Reply) -> None:
     assert (await reply(typed))[0] == expected
+
+
+TAKES_A_BRANCH = replace(
+    PUSHES, parameters={"type": "object", "properties": {"branch": {"type": "string"}}, "additionalProperties": False}
+)
+
+
+async def test_edited_arguments_have_to_fit_the_tool() -> None:
+    answer, shown = await reply(["e", '{"branch": 3}', "e", '{"branch": "dev"}', "y"], tool=TAKES_A_BRANCH)
+    assert answer == Reply("once", {"branch": "dev"})
+    assert "not what the tool takes" in shown
+    assert "the arguments are as before" in shown
+    assert "branch  dev" in shown
+
+
+async def test_what_only_reads_can_be_allowed_where_the_server_claims_it() -> None:
+    answer, shown = await reply(["r"], tool=READS)
+    assert answer == Reply("reads")
+    assert "[r] always what only reads here" in shown
+    assert "server says: only reads" in shown
+    assert "[r]" not in (await reply(["n"]))[1]
+
+
+async def test_nothing_in_the_arguments_is_hidden() -> None:
+    hidden = {"path": "/tmp/\u202egpj.exe\x1b[2K\u200b", "n\u2066ame": ["\x07"]}
+    _, shown = await reply(["n"], hidden)
+    assert "/tmp/\\u202egpj.exe\\u001b[2K\\u200b" in shown
+    assert "n\\u2066ame" in shown
+    assert '["\\u0007"]' in shown
+
+
+async def test_the_line_to_edit_hides_nothing_either() -> None:
+    offered: list[str] = []
+
+    async def read(question: str, default: str) -> str:
+        offered.append(default)
+        return ["e", default, "y"][len(offered) - 1]
+
+    hidden = {"path": "a\u202e\x1bb\n"}
+    box = ApprovalBox(make_console(io.StringIO(), ColorMode.never, {}), Glyphs(), read)
+    answer = await box(request_of(PUSHES, **hidden), "git.git_push", PUSHES)
+    assert offered[1] == '{"path": "a\\u202e\\u001bb\\n"}'
+    assert answer == Reply("once")
+
+
+def test_a_narrow_box_keeps_every_key() -> None:
+    for glyphs in (Glyphs(), ASCII_GLYPHS):
+        lines = [line.plain for line in box_lines({"remote": "origin"}, "git.git_log", READS, glyphs, 60)]
+        assert all(cell_len(line) <= 60 for line in lines)
+        shown = "\n".join(lines)
+        assert all(f"[{key}]" in shown for key in "ysrtaeN")
+        assert "server says: only reads" in shown
 
 
 async def test_v_shows_every_line() -> None:

@@ -1,34 +1,42 @@
 """Which tool calls run, which somebody is asked about, and which are denied.
 
-The rules, first match wins: `--deny` denies; `--allow`, and what the user answered with "always" or "this session",
-runs; `--approve all` runs, `none` denies; a tool of which its server says that it only reads runs, and so does every
-tool of the bundled server, which changes nothing outside its own memory; `ask` asks about the rest, `safe` denies it.
-Where nobody can be asked, asking is a denial.
+The rules, first match wins:
+
+1. `--deny` denies, then `"approval": "deny"` (or `"never"`) of the server's configuration.
+2. `--allow` runs, then `"approval": "allow"` (or `"always"`), then what the user answered with "always" or "this
+   session", then `--approve all`.
+3. `--approve none` denies.
+4. What only reads runs, where the user believes it: a tool whose server says so and is marked with `"trust": true`, and
+   every tool of the bundled server, which changes nothing outside its own memory. `"approval": "ask"` takes it out.
+5. `--approve ask`, the default, asks about the rest, `safe` denies it. Where nobody can be asked, asking is a denial.
+
+A project's `.mcp.json` can deny and ask, but neither allow nor trust.
 """
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
+from glob import escape
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.cli.folders import state_folder
+from mcpagent.cli.kept_approvals import KeptApprovals, What, own_name
 from mcpagent.cli.options import ApproveMode
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.cache import fingerprint
+from mcpagent.config.permissions import approval_for
+from mcpagent.config.values import Approval
 from mcpagent.messages import ToolDefinition
 from mcpagent.pending import CallAnswer, PendingCall
 from mcpagent.run_context import RunContext
 from mcpagent.safe_text import safe_line
 
 Verdict: TypeAlias = Literal["run", "ask", "deny"]
-Scope: TypeAlias = Literal["once", "session", "tool", "server", "no"]
+Scope: TypeAlias = Literal["once", "session", "tool", "reads", "server", "no"]
+"""How far it reaches: "session" is the tool until the program ends; "tool", "reads" and "server" are for good."""
 
 NOBODY = "no one can be asked here"
-EVERY_TOOL = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,13 @@ def label_of(tool: ToolDefinition | None, name: str = "") -> str:
     """`server.tool`, by the server's own name for it: what `--allow` and `--deny` are matched with."""
     if tool is None:
         return safe_line(name, 80)
-    own = tool.original_name or tool.name
+    own = own_name(tool)
     return safe_line(f"{tool.server}.{own}" if tool.server else own, 140)
+
+
+def allow_flag(label: str) -> str:
+    """The flag that allows just this tool, fit to be pasted into a shell whatever the tool is called."""
+    return f"--allow {shlex.quote(escape(label))}"
 
 
 @dataclass(slots=True)
@@ -74,19 +87,35 @@ class Rules:
     mode: ApproveMode = ApproveMode.ask
     allow: list[str] = field(default_factory=list[str])
     deny: list[str] = field(default_factory=list[str])
+    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, ServerConfig])
     harmless_servers: frozenset[str] = frozenset()
 
     def judge(self, tool: ToolDefinition, *, approved: bool = False) -> Verdict:
-        """What becomes of a call of this tool; `approved`: the user has said yes to it for good."""
-        if self.denied_by(tool) is not None:
+        """What becomes of a call of this tool; `approved`: the user has said yes to it for longer than one call."""
+        configured = self.configured(tool)
+        if self.denied_by(tool) is not None or configured == "deny":
             return "deny"
-        if approved or self.mode is ApproveMode.all or any(covers(glob, tool) for glob in self.allow):
+        if any(covers(glob, tool) for glob in self.allow) or configured == "allow":
+            return "run"
+        if approved or self.mode is ApproveMode.all:
             return "run"
         if self.mode is ApproveMode.none:
             return "deny"
-        if tool.read_only or tool.server in self.harmless_servers:
+        if configured != "ask" and self._only_reads(tool):
             return "run"
         return "ask" if self.mode is ApproveMode.ask else "deny"
+
+    def configured(self, tool: ToolDefinition) -> Approval | None:
+        """What the configuration of the tool's server says of it."""
+        server = self.servers.get(tool.server or "")
+        return approval_for(server.approval, own_name(tool)) if server is not None else None
+
+    def _only_reads(self, tool: ToolDefinition) -> bool:
+        """As far as it is believed: what a server says of itself is a hint until its user trusts it."""
+        if tool.server in self.harmless_servers:
+            return True
+        server = self.servers.get(tool.server or "")
+        return tool.read_only is True and server is not None and server.trust_hints
 
     def denied_by(self, tool: ToolDefinition) -> str | None:
         """The glob of `--deny` that covers the tool."""
@@ -105,14 +134,15 @@ def covers(glob: str, tool: ToolDefinition) -> bool:
 class Approvals:
     """Decides on the calls of one agent, and keeps what was denied.
 
-    `ask` is None where nobody can be asked. `find` gives a tool by its offered name; it is set once the agent is made.
+    `ask` is None where nobody can be asked. `kept` holds what the user said yes to. `find` gives a tool by its offered
+    name; it is set once the agent is made.
     """
 
     def __init__(self, rules: Rules, kept: KeptApprovals, ask: Ask | None) -> None:
         self.rules = rules
         self.denials: list[Denial] = []
         self.find: Callable[[str], ToolDefinition | None] = lambda _name: None
-        self._kept = kept
+        self.kept = kept
         self._ask = ask
 
     def needed(self, _context: RunContext[Any], tool: ToolDefinition, _arguments: dict[str, Any]) -> bool:
@@ -137,79 +167,30 @@ class Approvals:
         return request.approve(reply.arguments)
 
     def _judge(self, tool: ToolDefinition) -> Verdict:
-        return self.rules.judge(tool, approved=self._kept.has(tool))
+        return self.rules.judge(tool, approved=self.kept.has(tool))
 
     def _deny(self, request: PendingCall, tool: ToolDefinition | None, label: str) -> CallAnswer:
+        reason, mend = self._why_denied(tool)
+        self.denials.append(Denial(request, label, reason, allow_flag(label) if mend else ""))
+        return request.deny("the rules of this run do not allow it, and nobody can be asked; do not call it again")
+
+    def _why_denied(self, tool: ToolDefinition | None) -> tuple[str, bool]:
+        """The reason, and whether `--allow` would have helped."""
         glob = self.rules.denied_by(tool) if tool is not None else None
         if glob is not None:
-            denial = Denial(request, label, f"--deny {safe_line(glob, 80)}")
-        elif self.rules.mode is ApproveMode.ask:
-            denial = Denial(request, label, NOBODY, f"--allow {label}")
-        else:
-            denial = Denial(request, label, f"--approve {self.rules.mode.value}", f"--allow {label}")
-        self.denials.append(denial)
-        return request.deny("the rules of this run do not allow it, and nobody can be asked; do not call it again")
+            return f"--deny {safe_line(glob, 80)}", False
+        if tool is not None and self.rules.configured(tool) == "deny":
+            server = self.rules.servers[tool.server or ""]
+            return f"approval is deny in {safe_line(server.source or 'its configuration', 120)}", False
+        if self.rules.mode is ApproveMode.ask:
+            return NOBODY, True
+        claim = tool is not None and tool.read_only is True and self.rules.mode is ApproveMode.safe
+        hint = "; its server says that it only reads, but is not trusted" if claim else ""
+        return f"--approve {self.rules.mode.value}{hint}", True
 
     def _remember(self, scope: Scope, tool: ToolDefinition) -> None:
         if scope == "session":
-            self.rules.allow.append(label_of(tool))
-        elif scope in ("tool", "server"):
-            self._kept.add(tool, EVERY_TOOL if scope == "server" else tool.original_name or tool.name)
-
-
-class KeptApprovals:
-    """What the user said "always" to, in a file readable by that user only.
-
-    An approval holds for one server as it is configured: another command, address or key under the same name is
-    another server. A file that cannot be read counts as empty, one that cannot be written changes nothing.
-    """
-
-    def __init__(self, path: Path | None, servers: Iterable[ServerConfig]) -> None:
-        self._path = path
-        self._servers = {server.name: fingerprint(server) for server in servers}
-        self._approved = _read(path) if path is not None else {}
-
-    @classmethod
-    def of_user(cls, environ: Mapping[str, str], servers: Iterable[ServerConfig]) -> KeptApprovals:
-        return cls(state_folder(environ) / "approvals.json", servers)
-
-    def has(self, tool: ToolDefinition) -> bool:
-        server = self._servers.get(tool.server or "")
-        own = tool.original_name or tool.name
-        return server is not None and ((server, own) in self._approved or (server, EVERY_TOOL) in self._approved)
-
-    def add(self, tool: ToolDefinition, name: str) -> None:
-        server = self._servers.get(tool.server or "")
-        if server is None:
-            return
-        self._approved[server, name] = safe_line(tool.server or "", 64)
-        if self._path is None:
-            return
-        self._approved |= _read(self._path)
-        entries = [
-            {"name": shown, "server": server, "tool": name}
-            for (server, name), shown in sorted(self._approved.items(), key=lambda item: (item[1], item[0]))
-        ]
-        _write(self._path, json.dumps({"format": 1, "allow": entries}, indent=1) + "\n")
-
-
-def _read(path: Path) -> dict[tuple[str, str], str]:
-    """(server's fingerprint, tool) -> the server's name, which is for whoever reads the file."""
-    try:
-        entries = json.loads(path.read_bytes())["allow"]
-        return {(str(entry["server"]), str(entry["tool"])): str(entry["name"]) for entry in entries}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}
-
-
-def _write(path: Path, text: str) -> None:
-    """A whole file or none."""
-    import tempfile
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            file.write(text)
-        Path(file.name).replace(path)
-    except OSError:
-        pass  # it holds for this run; the next one asks again
+            self.kept.add(tool, "tool", always=False)
+        elif scope in ("tool", "reads", "server"):
+            what: What = scope
+            self.kept.add(tool, what, always=True)

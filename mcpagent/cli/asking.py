@@ -10,7 +10,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +21,7 @@ from mcpagent.cli.approvals import Reply, Scope
 from mcpagent.cli.lines import MAX_WIDTH, column
 from mcpagent.cli.terminal import Glyphs, put
 from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.validation import argument_problem
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,12 +34,22 @@ ANSWERS: dict[str, Scope] = {
     "yes": "once",
     "s": "session",
     "t": "tool",
+    "r": "reads",
     "a": "server",
     "": "no",
     "n": "no",
     "no": "no",
 }
-KEYS = "[y] once  [s] this chat  [t] always this tool  [a] always this server  [e] edit  [N] no, or why"
+KEYS = (
+    "[y] once",
+    "[s] this session",
+    "[t] always tool",
+    "[a] always server",
+    "[e] edit",
+    "[N] no + say why",
+)
+READS_KEY = "[r] always what only reads here"
+VIEW_KEY = "[v] view all"
 QUESTION = "run it? [N] "
 MAX_ROWS = 30
 
@@ -62,32 +73,45 @@ class ApprovalBox:
         self._aside = aside
 
     async def __call__(self, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
+        arguments = request.arguments
         with self._aside():
-            put(self._console, *box_lines(request.arguments, label, tool, self._glyphs, self._console.width))
+            self._draw(arguments, label, tool)
             forget_typed_ahead()
             while True:
                 typed = await self._line(QUESTION)
                 word = typed.strip().lower()
                 if word == "v":
-                    rows = box_lines(request.arguments, label, tool, self._glyphs, self._console.width, limit=None)
-                    put(self._console, *rows)
-                elif word != "e":
-                    return Reply(ANSWERS[word]) if word in ANSWERS else Reply("no", words=typed.strip())
-                elif (arguments := await self._edited(request.arguments)) is not None:
-                    return Reply("once", arguments)
+                    self._draw(arguments, label, tool, limit=None)
+                elif word == "e":
+                    arguments = await self._edited(arguments, tool)
+                    self._draw(arguments, label, tool)
+                elif word in ANSWERS and not (word == "r" and not _claims_to_read(tool)):
+                    scope = ANSWERS[word]
+                    return Reply(scope, None if scope == "no" or arguments == request.arguments else arguments)
+                else:
+                    return Reply("no", words=typed.strip())
 
-    async def _edited(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """Other arguments, as a JSON object; None where what was typed is none."""
-        typed = await self._line("arguments ", json.dumps(arguments, ensure_ascii=False))
+    def _draw(
+        self, arguments: dict[str, Any], label: str, tool: ToolDefinition | None, limit: int | None = MAX_ROWS
+    ) -> None:
+        put(self._console, *box_lines(arguments, label, tool, self._glyphs, self._console.width, limit))
+
+    async def _edited(self, arguments: dict[str, Any], tool: ToolDefinition | None) -> dict[str, Any]:
+        """Other arguments, typed as a JSON object that fits the tool; the same where what was typed is none."""
+        typed = await self._line("arguments ", _json(arguments))
         try:
             edited = json.loads(typed)
         except (ValueError, RecursionError) as error:
-            put(self._console, f"no JSON: {safe_line(str(error), 100)}", style="warning")
-            return None
+            return self._unedited(f"no JSON: {safe_line(str(error), 100)}", arguments)
         if not isinstance(edited, dict):
-            put(self._console, 'write an object, {"name": value}', style="warning")
-            return None
+            return self._unedited('write an object, {"name": value}', arguments)
+        if tool is not None and (problem := argument_problem(tool.parameters, edited)):
+            return self._unedited(f"not what the tool takes: {safe_line(problem, 200)}", arguments)
         return edited
+
+    def _unedited(self, why: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        put(self._console, f"{why}; the arguments are as before", style="warning")
+        return arguments
 
     async def _line(self, question: str, default: str = "") -> str:
         try:
@@ -116,10 +140,9 @@ def box_lines(
     width = max(min(width, MAX_WIDTH), 24)
     rows = _argument_rows(arguments, width - 4)
     hidden = len(rows) - limit if limit is not None and len(rows) > limit else 0
-    keys = KEYS
+    keys = [*KEYS[:-1], *([READS_KEY] if _claims_to_read(tool) else []), *([VIEW_KEY] if hidden else []), KEYS[-1]]
     if hidden:
         rows = [*rows[:limit], Text(f"{glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning")]
-        keys += "  [v] view all"
     top_left, top_right, bottom_left, bottom_right = glyphs.corners
     claim = _claim(tool)
     title = f"{top_left} {safe_line(label, max(width - len(claim) - 21, 20))} wants to run "
@@ -129,9 +152,10 @@ def box_lines(
     if cell_len(lines[0].plain) > width:
         lines = [Text(title.rstrip(), "warning"), Text(f"{glyphs.bar} {claim}", "dim")]
     lines += [_row(row, glyphs, width) for row in rows]
-    if len(keys) + 4 <= width:
-        rule = glyphs.line * (width - len(keys) - 4)
-        return [*lines, Text.assemble((f"{bottom_left} ", "dim"), keys, (f" {rule}{bottom_right}", "dim"))]
+    in_one_line = "  ".join(keys)
+    if len(in_one_line) + 4 <= width:
+        rule = glyphs.line * (width - len(in_one_line) - 4)
+        return [*lines, Text.assemble((f"{bottom_left} ", "dim"), in_one_line, (f" {rule}{bottom_right}", "dim"))]
     bottom = Text(bottom_left + glyphs.line * (width - 2) + bottom_right, "dim")
     return [*lines, bottom, *(Text(f"  {line}") for line in _wrapped_keys(keys, width - 2))]
 
@@ -176,21 +200,39 @@ def _claim(tool: ToolDefinition | None) -> str:
     )
 
 
+def _claims_to_read(tool: ToolDefinition | None) -> bool:
+    return tool is not None and tool.read_only is True
+
+
+def visible(text: str) -> str:
+    """The text with whatever could hide, move or reorder something on a terminal as JSON escapes; line breaks stay.
+
+    Not left out: who says yes has to see that it is there.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char in "\n\t" or _is_plain(char) else json.dumps(char)[1:-1] for char in text)
+
+
+def _is_plain(char: str) -> bool:
+    return (char.isprintable() or char == "\u3000") and safe_text(char) == char
+
+
+def _json(value: Any) -> str:
+    return visible(json.dumps(value, ensure_ascii=False, default=str))
+
+
 def _argument_rows(arguments: dict[str, Any], width: int) -> list[Text]:
     """Every argument in full: a name in front, the value broken into as many rows as it needs."""
     if not arguments:
         return [Text("no arguments", "dim")]
-    names = [safe_line(str(name), 40) for name in arguments]
+    names = [safe_line(visible(str(name)), 40) for name in arguments]
     name_width = min(max(map(cell_len, names)), max(width // 3, 8))
     rows: list[Text] = []
     for name, value in zip(names, arguments.values(), strict=True):
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        text = visible(value) if isinstance(value, str) else _json(value)
         room = max(width - name_width - 2, 10)
-        pieces = [
-            piece
-            for line in safe_text(text).expandtabs(4).splitlines() or [""]
-            for piece in chop_cells(line, room) or [""]
-        ]
+        pieces = [piece for line in text.expandtabs(4).split("\n") for piece in chop_cells(line, room) or [""]]
         rows += [
             Text.assemble((column(name if place == 0 else "", name_width), "user"), "  ", piece)
             for place, piece in enumerate(pieces)
@@ -203,10 +245,10 @@ def _row(row: Text, glyphs: Glyphs, width: int) -> Text:
     return Text.assemble((f"{glyphs.bar} ", "dim"), row, padding, (f" {glyphs.bar}", "dim"))
 
 
-def _wrapped_keys(keys: str, width: int) -> list[str]:
+def _wrapped_keys(keys: Sequence[str], width: int) -> list[str]:
     """The keys on as many lines as they need, none of them broken."""
     lines = [""]
-    for key in keys.split("  "):
+    for key in keys:
         longer = f"{lines[-1]}  {key}" if lines[-1] else key
         if len(longer) <= width:
             lines[-1] = longer
