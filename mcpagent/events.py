@@ -41,6 +41,24 @@ class ServerFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerLogged:
+    """What a server told of its own work (`notifications/message`): a printable line, and the server's word for how
+    much it matters, "debug" to "emergency"."""
+
+    server: str
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUpdated:
+    """A resource that was subscribed to is no longer what it was when it was read."""
+
+    server: str
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A warning or a hint for the person who runs the agent; one printable line."""
 
@@ -190,6 +208,8 @@ Event: TypeAlias = (
     ServerConnecting
     | ServerConnected
     | ServerFailed
+    | ServerLogged
+    | ResourceUpdated
     | Notice
     | RequestSent
     | ResponseReceived
