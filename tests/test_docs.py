@@ -120,6 +120,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
         "COLUMNS": "100",
         "TERM": "dumb",
         "PYTHONWARNINGS": "error",
+        "MCPAGENT_TRUST_PROJECT": "1",  # nobody is there to say yes to the folder's servers
     }
     return subprocess.run(
         command,

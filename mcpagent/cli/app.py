@@ -111,9 +111,11 @@ def _usage_line(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     where = f"; see {context.command_path} --help" if context is not None else ""
     message = error.format_message().strip().rstrip(".")
+    if context is not None and context.info_name == "add" and hasattr(error, "option_name"):
+        where = "; what the command itself takes stands after --: mcpagent mcp add NAME -- COMMAND ARGS"
     near = getattr(error, "possibilities", None)
     if near:
-        message = f"{error.message}; did you mean {' or '.join(near)}?"
+        message = f"{error.message}; did you mean {' or '.join(near[:3])}?"
         return message[:1].lower() + message[1:]
     return f"{message[:1].lower()}{message[1:]}{where}"
 

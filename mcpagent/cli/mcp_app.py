@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mcpagent.cli import options as opt
+from mcpagent.cli.options import WriteScope
 
 mcp_app = typer.Typer(help="Your MCP servers.", **opt.PLAIN)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The server.")]
+File = Annotated[
+    list[Path] | None,
+    typer.Option("--config", metavar="FILE", envvar="MCPAGENT_CONFIG", help="The file to change instead."),
+]
+OneScope = Annotated[
+    WriteScope | None,
+    typer.Option("--scope", metavar="user|project", help="Whose file; without it the one that counts."),
+]
+NewScope = Annotated[
+    WriteScope,
+    typer.Option("--scope", help="Whose file it goes to: your own mcp.json, or the project's .mcp.json."),
+]
 
 
 @mcp_app.command("list")
@@ -32,6 +48,7 @@ def mcp_test(
     ] = None,
     config: opt.Config = None,
     server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
     json: opt.Json = False,
     debug: opt.Debug = False,
     color: opt.Color = opt.ColorMode.auto,
@@ -39,4 +56,102 @@ def mcp_test(
     """Starts the servers and says step by step what works and how long it takes. Exit code 5: one failed."""
     from mcpagent.cli.server_commands import run_server_test
 
-    return run_server_test(opt.server_options(config, server, json, debug, color), name)
+    return run_server_test(opt.server_options(config, server, json, debug, color, trust_project=trust_project), name)
+
+
+@mcp_app.command("add")
+def mcp_add(
+    name: Name,
+    target: Annotated[
+        list[str],
+        typer.Argument(metavar="-- COMMAND ARGS|URL", show_default=False, help="What is started, or an address."),
+    ],
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="K[=V]", help="A variable for it; K alone refers to yours. Repeatable."),
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret",
+            metavar="K",
+            help="A variable whose value is asked for and kept in the keyring; for a URL its bearer token.",
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="'K: V'", help="An HTTP header for a URL. Repeatable.")
+    ] = None,
+    transport: Annotated[
+        str, typer.Option("--transport", metavar="http|sse", help="How a URL is spoken to. Default: http.")
+    ] = "",
+    cwd: Annotated[str, typer.Option("--cwd", metavar="FOLDER", help="The folder it is started in.")] = "",
+    description: Annotated[str, typer.Option("--description", metavar="TEXT", help="What it is for.")] = "",
+    scope: NewScope = WriteScope.user,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the server of that name.")] = False,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Adds a server: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
+    from mcpagent.cli.server_editing import NewServer, add_server
+
+    new = NewServer(name, target, env or (), secret or (), header or (), transport, cwd, description)
+    return add_server(opt.server_options(config, None, False, debug, color), new, scope, replace=replace)
+
+
+@mcp_app.command("remove")
+def mcp_remove(
+    name: Name,
+    scope: OneScope = None,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Takes a server out of its file; comments and everything else in it stay."""
+    from mcpagent.cli.server_editing import remove_server
+
+    return remove_server(opt.server_options(config, None, False, debug, color), name, scope)
+
+
+@mcp_app.command("enable")
+def mcp_enable(
+    name: Name,
+    scope: OneScope = None,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Uses a server again that was disabled."""
+    from mcpagent.cli.server_editing import switch_server
+
+    return switch_server(opt.server_options(config, None, False, debug, color), name, scope, on=True)
+
+
+@mcp_app.command("disable")
+def mcp_disable(
+    name: Name,
+    scope: OneScope = None,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Keeps a server configured without using it."""
+    from mcpagent.cli.server_editing import switch_server
+
+    return switch_server(opt.server_options(config, None, False, debug, color), name, scope, on=False)
+
+
+@mcp_app.command("logs")
+def mcp_logs(
+    name: Name,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, help="The last lines shown.")] = 50,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """What a server wrote to its standard error, and when it was started and ended."""
+    from mcpagent.cli.server_logs import show_log
+
+    return show_log(opt.server_options(config, server, False, debug, color), name, lines, follow=follow)

@@ -36,6 +36,13 @@ class ApproveMode(StrEnum):
     none = "none"
 
 
+class WriteScope(StrEnum):
+    """Whose file is changed: the user's own `mcp.json`, or the project's `.mcp.json`."""
+
+    user = "user"
+    project = "project"
+
+
 class TokensBy(StrEnum):
     """What `tools tokens` sums up."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from mcpagent.cli.configuration import short_path
-from mcpagent.cli.options import Options
+from mcpagent.cli.options import Options, WriteScope
 from mcpagent.config import find_config_files, user_config_folder
 from mcpagent.config.documents import Document, parse_document, read_bytes
 from mcpagent.config.editing import with_value, without_value
@@ -22,13 +21,6 @@ from mcpagent.safe_text import safe_line
 
 PROJECT_FILE = ".mcp.json"
 PROJECT_MODE = 0o644
-
-
-class WriteScope(StrEnum):
-    """Whose file is changed: the user's own `mcp.json`, or the project's `.mcp.json`."""
-
-    user = "user"
-    project = "project"
 
 
 @dataclass(frozen=True, slots=True)

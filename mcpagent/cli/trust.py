@@ -22,7 +22,7 @@ from mcpagent.cli.folders import state_folder
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.config.files import write_text
 from mcpagent.config.spellings import KEY_OF_SPELLING
-from mcpagent.errors import ConfigError
+from mcpagent.errors import ConfigError, ServerError
 from mcpagent.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def ask_project_trust(
 ) -> Configuration:
     """The configuration without the project's servers that nobody said yes to; each of them becomes a problem.
 
-    `ask` is None where nobody can be asked. `tell` gets one line about what is left out.
+    `ask` is None where nobody can be asked. `tell` gets one line about what is left out. Raises `ServerError` where
+    nobody can be asked and nothing is left.
     """
     if options.trust_project:
         return configuration
@@ -108,6 +109,8 @@ def ask_project_trust(
             tell(f"{error}; the answer holds for this time")
     if answer != "no":
         return configuration
+    if ask is None and len(new) == len(configuration.names):
+        raise ServerError(_refusal(new, options.folder), server=new[0].name, phase="config")
     tell(_refusal(new, options.folder))
     return _without(configuration, new, options.folder)
 
