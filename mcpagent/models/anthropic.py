@@ -36,6 +36,7 @@ from mcpagent.models.discovery import with_found
 from mcpagent.models.failures import AnswerError, Endpoint
 from mcpagent.models.http_model import Delta, HttpModel, timeouts
 from mcpagent.models.wire import (
+    counted,
     distinct_ids,
     parse_object,
     read_call,
@@ -213,27 +214,27 @@ def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) 
 
 
 def _read_block(block: Mapping[str, Any], *, cut_off: bool) -> Part | None:
-    match block["type"]:
-        case "text":
-            rest = without(block, ("type", "text"))
-            return Text(block["text"], provider_data=rest) if block["text"].strip() else None
-        case "tool_use":
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(text, provider_data=without(block, ("type", "text"))) if text.strip() else None
+        case {"type": "tool_use", "name": str(name)}:
             rest = without(block, ("type", "id", "name", "input"))
-            return read_call(block["id"], block["name"], block["input"], cut_off=cut_off, provider_data=rest)
-        case "thinking" | "redacted_thinking":
-            return Thinking(str(block.get("thinking") or ""), PROVIDER, dict(block))
+            call_id, arguments = str(block.get("id") or ""), block.get("input")
+            return read_call(call_id, name, arguments, cut_off=cut_off, provider_data=rest)
+        case {"type": "thinking" | "redacted_thinking"}:
+            thought = block.get("thinking")
+            return Thinking(thought if isinstance(thought, str) else "", PROVIDER, dict(block))
         case _:
             return ProviderBlock(PROVIDER, dict(block))
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
     """Anthropic counts what the cache read and wrote beside `input_tokens`; ours is the whole input."""
-    usage = answer.get("usage") or {}
-    read = usage.get("cache_read_input_tokens") or 0
-    written = usage.get("cache_creation_input_tokens") or 0
+    usage = answer.get("usage")
+    read, written = counted(usage, "cache_read_input_tokens"), counted(usage, "cache_creation_input_tokens")
     return Usage(
-        input_tokens=(usage.get("input_tokens") or 0) + read + written,
-        output_tokens=usage.get("output_tokens") or 0,
+        input_tokens=counted(usage, "input_tokens") + read + written,
+        output_tokens=counted(usage, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
         requests=1 + len(answer.get("continued") or ()),
@@ -294,8 +295,9 @@ class MessageStream:
         for (index, name), pieces in self._texts.items():
             text = "".join(pieces)
             if name == "partial_json":
-                parsed = parse_object(text)
-                self._blocks[index]["input"] = text if parsed is None else parsed
+                if text:  # a block that starts with its whole input may be followed by an empty delta
+                    parsed = parse_object(text)
+                    self._blocks[index]["input"] = text if parsed is None else parsed
             else:
                 self._blocks[index][name] = (self._blocks[index].get(name) or "") + text
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}

@@ -28,6 +28,7 @@ from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.discovery import Change, annotated, plan_tools, redefinition_notes
 from mcpagent.models.http_model import encoded
 from mcpagent.models.wire import (
+    ids_on_the_wire,
     left_out,
     legal_id,
     legal_name,
@@ -83,6 +84,7 @@ class History:
         self.changes_tools = self.by_reference and can.tool_changes != "none"
         self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
         self._strategy = request.search_strategy
+        self._ids = ids_on_the_wire(request.messages, PROVIDER, longest=_LONGEST_ID)
         deferred = request.deferred_tools if asked else ()
         self._deferred = [tool for tool in deferred if tool.name not in self.plan.found]
         self._defined = {tool.name for tool in (*self.plan.all_tools, *self._deferred)}
@@ -127,18 +129,19 @@ class History:
 
     def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
         ours = message.provider == PROVIDER
-        blocks = (_assistant_block(part, ours) for part in message.parts)
+        blocks = (_assistant_block(part, ours, self._ids) for part in message.parts)
         return [self._without_lost(block) for block in blocks if block is not None]
 
     def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
         """A search's result without tools that no longer exist: Anthropic refuses a request that refers to one."""
         if block.get("type") != _SEARCH_RESULT or not self._defined:
             return block
-        references = block["content"].get("tool_references")
-        if not references:
+        content = block.get("content")
+        lost = {name for name in _referred(content) if name not in self._defined}
+        if not lost or not isinstance(content, dict):
             return block
-        known = [reference for reference in references if reference["tool_name"] in self._defined]
-        return {**block, "content": {**block["content"], "tool_references": known}}
+        known = [reference for reference in content["tool_references"] if _name_in(reference) not in lost]
+        return {**block, "content": {**content, "tool_references": known}}
 
     def _append(self, role: str, blocks: list[dict[str, Any]]) -> None:
         if not blocks:
@@ -166,11 +169,23 @@ class History:
                     words += _content([part])
                 case ToolResult():
                     named = references.get(part.call_id)
-                    blocks.append(_tool_result(part) if not named else _reference_result(part, named))
+                    blocks.append(self._reference_result(part, named) if named else self._tool_result(part))
                     words += _words_beside(part) if named else []
                 case _:
                     pass  # tool changes are not content; thinking and calls are never a user's
         return blocks + words
+
+    def _id(self, result: ToolResult) -> str:
+        return self._ids.get(result.call_id) or legal_id(result.call_id, longest=_LONGEST_ID)
+
+    def _reference_result(self, result: ToolResult, names: Sequence[str]) -> dict[str, Any]:
+        references = [{"type": "tool_reference", "tool_name": name} for name in names]
+        return {"type": "tool_result", "tool_use_id": self._id(result), "content": references}
+
+    def _tool_result(self, result: ToolResult) -> dict[str, Any]:
+        content = _content(shown_parts(result))
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._id(result), "content": content}
+        return {**block, "is_error": True} if result.error else block
 
     def _references(self, changes: Sequence[Change]) -> dict[str, list[str]]:
         """By call id, the tools its result refers to; whatever else changed is announced after the turn."""
@@ -235,13 +250,18 @@ def found_names(part: Part) -> list[str]:
     """The tools that a result of Anthropic's own search refers to."""
     if not isinstance(part, ProviderBlock) or part.data.get("type") != _SEARCH_RESULT:
         return []
-    references = _search_content(part).get("tool_references") or ()
-    return [str(reference["tool_name"]) for reference in references if "tool_name" in reference]
+    return _referred(part.data.get("content"))
 
 
-def _search_content(part: ProviderBlock) -> Mapping[str, Any]:
-    content = part.data.get("content")
-    return content if isinstance(content, Mapping) else {}
+def _referred(content: object) -> list[str]:
+    references = content.get("tool_references") if isinstance(content, Mapping) else None
+    names = [_name_in(reference) for reference in references] if isinstance(references, list) else []
+    return [name for name in names if name]
+
+
+def _name_in(reference: object) -> str:
+    name = reference.get("tool_name") if isinstance(reference, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def search_events(message: Message, *, known: int) -> list[Event]:
@@ -252,11 +272,11 @@ def search_events(message: Message, *, known: int) -> list[Event]:
         if not isinstance(part, ProviderBlock) or not _is_search(part):
             continue
         if part.data.get("type") != _SEARCH_RESULT:
-            asked = part.data.get("input") or {}
-            query = str(asked.get("query") or asked.get("pattern") or "")
+            asked = part.data.get("input")
+            query = str(asked.get("query") or asked.get("pattern") or "") if isinstance(asked, Mapping) else ""
             continue
-        names, content = tuple(found_names(part)), _search_content(part)
-        if code := content.get("error_code"):
+        names, content = tuple(found_names(part)), part.data.get("content")
+        if isinstance(content, Mapping) and (code := content.get("error_code")):
             why = safe_line(f"{code}: {content.get('error_message') or 'no reason given'}")
             events.append(Notice(f"anthropic: its tool search failed ({why})", "warning"))
         else:
@@ -273,27 +293,12 @@ def _tool_definition(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": write_tool(tool)}}
 
 
-def _reference_result(result: ToolResult, names: Sequence[str]) -> dict[str, Any]:
-    references = [{"type": "tool_reference", "tool_name": name} for name in names]
-    call_id = legal_id(result.call_id, longest=_LONGEST_ID)
-    return {"type": "tool_result", "tool_use_id": call_id, "content": references}
-
-
 def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
     """What a result that carries references says besides: only lone references in a result were ever seen accepted."""
     first, *others = shown_parts(result)
     if isinstance(first, Text):
         return _content([Text(f"{result.name}: {marked_error(result, first.text)}"), *others])
     return _content([Text(f"{result.name}:"), first, *others])
-
-
-def _tool_result(result: ToolResult) -> dict[str, Any]:
-    block: dict[str, Any] = {
-        "type": "tool_result",
-        "tool_use_id": legal_id(result.call_id, longest=_LONGEST_ID),
-        "content": _content(shown_parts(result)),
-    }
-    return {**block, "is_error": True} if result.error else block
 
 
 def _content(parts: Sequence[Text | Image]) -> list[dict[str, Any]]:
@@ -310,14 +315,14 @@ def _content(parts: Sequence[Text | Image]) -> list[dict[str, Any]]:
     return blocks
 
 
-def _assistant_block(part: Part, ours: bool) -> dict[str, Any] | None:
+def _assistant_block(part: Part, ours: bool, ids: Mapping[str, str]) -> dict[str, Any] | None:
     match part:
         case Text() if part.text.strip():
             return {"type": "text", "text": part.text, **(part.provider_data if ours else {})}
         case ToolCall():
             return {
                 "type": "tool_use",
-                "id": legal_id(part.id, longest=_LONGEST_ID),
+                "id": ids[part.id],
                 "name": legal_name(part.name),
                 "input": part.arguments,
                 **(part.provider_data if ours else {}),

@@ -34,8 +34,10 @@ from mcpagent.models.openai_responses import openai_client
 from mcpagent.models.prompted_calls import prompted, read_prompted, takes_no_tools
 from mcpagent.models.textual_calls import read_textual_calls
 from mcpagent.models.wire import (
+    counted,
     data_url,
     distinct_ids,
+    ids_on_the_wire,
     json_text,
     left_out,
     legal_id,
@@ -71,7 +73,7 @@ _LONGEST_ID = 40
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 """Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""
 
-_NOT_REPLAYED = ("role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call")
+_NOT_REPLAYED = ("role", "content", "tool_calls", "refusal", "audio", "function_call")
 
 
 class OpenAIChatModel(HttpModel):
@@ -222,15 +224,16 @@ def write_messages(
     With `proxied`, found tools are described in the result that found them and called through `call_tool`.
     """
     written: list[dict[str, Any]] = []
+    ids = ids_on_the_wire(messages, provider, longest=_LONGEST_ID)
     notes_of = proxy_notes if proxied else redefinition_notes
     proxied_names = frozenset(plan.found) if proxied else frozenset()
     for position, message in enumerate(messages):
         if message.role == "assistant":
-            written += _assistant_message(message, provider, proxied_names)
+            written += _assistant_message(message, provider, proxied_names, ids)
             continue
         message = annotated(message, plan.changes.get(position, ()), notes_of)
         results = message.tool_results
-        written += [_tool_message(result) for result in results]
+        written += [_tool_message(result, ids) for result in results]
         pictures = [part for result in results for part in _result_images(result)]
         own = [part for part in message.parts if isinstance(part, Text | Image)]
         content = _content([*pictures, *own])
@@ -239,13 +242,13 @@ def write_messages(
     return written
 
 
-def _tool_message(result: ToolResult) -> dict[str, Any]:
+def _tool_message(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
     parts = shown_parts(result)
     text = "\n".join(part.text for part in parts if isinstance(part, Text))
     images = sum(isinstance(part, Image) for part in parts)
     if images:
         text = f"{text}\n[{images} image(s) in the next message]".lstrip()
-    call_id = legal_id(result.call_id, longest=_LONGEST_ID)
+    call_id = ids.get(result.call_id) or legal_id(result.call_id, longest=_LONGEST_ID)
     return {"role": "tool", "tool_call_id": call_id, "content": marked_error(result, text)}
 
 
@@ -279,20 +282,26 @@ def proxy_notes(change: Change) -> list[str]:
     return [*new, *redefinition_notes(change)]
 
 
-def _assistant_message(message: Message, provider: str, proxied: frozenset[str]) -> list[dict[str, Any]]:
+def _assistant_message(
+    message: Message, provider: str, proxied: frozenset[str], ids: Mapping[str, str]
+) -> list[dict[str, Any]]:
     ours = message.provider == provider
-    refused = "".join(part.text for part in message.parts if isinstance(part, Text) and _is_refusal(part, ours))
-    text = "".join(part.text for part in message.parts if isinstance(part, Text) and not _is_refusal(part, ours))
-    calls = [_write_call(call, ours, proxied=call.name in proxied) for call in message.tool_calls]
+    texts = [part for part in message.parts if isinstance(part, Text)]
+    refused = "".join(part.text for part in texts if _is_refusal(part, ours))
+    said = [part for part in texts if not _is_refusal(part, ours)]
+    text = "".join(part.text for part in said)
+    calls = [_write_call(call, ours, ids[call.id], proxied=call.name in proxied) for call in message.tool_calls]
     extra: dict[str, Any] = {}
     for part in message.parts:
         if isinstance(part, Thinking) and part.provider == provider:
             extra |= part.provider_data
         elif isinstance(part, ProviderBlock) and part.provider == provider:
             extra |= part.data
-    if not (text.strip() or calls or refused):
+    pieces = next((part.provider_data["pieces"] for part in said if ours and "pieces" in part.provider_data), None)
+    if not (text.strip() or calls or refused or pieces):
         return []
-    written: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None, **extra}
+    content = pieces or (text if text.strip() or (ours and text) else None)
+    written: dict[str, Any] = {"role": "assistant", "content": content, **extra}
     if refused:
         written["refusal"] = refused
     if calls:
@@ -304,13 +313,13 @@ def _is_refusal(part: Text, ours: bool) -> bool:
     return ours and part.provider_data.get("refusal") is True
 
 
-def _write_call(call: ToolCall, ours: bool, *, proxied: bool) -> dict[str, Any]:
+def _write_call(call: ToolCall, ours: bool, call_id: str, *, proxied: bool) -> dict[str, Any]:
     """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
     function = {"name": legal_name(call.name), "arguments": json_text(call.arguments)}
     if proxied:
         inner = {"tool_name": call.name, "arguments": call.arguments}
         function = {"name": CALL_TOOL.name, "arguments": json_text(inner)}
-    written = {"id": legal_id(call.id, longest=_LONGEST_ID), "type": "function", "function": function}
+    written = {"id": call_id, "type": "function", "function": function}
     if not ours or call.malformed:
         return written
     sent = call.provider_data
@@ -325,23 +334,24 @@ def read_completion(answer: Mapping[str, Any], *, provider: str, history: Sequen
     choice = answer["choices"][0]
     message, reason = choice["message"], choice.get("finish_reason")
     cut = reason == "length"
-    parts: list[Part] = _read_extras(message, provider)
-    text = _content_text(message.get("content"))
-    if text.strip():
-        parts.append(Text(text))
-    if message.get("refusal"):
-        parts.append(Text(message["refusal"], provider_data={"refusal": True}))
     calls = message.get("tool_calls") or []
+    parts = [*_read_extras(message, provider), *_read_content(message.get("content"), beside_calls=bool(calls))]
+    if isinstance(message.get("refusal"), str) and message["refusal"]:
+        parts.append(Text(message["refusal"], provider_data={"refusal": True}))
     parts += [_read_call(call, cut_off=cut and position == len(calls) - 1) for position, call in enumerate(calls)]
     read = Message("assistant", distinct_ids(parts, history), provider=provider)
     return ModelResponse(read, read_usage(answer), _stop(read, reason, refused=bool(message.get("refusal"))))
 
 
-def _content_text(content: Any) -> str:
-    """The text of a content field; some servers write it as a list of pieces."""
-    if isinstance(content, list):
-        return "".join(str(piece.get("text") or "") for piece in content if piece.get("type") == "text")
-    return content or ""
+def _read_content(content: Any, *, beside_calls: bool) -> list[Part]:
+    """Text, or, as some servers write it, a list of pieces, which goes back as it is."""
+    if isinstance(content, str):
+        return [Text(content)] if content.strip() or (content and beside_calls) else []
+    if not isinstance(content, list) or not content:
+        return []
+    texts = (piece for piece in content if isinstance(piece, Mapping) and piece.get("type") == "text")
+    text = "".join(str(piece.get("text") or "") for piece in texts)
+    return [Text(text, provider_data={"pieces": content})]
 
 
 def unproxied(response: ModelResponse) -> ModelResponse:
@@ -381,22 +391,24 @@ def _read_extras(message: Mapping[str, Any], provider: str) -> list[Part]:
 
 
 def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
-    function = call["function"]
+    """A call. One of a kind that nobody asked for has no arguments to run with: it is malformed."""
+    call_id, function = str(call.get("id") or ""), call.get("function")
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        return ToolCall(call_id, str(call.get("type") or ""), {}, malformed=json_text(call))
     arguments = function.get("arguments")
     arguments = "" if arguments is None else arguments
     rest = without(call, ("id", "type"))
-    return read_call(call.get("id") or "", function["name"], arguments, cut_off=cut_off, provider_data=rest)
+    return read_call(call_id, function["name"], arguments, cut_off=cut_off, provider_data=rest)
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
     """`prompt_tokens` already hold the cached part."""
-    usage = answer.get("usage") or {}
-    details = usage.get("prompt_tokens_details") or {}
+    usage = answer.get("usage")
     return Usage(
-        input_tokens=usage.get("prompt_tokens") or 0,
-        output_tokens=usage.get("completion_tokens") or 0,
-        cache_read_tokens=details.get("cached_tokens") or 0,
-        cache_write_tokens=details.get("cache_write_tokens") or 0,
+        input_tokens=counted(usage, "prompt_tokens"),
+        output_tokens=counted(usage, "completion_tokens"),
+        cache_read_tokens=counted(usage, "prompt_tokens_details", "cached_tokens"),
+        cache_write_tokens=counted(usage, "prompt_tokens_details", "cache_write_tokens"),
         requests=1,
     )
 
@@ -410,11 +422,12 @@ class CompletionStream:
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
-        self._extra: dict[str, Any] = {}
+        self._lists: dict[str, list[Any]] = {}
+        self._others: dict[str, Any] = {}
         self._calls: list[dict[str, Any]] = []
         self._call_at: dict[int, dict[str, Any]] = {}
         self._finish: str | None = None
-        self._usage: dict[str, Any] | None = None
+        self._usage: Any = None
 
     def add(self, event: Mapping[str, Any]) -> Delta | None:
         if event.get("error"):
@@ -429,13 +442,23 @@ class CompletionStream:
         for call in delta.get("tool_calls") or ():
             self._add_call(call)
         for key, value in without(delta, ("role", "tool_calls")).items():
-            if isinstance(value, str):
-                self._texts.setdefault(key, []).append(value)
-            elif isinstance(value, list):
-                self._extra[key] = [*self._extra.get(key, ()), *value]
-            elif value is not None:
-                self._extra[key] = value
+            self._add_field(key, value)
         return _shown(delta)
+
+    def _add_field(self, key: str, value: Any) -> None:
+        """Texts and lists go on where they ended; of anything else the last one counts."""
+        if isinstance(value, str) and key in self._lists:
+            value = [{"type": "text", "text": value}] if value else []
+        if isinstance(value, str):
+            self._texts.setdefault(key, []).append(value)
+        elif isinstance(value, list):
+            begun = "".join(self._texts.pop(key, ()))
+            known = self._lists.setdefault(key, [{"type": "text", "text": begun}] if begun else [])
+            if value:  # only the first piece of a chunk can go on with the last one of the chunk before
+                _add_piece(known, value[0])
+                known += value[1:]
+        elif value is not None:
+            self._others[key] = value
 
     def _add_call(self, delta: Mapping[str, Any]) -> None:
         index = delta.get("index")
@@ -463,7 +486,7 @@ class CompletionStream:
     def answer(self) -> dict[str, Any]:
         if self._finish is None:
             raise AnswerError("the stream ended early", "cut")
-        message: dict[str, Any] = {"role": "assistant", "content": None, **self._extra}
+        message: dict[str, Any] = {"role": "assistant", "content": None, **self._others, **self._lists}
         message |= {key: "".join(pieces) for key, pieces in self._texts.items()}
         if self._calls:
             message["tool_calls"] = [
@@ -473,9 +496,41 @@ class CompletionStream:
         return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
 
 
+_GROWING = ("text", "summary", "thinking")
+"""Fields of a piece that a stream sends in parts: Mistral's content, OpenRouter's `reasoning_details`."""
+
+
+def _add_piece(known: list[Any], piece: Any) -> None:
+    """A piece goes on with the one before it, where that has the same type and place."""
+    before = known[-1] if known else None
+    if not isinstance(piece, dict) or not isinstance(before, dict) or not _goes_on(before, piece):
+        known.append(piece)
+        return
+    grown: dict[str, Any] = {}
+    for key in _GROWING:
+        old, new = before.get(key), piece.get(key)
+        if isinstance(old, str) and isinstance(new, str):
+            grown[key] = old + new
+        elif isinstance(old, list) and isinstance(new, list):
+            grown[key] = [*old]
+            if new:
+                _add_piece(grown[key], new[0])
+                grown[key] += new[1:]
+    told = {key: value for key, value in piece.items() if value is not None}
+    known[-1] = {**before, **told, **grown}
+
+
+def _goes_on(before: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
+    same = all(before.get(key) == piece.get(key) for key in ("type", "index"))
+    ids = before.get("id"), piece.get("id")
+    return same and "type" in piece and (None in ids or ids[0] == ids[1]) and any(key in piece for key in _GROWING)
+
+
 def _shown(delta: Mapping[str, Any]) -> Delta | None:
-    text = delta.get("content") or delta.get("refusal")
-    if isinstance(text, str) and text:
-        return TextDelta(text)
+    content = delta.get("content") or delta.get("refusal")
+    if isinstance(content, list):
+        content = "".join(part.text for part in _read_content(content, beside_calls=False) if isinstance(part, Text))
+    if isinstance(content, str) and content:
+        return TextDelta(content)
     thought = next((delta[key] for key in _REASONING_KEYS if delta.get(key)), None)
     return ThinkingDelta(thought) if isinstance(thought, str) else None

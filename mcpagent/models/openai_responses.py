@@ -29,8 +29,10 @@ from mcpagent.models.discovery import ToolPlan, annotated, plan_tools, redefinit
 from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel, timeouts
 from mcpagent.models.wire import (
+    counted,
     data_url,
     distinct_ids,
+    ids_on_the_wire,
     json_text,
     left_out,
     legal_id,
@@ -216,21 +218,24 @@ def found_names(part: Part) -> list[str]:
     """The tools that a result of OpenAI's own search loads, those inside namespaces too."""
     if not isinstance(part, ProviderBlock) or part.data.get("type") != "tool_search_output":
         return []
-    found = part.data.get("tools") or ()
-    inside = [function for tool in found for function in (tool.get("tools") or (tool,))]
-    return [str(function["name"]) for function in inside if "name" in function]
+    inside = [function for tool in _tools_in(part.data) for function in (_tools_in(tool) or (tool,))]
+    return [function["name"] for function in inside if isinstance(function.get("name"), str)]
+
+
+def _tools_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    tools = item.get("tools")
+    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
 
 
 def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
     """A search's result without tools that no longer exist: it holds definitions, which the model could call."""
-    if item.get("type") != "tool_search_output":
+    if item.get("type") != "tool_search_output" or not isinstance(item.get("tools"), list):
         return item
     kept: list[dict[str, Any]] = []
-    for tool in item.get("tools") or ():
-        inner = tool.get("tools")
-        if inner is None:
+    for tool in _tools_in(item):
+        if "tools" not in tool:
             kept += [tool] if tool.get("name") in known else []
-        elif left := [function for function in inner if function.get("name") in known]:
+        elif left := [function for function in _tools_in(tool) if function.get("name") in known]:
             kept.append({**tool, "tools": left})
     return {**item, "tools": kept}
 
@@ -259,17 +264,21 @@ def write_input(
     before that answer, since its calls follow in it.
     """
     items: list[dict[str, Any]] = []
+    ids = ids_on_the_wire(messages, PROVIDER, longest=_LONGEST_ID)
     for position, message in enumerate(messages):
         noted = annotated(message, plan.changes.get(position, ()), redefinition_notes)
         new = [write_tool(tool) for tool in plan.new_at(position) if tool.name not in hosted] if inline else []
         added = [{"type": "additional_tools", "role": "developer", "tools": new}] if new else []
-        items += [*added, *_assistant_items(message)] if message.role == "assistant" else [*_user_items(noted), *added]
+        if message.role == "assistant":
+            items += [*added, *_assistant_items(message, ids)]
+        else:
+            items += [*_user_items(noted, ids), *added]
     return items
 
 
-def _user_items(message: Message) -> list[dict[str, Any]]:
+def _user_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
     content = _content([part for part in message.parts if isinstance(part, Text | Image)])
-    items = [_tool_output(part) for part in message.tool_results]
+    items = [_tool_output(part, ids) for part in message.tool_results]
     if content:
         items.append({"role": "user", "content": _plain(content)})
     return items
@@ -294,26 +303,30 @@ def _plain(content: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     return str(content[0]["text"]) if only_text else content
 
 
-def _tool_output(result: ToolResult) -> dict[str, Any]:
+def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
     parts = shown_parts(result)
     first = parts[0]
     if isinstance(first, Text):
         parts[0] = Text(marked_error(result, first.text))
-    call_id = legal_id(result.call_id, longest=_LONGEST_ID)
+    call_id = ids.get(result.call_id) or legal_id(result.call_id, longest=_LONGEST_ID)
     return {"type": "function_call_output", "call_id": call_id, "output": _plain(_content(parts))}
 
 
-def _assistant_items(message: Message) -> list[dict[str, Any]]:
+def _assistant_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
     ours = message.provider == PROVIDER
     items: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
+            case Text() if ours and "content" in part.provider_data:
+                _add_content(items, part.provider_data, _with_text(part))
             case Text() if part.text.strip():
-                _add_text(items, part, ours)
+                items.append({"role": "assistant", "content": part.text})
             case ToolCall():
-                items.append(_call_item(part, ours))
+                items.append(_call_item(part, ours, ids[part.id]))
             case Thinking() if part.provider == PROVIDER and part.provider_data:
                 items.append(dict(part.provider_data))
+            case ProviderBlock(provider=provider, data={"item": dict(), "content": content}) if provider == PROVIDER:
+                _add_content(items, part.data, content)
             case ProviderBlock() if part.provider == PROVIDER and part.data:
                 items.append(dict(part.data))
             case _:
@@ -321,22 +334,24 @@ def _assistant_items(message: Message) -> list[dict[str, Any]]:
     return items
 
 
-def _add_text(items: list[dict[str, Any]], part: Text, ours: bool) -> None:
-    item, content = part.provider_data.get("item"), part.provider_data.get("content")
-    if not ours or item is None or content is None:
-        items.append({"role": "assistant", "content": part.text})
-        return
-    written = {**content, "refusal" if content.get("type") == "refusal" else "text": part.text}
-    if part.provider_data.get("joined") and items and without(items[-1], ("content",)) == item:
-        items[-1]["content"].append(written)
+def _with_text(part: Text) -> dict[str, Any]:
+    content = part.provider_data["content"]
+    return {**content, "refusal" if content.get("type") == "refusal" else "text": part.text}
+
+
+def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content: Any) -> None:
+    """A piece of a message item goes back into its item; `joined` ones into that of the piece before them."""
+    item = place["item"]
+    if place.get("joined") and items and without(items[-1], ("content",)) == item:
+        items[-1]["content"].append(content)
     else:
-        items.append({**item, "content": [written]})
+        items.append({**item, "content": [content]})
 
 
-def _call_item(call: ToolCall, ours: bool) -> dict[str, Any]:
+def _call_item(call: ToolCall, ours: bool, call_id: str) -> dict[str, Any]:
     item = {
         "type": "function_call",
-        "call_id": legal_id(call.id, longest=_LONGEST_ID),
+        "call_id": call_id,
         "name": legal_name(call.name),
         "arguments": json_text(call.arguments),
     }
@@ -371,39 +386,47 @@ def _stop(message: Message, *, cut: bool, filtered: bool) -> ResponseStop:
 
 
 def _read_item(item: Mapping[str, Any], *, cut_off: bool) -> list[Part]:
-    match item["type"]:
-        case "message":
+    match item:
+        case {"type": "message", "content": [_, *_] as contents}:
             around = without(item, ("content",))
-            return [_read_text(content, around, joined=place > 0) for place, content in enumerate(item["content"])]
-        case "function_call":
+            return [_read_content(content, around, joined=place > 0) for place, content in enumerate(contents)]
+        case {"type": "function_call", "name": str(name)}:
             rest = without(item, ("type", "call_id", "name"))
             cut_off = cut_off or item.get("status") == "incomplete"
-            call_id = item.get("call_id") or ""
-            return [read_call(call_id, item["name"], item["arguments"], cut_off=cut_off, provider_data=rest)]
-        case "reasoning":
-            shown = [*(item.get("summary") or ()), *(item.get("content") or ())]
-            text = "\n\n".join(str(piece.get("text") or "") for piece in shown)
-            return [Thinking(text, PROVIDER, dict(item))]
+            call_id, arguments = str(item.get("call_id") or ""), item.get("arguments") or ""
+            return [read_call(call_id, name, arguments, cut_off=cut_off, provider_data=rest)]
+        case {"type": "reasoning"}:
+            shown = [*_texts(item.get("summary")), *_texts(item.get("content"))]
+            return [Thinking("\n\n".join(shown), PROVIDER, dict(item))]
         case _:
             return [ProviderBlock(PROVIDER, dict(item))]
 
 
-def _read_text(content: Mapping[str, Any], around: dict[str, Any], *, joined: bool) -> Part:
-    """One text of a message item; `joined` ones go back into the item of the text before them."""
-    key = "refusal" if content["type"] == "refusal" else "text"
-    data = {"item": around, "content": without(content, (key,))}
-    return Text(content[key], provider_data={**data, "joined": True} if joined else data)
+def _texts(pieces: object) -> list[str]:
+    listed = pieces if isinstance(pieces, list) else ()
+    return [str(piece.get("text") or "") for piece in listed if isinstance(piece, Mapping)]
+
+
+def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part:
+    """One piece of a message item, with the item around it, so that it can be put back."""
+    place = {"item": around, **({"joined": True} if joined else {})}
+    match content:
+        case {"type": "refusal", "refusal": str(text)}:
+            return Text(text, provider_data={**place, "content": without(content, ("refusal",))})
+        case {"type": "output_text", "text": str(text)}:
+            return Text(text, provider_data={**place, "content": without(content, ("text",))})
+        case _:
+            return ProviderBlock(PROVIDER, {**place, "content": content})
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
     """OpenAI's `input_tokens` already hold the cached part."""
-    usage = answer.get("usage") or {}
-    details = usage.get("input_tokens_details") or {}
+    usage = answer.get("usage")
     return Usage(
-        input_tokens=usage.get("input_tokens") or 0,
-        output_tokens=usage.get("output_tokens") or 0,
-        cache_read_tokens=details.get("cached_tokens") or 0,
-        cache_write_tokens=details.get("cache_write_tokens") or 0,
+        input_tokens=counted(usage, "input_tokens"),
+        output_tokens=counted(usage, "output_tokens"),
+        cache_read_tokens=counted(usage, "input_tokens_details", "cached_tokens"),
+        cache_write_tokens=counted(usage, "input_tokens_details", "cache_write_tokens"),
         requests=1,
     )
 

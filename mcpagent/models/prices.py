@@ -1,4 +1,7 @@
-"""What a request costs in US dollars, by the price table inside the package genai-prices; nothing is downloaded."""
+"""What a request costs in US dollars, and how much a model takes: by the table inside the package genai-prices.
+
+Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -46,3 +49,19 @@ def cached_share(provider: str, model: str, base_url: str) -> float | None:
     whole = dollars_for(Usage(input_tokens=MILLION), provider, model, base_url)
     cached = dollars_for(Usage(input_tokens=MILLION, cache_read_tokens=MILLION), provider, model, base_url)
     return cached / whole if whole and cached else None
+
+
+_TABLE_NAMES = {"gemini": "google", "openai-chat": "openai"}
+
+
+def context_window(provider: str, model: str) -> int | None:
+    """How many tokens the model takes, None where it is not known; servers of one's own take what they were told."""
+    if provider in _OWN_SERVERS:
+        return None
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+
+        _, found = get_snapshot().find_provider_model(model, None, _TABLE_NAMES.get(provider, provider), None)
+    except (ImportError, LookupError, ValueError):
+        return None
+    return found.context_window

@@ -65,6 +65,15 @@ def legal_id(call_id: str, *, longest: int) -> str:
     return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
 
 
+def ids_on_the_wire(messages: Iterable[Message], provider: str, *, longest: int) -> dict[str, str]:
+    """By call id, what stands for it in a request: a provider's own ids as it sent them, all others made legal."""
+    return {
+        call.id: call.id if message.provider == provider else legal_id(call.id, longest=longest)
+        for message in messages
+        for call in message.tool_calls
+    }
+
+
 def legal_name(name: str) -> str:
     """A called name made fit to be replayed: a model can call anything, a provider refuses what is not a name."""
     return _ILLEGAL_IN_NAME.sub("_", name)[:64] or "unnamed"
@@ -158,6 +167,13 @@ def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Par
             listed[position] = part
         seen.add(part.id)
     return tuple(listed)
+
+
+def counted(usage: object, *path: str) -> int:
+    """The number at a path of a usage object; 0 where there is none, or what no number of tokens can be."""
+    for key in path:
+        usage = usage.get(key) if isinstance(usage, Mapping) else None
+    return usage if isinstance(usage, int) and not isinstance(usage, bool) and usage > 0 else 0
 
 
 def without(data: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -1,0 +1,249 @@
+"""Whatever a provider sends comes back as it was sent: answers with unknown blocks and fields, nulls, odd orders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpagent.messages import Message, Text, ToolResult, dump_messages, load_messages, user_message
+from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
+from mcpagent.models.http_model import HttpModel
+from tests.wire.bounded import bounded
+
+MODELS: dict[str, HttpModel] = {
+    "messages": AnthropicModel("claude-opus-5-5"),
+    "responses": OpenAIResponsesModel("gpt-5.5"),
+    "chat": OpenAIChatModel("m", provider="vllm", base_url="http://localhost:1/v1"),
+}
+HELLO = ModelRequest("", (user_message("hello"),))
+
+words = st.text(st.characters(codec="utf-8"), max_size=8)
+texts = words.filter(str.strip)
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words
+values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3))
+others = st.dictionaries(words.map("x_".__add__), values, max_size=2)
+names = st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True)
+ids = st.from_regex(r"[a-zA-Z0-9_.:|-]{1,90}", fullmatch=True)
+objects = st.dictionaries(words, values, max_size=3)
+
+
+def made(required: Mapping[str, st.SearchStrategy[Any]], **optional: st.SearchStrategy[Any]) -> Any:
+    """Objects with these fields and unknown ones, in any order."""
+    known = st.fixed_dictionaries(dict(required), optional=optional)
+    both = st.tuples(known, others).map(lambda pair: {**pair[1], **pair[0]})
+    return both.flatmap(lambda whole: st.permutations(list(whole.items())).map(dict))
+
+
+def just(value: str) -> st.SearchStrategy[str]:
+    return st.just(value)
+
+
+def unlike(*types: str) -> st.SearchStrategy[str]:
+    return (names | st.sampled_from(["server_tool_use", "compaction", "custom_tool_call"])).filter(
+        lambda kind: kind not in types
+    )
+
+
+callers = st.none() | made({"type": just("direct")})
+references = st.lists(made({"type": just("tool_reference"), "tool_name": names}) | values, max_size=3)
+block = st.one_of(
+    made({"type": just("text"), "text": texts}, citations=st.none() | st.lists(values, max_size=2)),
+    made({"type": just("thinking"), "thinking": words, "signature": words}),
+    made({"type": just("redacted_thinking"), "data": words}),
+    made({"type": just("tool_use"), "id": ids, "name": names, "input": objects}, caller=callers),
+    made({"type": just("server_tool_use"), "id": ids, "name": just("tool_search_tool_bm25"), "input": values}),
+    made({"type": just("tool_search_tool_result"), "content": values | made({"tool_references": references})}),
+    made({"type": unlike("text", "thinking", "redacted_thinking", "tool_use")}),
+    made({"type": st.sampled_from(["text", "tool_use", "thinking"])}),  # known, but without what it should have
+    objects.filter(bool),
+)
+piece = st.one_of(
+    made({"type": just("output_text"), "text": words}, annotations=values, logprobs=values),
+    made({"type": just("refusal"), "refusal": words}),
+    made({"type": unlike("output_text", "refusal")}),
+    made({"type": just("output_text"), "text": st.none() | st.integers()}),
+    values,
+)
+item = st.one_of(
+    made({"type": just("message"), "id": ids, "content": st.lists(piece, max_size=3)}, status=words),
+    made({"type": just("message"), "content": st.none()}),
+    made({"type": just("reasoning"), "id": ids, "summary": values}, encrypted_content=st.none() | words),
+    made(
+        {"type": just("function_call"), "call_id": ids, "name": names, "arguments": objects.map(json.dumps) | words},
+        id=ids,
+        namespace=st.none() | names,
+        status=just("completed"),
+    ),
+    made({"type": just("tool_search_output"), "tools": values | st.lists(made({"name": names, "tools": values}))}),
+    made({"type": unlike("message", "reasoning", "function_call")}),
+    objects.filter(bool),
+)
+function = made({"name": names, "arguments": objects.map(lambda value: json.dumps(value, indent=1))})
+call = made({"id": ids, "type": just("function"), "function": function}, extra_content=objects, index=st.integers(0, 9))
+mistral = made({"type": just("text"), "text": words}) | made({"type": just("thinking"), "thinking": values})
+
+
+def called_once(kind: str, key: str) -> Any:
+    """Drops a call with the id of one before it: an id stands for one call in every protocol."""
+
+    def kept(blocks: Sequence[Any]) -> list[Any]:
+        seen: set[str] = set()
+        listed: list[Any] = []
+        for place, one in enumerate(blocks):
+            is_call = isinstance(one, dict) and one.get("type") == kind and isinstance(one.get(key), str)
+            if not is_call or one[key] not in seen:
+                listed.append(blocks[place])
+            if is_call:
+                seen.add(one[key])
+        return listed
+
+    return kept
+
+
+ANSWERS: dict[str, Any] = {
+    "messages": st.lists(block, max_size=5)
+    .map(called_once("tool_use", "id"))
+    .map(lambda blocks: {"content": blocks, "stop_reason": "end_turn", "usage": {}}),
+    "responses": st.lists(item, max_size=5)
+    .map(called_once("function_call", "call_id"))
+    .map(lambda items: {"output": items, "status": "completed", "usage": {}}),
+    "chat": st.fixed_dictionaries(
+        {"content": texts | st.lists(mistral, min_size=1, max_size=3), "fields": others},
+        optional={
+            "reasoning_content": texts,
+            "reasoning_details": st.lists(objects, min_size=1, max_size=3),
+            "tool_calls": st.lists(call, min_size=1, max_size=3).map(called_once("function", "id")),
+            "refusal": st.none(),
+            "annotations": st.just([]) | st.lists(objects, min_size=1, max_size=2),
+        },
+    ).map(
+        lambda made: {
+            "choices": [
+                {
+                    "message": {
+                        "role": "assistant",
+                        **{key: value for key, value in made.items() if key != "fields"},
+                        **made["fields"],
+                    },
+                    "finish_reason": "stop",
+                }
+            ]
+        }
+    ),
+}
+
+
+def sent_of(protocol: str, answer: dict[str, Any]) -> list[Any]:
+    """What has to come back. In a Chat message a null and an empty list say the same as nothing."""
+    if protocol == "messages":
+        return list(answer["content"])
+    if protocol == "responses":
+        return list(answer["output"])
+    message = answer["choices"][0]["message"]
+    return [{key: value for key, value in message.items() if value not in (None, "", [], {})}]
+
+
+def replayed(model: HttpModel, protocol: str, message: Message) -> list[Any]:
+    """The provider's items in the next request, after the history was saved and loaded."""
+    results = tuple(ToolResult(call.id, call.name, (Text("ok"),)) for call in message.tool_calls)
+    after = (Message("tool", results),) if results else ()
+    saved = json.dumps(dump_messages([user_message("hello"), message, *after]))
+    body = model.request_body(ModelRequest("", tuple(load_messages(json.loads(saved)))))
+    if protocol == "responses":
+        return [one for one in body["input"][1:] if one.get("type") != "function_call_output"]
+    written = [turn for turn in body["messages"] if turn["role"] == "assistant"]
+    return [one for turn in written for one in turn["content"]] if protocol == "messages" else written
+
+
+def canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+@pytest.mark.parametrize("protocol", list(MODELS))
+@given(data=st.data())
+@bounded
+def test_any_answer_comes_back_as_it_was_sent(protocol: str, data: st.DataObject) -> None:
+    answer, model = data.draw(ANSWERS[protocol]), MODELS[protocol]
+    message = model.read_answer(answer, HELLO).message
+    assert canonical(replayed(model, protocol, message)) == canonical(sent_of(protocol, answer))
+
+
+@pytest.mark.parametrize("protocol", list(MODELS))
+@given(data=st.data())
+@bounded
+def test_any_answer_streams_to_the_same_history(protocol: str, data: st.DataObject) -> None:
+    answer, model = data.draw(ANSWERS[protocol]), MODELS[protocol]
+    for call in answer["choices"][0]["message"].get("tool_calls", ()) if protocol == "chat" else ():
+        call.pop("index", None)  # in a stream it says where the call belongs
+    reader = model.stream_reader()
+    for event in STREAMS[protocol](answer):
+        for one in (*data.draw(st.lists(strange, max_size=1)), event):
+            reader.add(one)
+    assert model.read_answer(reader.answer(), HELLO).message == model.read_answer(answer, HELLO).message
+
+
+strange = made({"type": unlike("error").map("x_".__add__)}) | st.just({"type": "ping"})
+"""Events that nobody knows; SDKs hand them on."""
+
+
+def messages_events(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {**answer, "content": []}}]
+    for index, one in enumerate(answer["content"]):
+        start, deltas = _streamed(one)
+        events.append({"type": "content_block_start", "index": index, "content_block": start})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    events.append({"type": "message_delta", "delta": {"stop_reason": answer["stop_reason"]}, "usage": None})
+    return [*events, {"type": "message_stop"}]
+
+
+def _streamed(one: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    match one:
+        case {"type": "text", "text": str(text)}:
+            return {**one, "text": ""}, [{"type": "text_delta", "text": part} for part in (text[:1], text[1:])]
+        case {"type": "thinking", "thinking": str(text), "signature": str(signature)}:
+            signed = {"type": "signature_delta", "signature": signature}
+            return {**one, "thinking": "", "signature": ""}, [{"type": "thinking_delta", "thinking": text}, signed]
+        case {"type": "tool_use" | "server_tool_use", "input": dict(given)}:
+            text = json.dumps(given)
+            parts = ("", text[:3], text[3:])
+            return {**one, "input": {}}, [{"type": "input_json_delta", "partial_json": part} for part in parts]
+        case {"input": _}:
+            return one, [{"type": "input_json_delta", "partial_json": ""}]
+    return one, []
+
+
+def responses_events(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"output": []}}]
+    for index, one in enumerate(answer["output"]):
+        events.append({"type": "response.output_item.added", "output_index": index, "item": one})
+        events.append({"type": "response.output_item.done", "output_index": index, "item": one})
+    return [*events, {"type": "response.completed", "response": {**answer, "output": []}}]
+
+
+def chat_events(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    choice = answer["choices"][0]
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+    for key, value in choice["message"].items():
+        if key == "tool_calls":
+            deltas += [{"tool_calls": [part]} for place, one in enumerate(value) for part in _call_deltas(one, place)]
+        elif isinstance(value, str) and key != "role":
+            deltas += [{key: value[:1]}, {key: value[1:]}]
+        elif key != "role":
+            deltas.append({key: value})
+    chunks = [{"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas]
+    return [*chunks, {"choices": [{"delta": {}, "finish_reason": choice["finish_reason"]}]}, {"choices": []}]
+
+
+def _call_deltas(one: dict[str, Any], place: int) -> list[dict[str, Any]]:
+    arguments = one["function"]["arguments"]
+    first = {**one, "index": place, "function": {**one["function"], "arguments": arguments[:2]}}
+    return [first, {"index": place, "function": {"arguments": arguments[2:]}}]
+
+
+STREAMS: dict[str, Any] = {"messages": messages_events, "responses": responses_events, "chat": chat_events}
