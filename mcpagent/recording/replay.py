@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,9 +97,11 @@ class Replay(Tape):
 
     def opening(self, live: Opening) -> Opening:  # noqa: ARG002 - see above
         steps = self._contents.steps
-        while steps and steps[0]["type"] == "tools":  # a change that no request of the last conversation saw
-            steps.popleft()
-        if steps and steps[0]["type"] == "conversation":
+        before_request = list(takewhile(lambda step: step["type"] != "request", steps))
+        openings = [place for place, step in enumerate(before_request) if step["type"] == "conversation"]
+        if openings:  # the last one counts: in those before it nothing was asked
+            for _ in range(openings[-1]):
+                steps.popleft()
             self._opening = opening_of(steps.popleft())
             self._servers = dict(self._opening.servers)
         return self._opening
