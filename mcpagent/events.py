@@ -34,10 +34,11 @@ class ServerConnected:
 
 @dataclass(frozen=True, slots=True)
 class ServerFailed:
-    """`reason` is one printable line with phase and cause."""
+    """`reason` is one printable line with phase and cause; `stderr_tail` the last printable lines of its process."""
 
     server: str
     reason: str
+    stderr_tail: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -364,7 +364,7 @@ on_posix = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX
 
 @on_posix
 def test_the_command_records_and_replays(tmp_path: Path) -> None:
-    question = ["-p", "what is the weather in Oslo?", "-m", "offline", "-q"]
+    question = ["-p", "what is the weather in Oslo?", "-m", "offline", "-q", "--yes"]
     then = run([*question, *server_option("good"), "--record", "run.jsonl"], tmp_path)
     assert then.returncode == 0, then.stderr
     # Without a question, the recorded one; without a server, since none is configured there; the whole in pipes.

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from mcpagent.cli.configuration import short_path
 from mcpagent.cli.figures import counted, duration, money, tokens
+from mcpagent.cli.remedies import remedy
 from mcpagent.cli.terminal import Glyphs
 from mcpagent.events import (
     RunFinished,
@@ -91,20 +96,55 @@ def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
     return Text("  " + f" {glyphs.dot} ".join(parts), "dim")
 
 
-def server_failed_lines(event: ServerFailed, config: ServerConfig | None, glyphs: Glyphs, *, short: bool) -> list[Text]:
-    """A failed server: what, why, where it is configured, and the command that tells more."""
+@dataclass(frozen=True, slots=True)
+class FailureSurroundings:
+    """What a failed server may have missed in the environment, where paths are seen from, and whether one can retry."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    in_chat: bool = False
+
+
+def server_failed_lines(
+    event: ServerFailed,
+    config: ServerConfig | None,
+    glyphs: Glyphs,
+    around: FailureSurroundings,
+    *,
+    short: bool,
+) -> list[Text]:
+    """A failed server: what and why, what it said last, where it is configured, and what to do about it.
+
+    `short`: two lines, for where nobody watches.
+    """
     name = safe_line(event.server, 64)
-    lines = [Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", reason(name, event.reason))]
-    if short or config is None:
-        return lines
+    why = reason(name, event.reason)
+    head = Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", why)
+    if config is None:  # what is wrong with its entry, and how to mend it, is in the reason
+        return [head]
+    do = safe_line(remedy(event, config, around.environ), 160)
+    if around.in_chat:
+        do += f"  then  /mcp restart {name}"
+    log = f"full log: mcpagent mcp logs {safe_line(shlex.quote(event.server), 64)}" if config.command else ""
+    done = Text.assemble(("  do      ", "dim"), do, (f"   {log}" if log else "", "dim"))
+    if short:
+        return [head, done]
+    said = [line for line in event.stderr_tail[-ERROR_LINES:] if safe_line(line, 400) not in why]
+    return [
+        head,
+        *(Text(f"    {glyphs.bar} {safe_line(line, 160)}", "dim") for line in said),
+        _where(config, around.folder),
+        done,
+    ]
+
+
+def _where(config: ServerConfig, folder: Path) -> Text:
     if config.command:
         target = f"command  {safe_line(' '.join((config.command, *config.args)), 70)}"
     else:
         target = f"url  {safe_line(config.url.partition('?')[0], 70)}"
-    source = f"config  {safe_line(config.source, 80)}   " if config.source else ""
-    lines.append(Text(f"    {source}{target}", "dim"))
-    lines.append(Text(f"    look    mcpagent mcp test {name}", "dim"))
-    return lines
+    source = short_path(config.source, folder) if config.source else ""
+    return Text(f"  config  {source}   {target}" if source else f"  config  {target}", "dim")
 
 
 def reason(server: str, text: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from mcpagent.cli.activity import Activity
 from mcpagent.cli.lines import (
+    FailureSurroundings,
     loaded_line,
     progress_words,
     removed_line,
@@ -171,6 +174,10 @@ def print_failed_server(
     event: ServerFailed,
     servers: Mapping[str, ServerConfig],
     glyphs: Glyphs,
+    *,
+    in_chat: bool = False,
 ) -> None:
-    """The failure block on a terminal, one line elsewhere."""
-    put(console, *server_failed_lines(event, servers.get(event.server), glyphs, short=not console.is_terminal))
+    """The failure block on a terminal, two lines elsewhere; `in_chat` names the command that tries it again."""
+    config = servers.get(event.server)
+    environ = FailureSurroundings(os.environ, Path.cwd(), in_chat=in_chat)
+    put(console, *server_failed_lines(event, config, glyphs, environ, short=not console.is_terminal))

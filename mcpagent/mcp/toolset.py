@@ -338,7 +338,7 @@ class McpToolset:
         except ServerError as error:
             await self._drop_connection()
             self._status = ServerStatus(name, "failed", reason=str(error), seconds=time.monotonic() - started)
-            self._emit(ServerFailed(name, str(error)))
+            self._emit(ServerFailed(name, str(error), error.stderr_tail))
             raise
         seconds = time.monotonic() - started
         self._status = replace(self._ready_status(), seconds=seconds)
