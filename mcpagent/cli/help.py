@@ -20,7 +20,7 @@ Commands
   chat                     talk to the agent in the terminal
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
   tools list|show|search|call|tokens|lint|eval   the tools: what is found, costs, works
-  mcp list|test|add|remove|enable|disable|logs   your servers, and whether they work
+  mcp list|test|add|remove|enable|disable|import|logs   your servers; do they work
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   demo                     see how tool search works, offline, in under a minute
 

@@ -141,6 +141,26 @@ def mcp_disable(
     return switch_server(opt.server_options(config, None, False, debug, color), name, scope, on=False)
 
 
+@mcp_app.command("import")
+def mcp_import(
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="CLIENT,...", help=f"Only from these: {', '.join(opt.CLIENTS)}. Default: all."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, as a diff.")] = False,
+    scope: NewScope = WriteScope.user,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace servers of the same name.")] = False,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Takes over the servers of other MCP clients; what is there already stays. Exit code 1: none found."""
+    from mcpagent.cli.importing.command import clients_named, import_servers
+
+    options = opt.server_options(config, None, False, debug, color)
+    return import_servers(options, clients_named(source or ""), scope, dry_run=dry_run, replace=replace)
+
+
 @mcp_app.command("logs")
 def mcp_logs(
     name: Name,

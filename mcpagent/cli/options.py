@@ -43,6 +43,10 @@ class WriteScope(StrEnum):
     project = "project"
 
 
+CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "goose")
+"""The other MCP clients whose servers `mcp import` knows where to find."""
+
+
 class TokensBy(StrEnum):
     """What `tools tokens` sums up."""
 

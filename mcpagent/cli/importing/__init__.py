@@ -1,0 +1,1 @@
+"""Servers that other MCP clients know, taken over: where their files are, and what is different in them."""
