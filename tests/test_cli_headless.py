@@ -80,7 +80,7 @@ def test_a_final_line_break_is_not_doubled(pipes: Pipes, tmp_path: Path) -> None
 
 def test_verbose_tells_each_step_on_stderr(pipes: Pipes, tmp_path: Path) -> None:
     script = ScriptedModel([[ToolCall("", "get_weather", {"city": "Tokyo"}), ToolCall("", "fail_always", {})], "done"])
-    assert pipes.ask(options(tmp_path, verbose=True), script) == ExitCode.OK
+    assert pipes.ask(options(tmp_path, verbose=True, allow=("small.*",)), script) == ExitCode.OK
     lines = pipes.err.getvalue().splitlines()
     assert lines[0] == "scripted:test · 1 server from --server"
     assert any(line.startswith("● small.get_weather  city=Tokyo") for line in lines), lines
@@ -104,7 +104,7 @@ def test_stream_json_tells_everything_in_order(pipes: Pipes, tmp_path: Path) -> 
             ModelResponse(Message("assistant", (Text("18 degrees"),)), Usage(100, 7, 40, 0, 1), "end"),
         ]
     )
-    chosen = options(tmp_path, output=OutputFormat.stream_json, tool_search="on")
+    chosen = options(tmp_path, output=OutputFormat.stream_json, tool_search="on", allow=("small.*",))
     assert pipes.ask(chosen, script) == ExitCode.OK
     told = documents(pipes.out)
     assert [item["type"] for item in told] == [
@@ -184,7 +184,7 @@ def test_always_load_takes_names_and_globs(pipes: Pipes, tmp_path: Path) -> None
 
 def test_a_good_and_a_broken_server_give_the_answer(tmp_path: Path) -> None:
     done = run(
-        [*server_option("good"), *server_option("dies"), "-p", "what is the weather in Tokyo?", "-m", "offline"],
+        [*server_option("good"), *server_option("dies"), "-p", "what is the weather in Tokyo?", "-m", "offline", "--yes"],
         tmp_path,
     )
     assert done.returncode == 0, done.stderr
@@ -215,7 +215,7 @@ def test_without_key_and_configuration_it_answers_and_says_how_to_go_on(tmp_path
 def test_the_configuration_of_the_project_is_found_and_named(tmp_path: Path) -> None:
     config = {"servers": {"small": {"command": sys.executable, "args": [str(SMALL_SERVER), "good"]}}}
     (tmp_path / ".mcp.json").write_text(json.dumps(config), "utf-8")
-    done = run(["ask", "what is the weather in Oslo?", "-v", "--model", "offline", "--trust-project"], tmp_path)
+    done = run(["ask", "what is the weather in Oslo?", "-v", "--model", "offline", "--trust-project", "--yes"], tmp_path)
     assert "Oslo: 18 degrees" in done.stdout
     assert "1 server from .mcp.json" in done.stderr
 

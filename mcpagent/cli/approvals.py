@@ -114,7 +114,9 @@ class Rules:
         """As far as it is believed: what a server says of itself is a hint until its user trusts it."""
         if tool.server in self.harmless_servers:
             return True
-        server = self.servers.get(tool.server or "")
+        if tool.server is None:  # a function or an agent of the user's own
+            return tool.read_only is True
+        server = self.servers.get(tool.server)
         return tool.read_only is True and server is not None and server.trust_hints
 
     def denied_by(self, tool: ToolDefinition) -> str | None:
