@@ -330,6 +330,7 @@ class McpToolset:
         self._emit(ServerConnecting(name))
         try:
             self._connection = await self._open()
+            opened = time.monotonic()
             lists = await self._read_lists()
         except asyncio.CancelledError:
             await self._drop_connection()
@@ -340,8 +341,9 @@ class McpToolset:
             self._status = ServerStatus(name, "failed", reason=str(error), seconds=time.monotonic() - started)
             self._emit(ServerFailed(name, str(error), error.stderr_tail))
             raise
-        seconds = time.monotonic() - started
-        self._status = replace(self._ready_status(), seconds=seconds)
+        ended = time.monotonic()
+        seconds = ended - started
+        self._status = replace(self._ready_status(), seconds=seconds, list_seconds=ended - opened)
         self._take(lists)
         self._emit(ServerConnected(name, self._status.tool_count, seconds))
 
@@ -548,12 +550,14 @@ class McpToolset:
         assert self._connection is not None
         session = self._connection.session
         info = session.server_info
+        can = session.server_capabilities
         return ServerStatus(
             self.config.name,
             "ready",
             protocol_version=session.protocol_version or "",
             title=safe_line((info.title or info.name) if info else "", 100),
             instructions=safe_text(session.instructions or ""),
+            capabilities=tuple(name for name in type(can).model_fields if getattr(can, name)) if can else (),
         )
 
 
