@@ -104,6 +104,12 @@ class Conversation:
         return tuple(self._messages)
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """All there is in order, with what the running batch noted and what waits to be announced."""
+        said = (part for message in self._messages for part in message.parts)
+        return (*said, *self._noted, *self._announced)
+
+    @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the last answer that have no result yet."""
         answered: set[str] = set()

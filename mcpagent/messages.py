@@ -115,10 +115,15 @@ class ToolsShown:
 
 @dataclass(frozen=True, slots=True)
 class ToolsChanged:
-    """Where in the history tools were added or withdrawn: folding these gives what is discovered."""
+    """Where in the history tools were added or withdrawn: folding these gives what is discovered.
+
+    `was` are those of them that were offered from the start: their place among all of these, and their definition so
+    far, so that what was sent can be sent again as it was.
+    """
 
     added: tuple[ToolDefinition, ...] = ()
     removed: tuple[str, ...] = ()
+    was: tuple[tuple[int, ToolDefinition], ...] = ()
     type: Literal["tools_changed"] = "tools_changed"
 
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 from mcpagent.catalog import Catalog
 from mcpagent.conversation import Conversation
 from mcpagent.messages import ToolsChanged
+from mcpagent.models.discovery import places_of
 from mcpagent.tools import Tool
 
 
@@ -38,7 +39,8 @@ class Session:
         """
         catalog = self.catalog
         before = {name: tool.definition for name, tool in catalog.known.items()}
-        offered = {tool.name for tool in catalog.offer(self.conversation.discovery)}
+        definitions = [tool.definition for tool in catalog.offer(self.conversation.discovery)]
+        offered = {tool.name for tool in definitions}
         at_once = catalog.update(tools)
         after = {name: tool.definition for name, tool in catalog.known.items()}
         update = ToolsUpdate(
@@ -48,7 +50,8 @@ class Session:
         )
         added = catalog.definitions([*at_once, *update.changed])
         removed = tuple(name for name in update.gone if name in offered)
-        record = ToolsChanged(added, removed) if added or removed else None
+        was = places_of((*removed, *update.changed), definitions, self.conversation.parts)
+        record = ToolsChanged(added, removed, was) if added or removed else None
         text = say(update)
         if text or record is not None:
             self.conversation.announce(text or _words(removed, update.changed), record)

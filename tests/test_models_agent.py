@@ -157,3 +157,33 @@ async def test_a_lost_tool_is_recorded_and_no_earlier_byte_changes(model: str, e
         return  # there is no way to withdraw what OpenAI's own search loaded: a call of it is refused here
     protocol = PROTOCOLS["/v1/messages" if model == "anthropic" else "/v1/responses"]
     assert "weather_0" not in protocol.view(simulator.log.bodies[-1]).shown
+
+
+@pytest.mark.parametrize("searching", [False, True])
+@pytest.mark.parametrize("model", list(MODELS))
+async def test_tools_offered_from_the_start_change_go_and_come_back(model: str, searching: bool) -> None:
+    """What was sent is sent again, whatever becomes of the tools; the newest Claude models refuse anything else."""
+    first, second, third = catalogue(3)
+    names = [tool.name for tool in (first, second, third)]
+    changed = replace(second, definition=replace(second.definition, description="Now it does something else."))
+    toolset = Shrinking([first, second, third])
+    async with Simulator(lambda _view: ["ok"]) as simulator:
+        made = MODELS[model](simulator.url)
+        pinned = {"tool_search": ToolSearch(), "pre_discovered_tools": names} if searching else {}
+        async with Agent(made, toolsets=[toolset], **pinned) as agent:
+            for left in ([first, third], [third], [third, changed], [third, changed, first], [changed], [second]):
+                await agent.ask("Hello.")
+                toolset.left = left
+            await agent.ask("Bye.")
+            offered = {tool.name for tool in agent.offered_tools()} & set(names)
+        await made.aclose()
+    assert offered == {second.name}
+    assert simulator.log.refused == []
+    for before, after in pairwise(simulator.log.bodies):
+        history = "input" if model == "openai" else "messages"
+        assert after[history][: len(before[history])] == before[history]
+        assert after["tools"] == before["tools"]
+    if model in ("anthropic", "openai"):
+        protocol = PROTOCOLS["/v1/messages" if model == "anthropic" else "/v1/responses"]
+        shown = protocol.view(simulator.log.bodies[-1]).shown
+        assert set(shown) & set(names) == {second.name}

@@ -105,6 +105,11 @@ def called_once(kind: str, key: str) -> Any:
     return kept
 
 
+def chat_answer(fields: dict[str, Any]) -> dict[str, Any]:
+    message = {"role": "assistant", **{key: value for key, value in fields.items() if key != "fields"}}
+    return {"choices": [{"message": {**message, **fields["fields"]}, "finish_reason": "stop"}]}
+
+
 ANSWERS: dict[str, Any] = {
     "messages": st.lists(block, max_size=5)
     .map(called_once("tool_use", "id"))
@@ -121,20 +126,7 @@ ANSWERS: dict[str, Any] = {
             "refusal": st.none(),
             "annotations": st.just([]) | st.lists(objects, min_size=1, max_size=2),
         },
-    ).map(
-        lambda made: {
-            "choices": [
-                {
-                    "message": {
-                        "role": "assistant",
-                        **{key: value for key, value in made.items() if key != "fields"},
-                        **made["fields"],
-                    },
-                    "finish_reason": "stop",
-                }
-            ]
-        }
-    ),
+    ).map(chat_answer),
 }
 
 

@@ -6,7 +6,7 @@ was found with; a later change of it is told where it happened; a withdrawn tool
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mcpagent.messages import Message, Part, Text, ToolDefinition, ToolResult, ToolsChanged
@@ -32,7 +32,7 @@ class Change:
 class ToolPlan:
     """The tools of one request by how they came.
 
-    `eager` were offered from the start. `found` came later, in order, each with the definition it was found with;
+    `eager` were offered from the start, as they were then. `found` came later, in order, each with the definition it was found with;
     those in `withdrawn` may not be called any more. `changes` holds, by position of the message, what to tell there.
     """
 
@@ -56,11 +56,15 @@ class ToolPlan:
 
 @dataclass(slots=True)
 class _Fold:
-    """What the history has said so far: the definition each added tool was last given, and which are withdrawn."""
+    """What the history has said so far: the definition each added tool was last given, and which are withdrawn.
+
+    `was` are changed or withdrawn tools that were offered from the start: their place among these, and how they began.
+    """
 
     last: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
     first: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
     withdrawn: set[str] = field(default_factory=set[str])
+    was: dict[str, tuple[int, ToolDefinition]] = field(default_factory=dict[str, tuple[int, ToolDefinition]])
 
 
 def plan_tools(request: ModelRequest) -> ToolPlan:
@@ -71,10 +75,7 @@ def plan_tools(request: ModelRequest) -> ToolPlan:
     from the start: being right comes before the cache.
     """
     offered = {tool.name: tool for tool in request.tools}
-    fold = _Fold()
-    for part in (part for message in request.messages for part in message.parts):
-        if isinstance(part, ToolsChanged):
-            _advance(fold, part)
+    fold = _folded(part for message in request.messages for part in message.parts)
     found: dict[str, ToolDefinition] = {}
     for name, first in fold.first.items():
         if name in offered:
@@ -82,27 +83,65 @@ def plan_tools(request: ModelRequest) -> ToolPlan:
         elif name in fold.withdrawn:
             found[name] = first
     stale = frozenset(name for name, last in fold.last.items() if name in offered and not _same(offered[name], last))
-    return ToolPlan(
-        eager=tuple(tool for tool in request.tools if tool.name not in found),
-        found=found,
-        withdrawn=frozenset(name for name in found if name not in offered),
-        changes=_changes(request.messages, found, stale),
-    )
+    eager = _eager(request.tools, fold)
+    gone = frozenset(name for name in (*found, *fold.was) if name not in offered and name in fold.withdrawn)
+    began = {tool.name: tool for tool in eager if tool.name in fold.was}
+    return ToolPlan(eager, found, gone, _changes(request.messages, found, stale, began))
+
+
+def _folded(parts: Iterable[Part]) -> _Fold:
+    fold = _Fold()
+    for part in parts:
+        if isinstance(part, ToolsChanged):
+            _advance(fold, part)
+    return fold
 
 
 def _advance(fold: _Fold, change: ToolsChanged) -> None:
+    for place, tool in change.was:
+        fold.was.setdefault(tool.name, (place, tool))
+        fold.last.setdefault(tool.name, tool)
     fold.withdrawn.update(name for name in change.removed if name in fold.last)
     for tool in change.added:
-        fold.first.setdefault(tool.name, tool)
+        if tool.name not in fold.was:
+            fold.first.setdefault(tool.name, tool)
         fold.last[tool.name] = tool
         fold.withdrawn.discard(tool.name)
 
 
+def _eager(offered: Sequence[ToolDefinition], fold: _Fold) -> tuple[ToolDefinition, ...]:
+    """The tools that were offered from the start, each in its place and as it began, withdrawn ones too.
+
+    One that is gone without the history knowing is left out, one that changed so is as it is now.
+    """
+    now = {tool.name: tool for tool in offered}
+    eager = [tool for tool in offered if tool.name not in fold.first and tool.name not in fold.was]
+    for place, began in sorted(fold.was.values(), key=lambda item: item[0]):
+        current = now.get(began.name)
+        if current is not None and not _same(current, fold.last[began.name]):
+            eager.insert(place, current)
+        elif current is not None or began.name in fold.withdrawn:
+            eager.insert(place, began)
+    return tuple(eager)
+
+
+def places_of(
+    names: Iterable[str], offered: Sequence[ToolDefinition], parts: Iterable[Part]
+) -> tuple[tuple[int, ToolDefinition], ...]:
+    """`ToolsChanged.was` for a change of these tools: of those that were offered from the start, by the history."""
+    wanted = set(names)
+    return tuple((place, tool) for place, tool in enumerate(_eager(offered, _folded(parts))) if tool.name in wanted)
+
+
 def _changes(
-    messages: Sequence[Message], found: Mapping[str, ToolDefinition], stale: frozenset[str]
+    messages: Sequence[Message],
+    found: Mapping[str, ToolDefinition],
+    stale: frozenset[str],
+    began: Mapping[str, ToolDefinition],
 ) -> dict[int, tuple[Change, ...]]:
-    told: dict[str, ToolDefinition] = {}
-    callable_now: set[str] = set()
+    told = dict(began)
+    callable_now = set(began)
+    sent = {**began, **found}
     changes: dict[int, tuple[Change, ...]] = {}
     for position, message in enumerate(messages):
         here: list[Change] = []
@@ -110,7 +149,7 @@ def _changes(
         for part in message.parts:
             result = part.call_id if isinstance(part, ToolResult) else result
             if isinstance(part, ToolsChanged):
-                here.append(_change(part, result, found, stale, told, callable_now))
+                here.append(_change(part, result, sent, stale, told, callable_now))
         if any(change.added or change.redefined or change.removed for change in here):
             changes[position] = tuple(here)
     return changes
@@ -119,7 +158,7 @@ def _changes(
 def _change(
     part: ToolsChanged,
     result: str,
-    found: Mapping[str, ToolDefinition],
+    sent: Mapping[str, ToolDefinition],
     stale: frozenset[str],
     told: dict[str, ToolDefinition],
     callable_now: set[str],
@@ -131,17 +170,17 @@ def _change(
     added: list[ToolDefinition] = []
     redefined: list[ToolDefinition] = []
     for tool in part.added:
-        if tool.name not in found:
+        if tool.name not in sent:
             continue
         known = told.get(tool.name)
         if known is None:
-            told[tool.name] = found[tool.name]
-            new.append(found[tool.name])
+            told[tool.name] = sent[tool.name]
+            new.append(sent[tool.name])
         elif tool.name not in stale and not _same(known, tool):
             redefined.append(tool)
             told[tool.name] = tool
         if tool.name not in callable_now:
-            added.append(found[tool.name])
+            added.append(sent[tool.name])
             callable_now.add(tool.name)
     return Change(result, tuple(new), tuple(added), tuple(redefined), removed)
 

@@ -15,6 +15,7 @@ from mcpagent.catalog import AddOutcome, Catalog
 from mcpagent.conversation import Conversation
 from mcpagent.events import Event, ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
+from mcpagent.models.discovery import places_of
 from mcpagent.prompt.builder import category_line
 from mcpagent.safe_text import safe_line
 from mcpagent.tools import Run, Tool, ToolOutput
@@ -243,13 +244,15 @@ def _remove(arguments: dict[str, Any], catalog: Catalog, conversation: Conversat
     names = _names(arguments)
     if isinstance(names, str):
         return ToolOutput.of_text(names, error="invalid_arguments")
-    offered = {tool.name for tool in catalog.offer(conversation.discovery)} - {tool.name for tool in catalog.virtual}
+    definitions = [tool.definition for tool in catalog.offer(conversation.discovery)]
+    offered = {tool.name for tool in definitions} - {tool.name for tool in catalog.virtual}
     resolved = {name: tool.name if (tool := catalog.find(name)) else name for name in names}
     removed = tuple(dict.fromkeys(name for name in resolved.values() if name in offered))
     missing = [safe_line(asked, 80) for asked, name in resolved.items() if name not in offered]
     lines = [f"Removed tools: {', '.join(removed)}"] if removed else []
     lines += [f"Not loaded: {', '.join(missing)}"] if missing else []
-    change = (ToolsChanged(removed=removed),) if removed else ()
+    was = places_of(removed, definitions, conversation.parts)
+    change = (ToolsChanged(removed=removed, was=was),) if removed else ()
     return ToolOutput((Text("\n".join(lines)),), None if removed else "unknown_tool", change)
 
 

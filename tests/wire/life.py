@@ -21,12 +21,29 @@ from mcpagent.messages import (
     user_message,
 )
 from mcpagent.models.base import ModelRequest
+from mcpagent.models.discovery import places_of
 from tests.wire.scene import SEARCH
 
 Step: TypeAlias = tuple[str, tuple[int, ...]]
 """What happens in one turn, and to which tools, by number."""
 
-KINDS = ("search", "add", "search_loads", "call", "remove", "lose", "change", "talk", "add_and_call", "attach")
+KINDS = (
+    "search",
+    "add",
+    "search_loads",
+    "call",
+    "remove",
+    "lose",
+    "change",
+    "talk",
+    "add_and_call",
+    "attach",
+    "withdraw_eager",
+    "change_eager",
+    "return_eager",
+)
+EAGER = (90, 91, 92, 99)
+"""Tools that are offered from the start; all but the last may be withdrawn, changed, and come back."""
 
 
 def numbered(number: int, version: int = 0) -> ToolDefinition:
@@ -42,13 +59,18 @@ class Life:
         self.messages: list[Message] = [user_message("Start.")]
         self.versions: dict[int, int] = {}
         self.lost: set[int] = set()
+        self.withdrawn: set[int] = set()
         self.turn = 0
 
     def request(self) -> ModelRequest:
         folded = fold_discovery(self.messages)
         names = [name for name in folded.discovered if name not in folded.removed]
-        found = (self._definition(int(name.removeprefix("tool_"))) for name in names)
-        return ModelRequest("You help.", tuple(self.messages), (SEARCH, numbered(99), *found))
+        found = (number for name in names if (number := int(name.removeprefix("tool_"))) not in EAGER)
+        offered = (*self.eager(), *map(self._definition, found))
+        return ModelRequest("You help.", tuple(self.messages), offered)
+
+    def eager(self) -> list[ToolDefinition]:
+        return [SEARCH, *(self._definition(number) for number in EAGER if number not in self.withdrawn)]
 
     def _definition(self, number: int) -> ToolDefinition:
         return numbered(number, self.versions.get(number, 0))
@@ -87,6 +109,8 @@ class Life:
                 current = fold_discovery(self.messages)
                 kept = [n for n in changed if f"tool_{n}" not in current.removed]
                 self._calls(("search_tools", ToolsChanged(added=tuple(self._definition(n) for n in kept))))
+            case "withdraw_eager" | "change_eager" | "return_eager":
+                self._change_eager(kind, {EAGER[n % 3] for n in numbers})
             case "attach":
                 self._calls(("search_tools", None))
                 last = self.messages[-1]
@@ -96,6 +120,21 @@ class Life:
                     Message("assistant", (Text(f"Answer {self.turn}."),), provider=self.provider),
                     user_message(f"Question {self.turn}?"),
                 ]
+
+    def _change_eager(self, kind: str, numbers: set[int]) -> None:
+        here = sorted(numbers & self.withdrawn if kind == "return_eager" else numbers - self.withdrawn)
+        parts = [part for message in self.messages for part in message.parts]
+        was = places_of([f"tool_{n}" for n in here], self.eager(), parts)
+        if kind == "withdraw_eager":
+            self.withdrawn.update(here)
+            change = ToolsChanged(removed=tuple(f"tool_{n}" for n in here), was=was)
+        elif kind == "return_eager":
+            self.withdrawn.difference_update(here)
+            change = ToolsChanged(added=tuple(map(self._definition, here)))
+        else:
+            self.versions.update({n: self.versions.get(n, 0) + 1 for n in here})
+            change = ToolsChanged(added=tuple(map(self._definition, here)), was=was)
+        self._calls(("search_tools", change))
 
     def _calls(self, *calls: tuple[str, ToolsChanged | ToolsShown | None]) -> None:
         ids = [f"call_{self.turn}_{place}" for place in range(len(calls))]
