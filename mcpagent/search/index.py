@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import heapq
 import inspect
 import math
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -90,7 +92,7 @@ class ToolIndex:
         self._waiting: dict[str | None, dict[str, ToolDefinition]] = {}
         self._tools: dict[int, ToolDefinition] = {}
         self._numbers: dict[str | None, dict[str, int]] = {}
-        self._named: defaultdict[str, set[int]] = defaultdict(set)
+        self._named: dict[str, tuple[int, ...]] = {}
         self._named_by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
         self._postings = Postings()
         self._ranker = Ranker(self._postings, self._vectors)
@@ -125,8 +127,11 @@ class ToolIndex:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, {}
-        if not self._tools and self._cache_folder is not None and self._settle_saved(waiting, self._cache_folder):
-            return
+        with _garbage_collection_paused():
+            if self._tools or self._cache_folder is None or not self._settle_saved(waiting, self._cache_folder):
+                self._settle_each(waiting)
+
+    def _settle_each(self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]]) -> None:
         for server, wanted in waiting.items():
             held = self._numbers.setdefault(server, {})
             for name in [name for name, number in held.items() if wanted.get(name) != self._tools[number]]:
@@ -173,8 +178,9 @@ class ToolIndex:
     def _note(self, number: int, tool: ToolDefinition) -> None:
         if self._vectors is not None:
             self._vectors.add(number, tool)
+        named = self._named
         for key in _name_keys(tool):
-            self._named[key].add(number)
+            named[key] = (*named.get(key, ()), number)
             self._named_by_length[len(key)][key] = None
 
     def _remove(self, number: int) -> None:
@@ -183,8 +189,9 @@ class ToolIndex:
         if self._vectors is not None:
             self._vectors.remove(number)
         for key in _name_keys(tool):
-            self._named[key].discard(number)
-            if not self._named[key]:
+            if left := tuple(other for other in self._named[key] if other != number):
+                self._named[key] = left
+            else:
                 del self._named[key], self._named_by_length[len(key)][key]
 
     # Searching
@@ -456,6 +463,19 @@ class ToolIndex:
         return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self._tools[item[0]].name))
 
 
+@contextlib.contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def _check_vectors(embedder: Embedder | None) -> None:
     if find_spec("numpy") is None:
         raise ConfigError('strategy "hybrid": numpy is not installed; pip install "mcpagent[semantic]"')
@@ -469,7 +489,9 @@ def _written_names(tool: ToolDefinition) -> tuple[str, ...]:
 
 
 def _name_keys(tool: ToolDefinition) -> set[str]:
-    return {name_key(name) for name in _written_names(tool)} - {""}
+    """The keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
+    local = name_key(local_name(tool))
+    return {name_key(tool.name), local, name_key(tool.server or "") + local} - {""}
 
 
 def _pattern_text(tool: ToolDefinition) -> str:

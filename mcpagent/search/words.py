@@ -7,7 +7,7 @@ Korean characters, which has no spaces, gives its pairs of characters.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 from mcpagent.names import plain
@@ -18,6 +18,9 @@ MAX_WORD = 40
 _WRITTEN = re.compile(r"[^\W_]+")
 _ONLY_WORDS = "".join(char if char.isalnum() else " " for char in map(chr, range(128)))
 """The same for ASCII texts, as a table for `str.translate`: twice as fast."""
+
+_TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00a0"
+"""Quotes, dashes, the ellipsis and the hard space: without them most English texts are ASCII."""
 
 _PIECE = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^\W\dA-Za-z_]+")
 _CASE_CHANGE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
@@ -53,11 +56,15 @@ def _stemmer() -> _Stemmer:
 
 def written_words(text: str) -> list[str]:
     """The runs of letters and digits, as written."""
-    if text.isascii():
-        return text.translate(_ONLY_WORDS).split()
-    return _WRITTEN.findall(text)
+    if not text.isascii():
+        for char in _TYPOGRAPHIC:
+            text = text.replace(char, " ")
+        if not text.isascii():
+            return _WRITTEN.findall(text)
+    return text.translate(_ONLY_WORDS).split()
 
 
+@lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """The stem of a plain word (Snowball's English stemmer)."""
     return _stemmer().stemWord(word)
@@ -71,9 +78,10 @@ def pieces(written: str) -> list[str]:
     parts = [whole]
     if _CASE_CHANGE.search(written):
         parts += [part.lower() for part in _PIECE.findall(written[:MAX_WORD])]
-    for part in list(parts):
-        if split := _LETTERS_THEN_DIGITS.fullmatch(part):
-            parts.append(split[1])
+    if not written.isalpha():
+        for part in list(parts):
+            if split := _LETTERS_THEN_DIGITS.fullmatch(part):
+                parts.append(split[1])
     return list(dict.fromkeys(parts))
 
 
