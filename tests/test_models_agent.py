@@ -169,8 +169,8 @@ async def test_tools_offered_from_the_start_change_go_and_come_back(model: str, 
     toolset = Shrinking([first, second, third])
     async with Simulator(lambda _view: ["ok"]) as simulator:
         made = MODELS[model](simulator.url)
-        pinned = {"tool_search": ToolSearch(), "pre_discovered_tools": names} if searching else {}
-        async with Agent(made, toolsets=[toolset], **pinned) as agent:
+        search = ToolSearch(enabled=searching)
+        async with Agent(made, toolsets=[toolset], tool_search=search, pre_discovered_tools=names) as agent:
             for left in ([first, third], [third], [third, changed], [third, changed, first], [changed], [second]):
                 await agent.ask("Hello.")
                 toolset.left = left

@@ -32,8 +32,9 @@ class Change:
 class ToolPlan:
     """The tools of one request by how they came.
 
-    `eager` were offered from the start, as they were then. `found` came later, in order, each with the definition it was found with;
-    those in `withdrawn` may not be called any more. `changes` holds, by position of the message, what to tell there.
+    `eager` were offered from the start, as they were then. `found` came later, in order, each with the definition it
+    was found with; those in `withdrawn` may not be called any more. `changes` holds, by position of the message, what
+    to tell there.
     """
 
     eager: tuple[ToolDefinition, ...]

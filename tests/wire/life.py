@@ -84,6 +84,9 @@ class Life:
         numbers = tuple(dict.fromkeys(n for n in numbers if n not in self.lost))
         definitions = tuple(self._definition(n) for n in numbers)
         self.turn += 1
+        if kind.endswith("_eager"):
+            self._change_eager(kind, {EAGER[n % 3] for n in numbers})
+            return
         match kind:
             case "search":
                 self._calls(("search_tools", ToolsShown(tuple(tool.name for tool in definitions))))
@@ -109,8 +112,6 @@ class Life:
                 current = fold_discovery(self.messages)
                 kept = [n for n in changed if f"tool_{n}" not in current.removed]
                 self._calls(("search_tools", ToolsChanged(added=tuple(self._definition(n) for n in kept))))
-            case "withdraw_eager" | "change_eager" | "return_eager":
-                self._change_eager(kind, {EAGER[n % 3] for n in numbers})
             case "attach":
                 self._calls(("search_tools", None))
                 last = self.messages[-1]
