@@ -17,14 +17,14 @@ from mcpagent.catalog import Catalog, ToolSearch, eager_tool_warnings
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, ConfigError, InputError
-from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent, guarded
+from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent, guarded, ignore
 from mcpagent.execution import open_requests
 from mcpagent.inputs import Prompt, read_history, usable_prompt
 from mcpagent.loop import Run, converse, current_run, execution_of
 from mcpagent.mcp.lists import ToolsDifference
 from mcpagent.mcp.servers import McpServers, ServerOptions
 from mcpagent.messages import Message, Spent, Text, ToolDefinition, Usage
-from mcpagent.models.base import Model, ModelSettings, cached_share, search_problem
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings, cached_share, search_problem
 from mcpagent.names import collision_warnings
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
@@ -229,6 +229,15 @@ class Agent:
                 answering.cancel()
                 # Waits for the end and takes its error, which is nobody's once the iterator is closed.
                 await asyncio.gather(answering, return_exceptions=True)
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """One request to the model outside of the conversation; it counts in `spent` and is in no recording."""
+        self._require_started()
+        model: Model = getattr(self.model, "unrecorded", self.model)
+        response = await model.respond(request, ignore)
+        price, usage = response.dollars, response.usage
+        self._spent += Spent(usage, price or 0.0, price is not None or not (usage.input_tokens or usage.output_tokens))
+        return response
 
     async def search(self, query: str, limit: int = 5) -> SearchResult:
         """What `search_tools` finds for the query: the model's own ranking, without a model."""

@@ -115,14 +115,19 @@ class ApprovalBox:
 
     async def _line(self, question: str, default: str = "") -> str:
         try:
-            return await self._read(question, default)
+            return await read_in_turn(self._read, question, default)
         except EOFError:
             return ""
-        except KeyboardInterrupt:
-            # The turn ends as with Ctrl-C at any other moment, and with it this wait.
-            signal.raise_signal(signal.SIGINT)
-            await asyncio.Event().wait()
-            raise
+
+
+async def read_in_turn(read: ReadLine, question: str, default: str = "") -> str:
+    """One answer while a turn runs: Ctrl-C ends the turn, as at any other moment. Raises `EOFError` for Ctrl-D."""
+    try:
+        return await read(question, default)
+    except KeyboardInterrupt:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.Event().wait()  # ends with the turn
+        raise
 
 
 def box_lines(

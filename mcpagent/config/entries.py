@@ -64,6 +64,8 @@ def read_server(
         approval=reader.approval(),
         max_message_bytes=reader.bytes("max_message_bytes"),
         log_level=reader.choice("log_level", get_args(LogLevel)),
+        elicitation=reader.boolean("elicitation"),
+        sampling=reader.boolean("sampling"),
         era=reader.choice("era", get_args(Era)) or "auto",
         source=source,
         written=entry,

@@ -32,6 +32,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "approval": ("approval",),
     "max_message_bytes": ("max_message_bytes", "maxMessageBytes"),
     "log_level": ("log_level", "logLevel"),
+    "elicitation": ("elicitation",),
+    "sampling": ("sampling",),
     "era": ("era", "protocol_era", "protocolEra"),
 }
 """Our key, and the spellings under which clients write it."""

@@ -42,7 +42,8 @@ class ServerConfig:
     `safe_to_repeat` are globs of tools that do no harm when they run twice; with `trust_hints` those count too of which
     the server says so, and its word that a tool only reads is believed. `approval`: (glob of tools, what becomes of
     their calls), see `mcpagent.config.permissions`. `max_message_bytes` bounds one message. `log_level` None: what the
-    server chooses.
+    server chooses. `elicitation`: it may ask the person at the terminal something; `sampling`: it may have our model
+    answer.
     """
 
     name: str
@@ -71,6 +72,8 @@ class ServerConfig:
     max_message_bytes: int = 64 * 1024 * 1024
     log_level: LogLevel | None = None
     era: Era = "auto"
+    elicitation: bool = False
+    sampling: bool = False
     source: str = ""
     scope: Scope = ""
     written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)

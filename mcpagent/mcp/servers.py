@@ -31,8 +31,8 @@ class ServerOptions:
 
     With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
     where `eager` or its own configuration says so. With `pins`, a tool that its server changed since it was first used
-    is called only where `allow_change` says so. `handlers` say what servers may ask of us (nothing without). `auth`
-    gives the authentication for a remote server, if it needs one. What servers write to their standard error goes to
+    is called only where `allow_change` says so. `handlers` say what servers may ask of us (nothing without), or what
+    a server may. `auth` gives the authentication for a remote server, if it needs one. What servers write to their standard error goes to
     files in `log_folder` (`mcpagent.mcp.server_log.log_path`).
     """
 
@@ -40,7 +40,7 @@ class ServerOptions:
     eager: bool = False
     pins: PinStore | None = None
     allow_change: AllowChange | None = None
-    handlers: Handlers | None = None
+    handlers: Handlers | Callable[[ServerConfig], Handlers | None] | None = None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
     log_folder: Path | None = None
 
@@ -87,7 +87,7 @@ class McpServers:
             emit=self._emit,
             cache=options.cache,
             eager=options.eager or config.eager,
-            handlers=options.handlers,
+            handlers=options.handlers(config) if callable(options.handlers) else options.handlers,
             auth=options.auth(config) if options.auth is not None and config.url else None,
             pins=options.pins,
             allow_change=options.allow_change,

@@ -168,6 +168,7 @@ class _RecordedModel:
 
     def __init__(self, model: Model, recorder: Recorder) -> None:
         self._model = model
+        self.unrecorded = model
         self._recorder = recorder
         recorder.start(model.name)
 
