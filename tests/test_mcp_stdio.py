@@ -17,7 +17,8 @@ import pytest
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.events import Event, ServerConnected, ServerConnecting, ServerFailed
-from mcpagent.mcp.toolset import MAX_TOOLS, McpToolset
+from mcpagent.mcp.listing import MAX_TOOLS
+from mcpagent.mcp.toolset import McpToolset
 from mcpagent.tools import Tool, ToolOutput
 from tests.servers.leftovers import Lag, nothing_left, processes
 

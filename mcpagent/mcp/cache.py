@@ -22,7 +22,7 @@ from mcpagent.mcp.lists import PromptArgument, PromptInfo, ResourceInfo, ServerL
 from mcpagent.messages import ToolDefinition
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,8 @@ def _read(data: dict[str, Any]) -> CachedServer:
             ),
             resources=tuple(ResourceInfo(**item) for item in lists["resources"]),
             ttl_seconds=float(lists["ttl_seconds"]),
+            safe_by_hint=tuple(map(str, lists["safe_by_hint"])),
+            as_tasks=tuple(map(str, lists["as_tasks"])),
         ),
         is_modern=data["is_modern"],
         protocol_version=str(data["protocol_version"]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import mcp_types as types
@@ -15,9 +17,14 @@ from mcpagent.safe_text import safe_text
 ASKED_PER_MINUTE = 10
 
 
-def callbacks(server: str, handlers: Handlers) -> dict[str, Any]:
-    """The SDK client's callback arguments; a missing one keeps the capability from being advertised."""
-    made = _Callbacks(server, handlers)
+def callbacks(
+    server: str, handlers: Handlers, asking: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> dict[str, Any]:
+    """The SDK client's callback arguments; a missing one keeps the capability from being advertised.
+
+    `asking` is entered while somebody here is asked.
+    """
+    made = _Callbacks(server, handlers, asking)
     wanted = {
         "elicitation_callback": made.elicit if handlers.elicit is not None else None,
         "sampling_callback": made.sample if handlers.sample is not None else None,
@@ -29,8 +36,9 @@ def callbacks(server: str, handlers: Handlers) -> dict[str, Any]:
 class _Callbacks:
     """The handlers in the SDK's terms, so many times a minute and no more."""
 
-    def __init__(self, server: str, handlers: Handlers) -> None:
+    def __init__(self, server: str, handlers: Handlers, asking: Callable[[], AbstractContextManager[None]]) -> None:
         self._server = server
+        self._asking = asking
         self._handlers = handlers
         self._times: deque[float] = deque(maxlen=ASKED_PER_MINUTE)
 
@@ -48,7 +56,8 @@ class _Callbacks:
         if not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
         schema = dict(params.requested_schema)
-        content = await self._handlers.elicit(self._server, safe_text(params.message), schema)
+        with self._asking():
+            content = await self._handlers.elicit(self._server, safe_text(params.message), schema)
         if content is None:
             return types.ElicitResult(action="decline")
         return types.ElicitResult(action="accept", content=_with_defaults(content, schema))
@@ -60,7 +69,9 @@ class _Callbacks:
         if (refusal := self._too_often()) is not None:
             return refusal
         wanted = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        block = types.TextContent(type="text", text=await self._handlers.sample(self._server, wanted))
+        with self._asking():
+            text = await self._handlers.sample(self._server, wanted)
+        block = types.TextContent(type="text", text=text)
         return types.CreateMessageResult(role="assistant", content=block, model="mcpagent", stop_reason="endTurn")
 
     async def roots(self, _: Any) -> types.ListRootsResult:

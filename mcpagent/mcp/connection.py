@@ -12,39 +12,37 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import RootModel
 
-from mcpagent.config import ServerConfig
+from mcpagent.config import Era, ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.callbacks import callbacks
-from mcpagent.mcp.failures import CallTimeoutError, EraError, InvalidAnswerError, LostError, Outcome, RefusedError
+from mcpagent.mcp.clock import Clocks, OutOfTimeError
+from mcpagent.mcp.explaining import Explainer, after_colon
+from mcpagent.mcp.failures import CallTimeoutError, EraError, Limits, LostError, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.mending import mended
 from mcpagent.mcp.redaction import Redactor
-from mcpagent.mcp.remote import HTTP_FAILED, http_streams, outcome_of, sse_streams
-from mcpagent.mcp.server_log import ServerLog, log_path
-from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
+from mcpagent.mcp.remote import HTTP_FAILED, http_streams
+from mcpagent.mcp.server_log import ServerLog
+from mcpagent.mcp.sse import sse_streams
+from mcpagent.mcp.stdio import StdioTransport
+from mcpagent.mcp.wire import mended
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     import httpx2
     from mcp.client._transport import TransportStreams
-
-Era: TypeAlias = Literal["auto", "legacy"]
-"""How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
 
 Progress: TypeAlias = Callable[[float, float | None, str], None]
 """Told (progress, total, message) of one call."""
@@ -59,16 +57,22 @@ NO_HANDLERS = Handlers()
 MAX_INPUT_ROUNDS = 10
 _STATE_ONLY_WAIT_SECONDS = 0.1
 _PING_SECONDS = 2.0
-_CLOSED_TEXTS = ("Connection closed", "SSE stream")
-"""How the SDK words the closing error it makes; servers use the same code for errors of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds one request may stay silent and may take at all."""
+class Listener(Protocol):
+    """Who is told what a server says unasked. All text is redacted."""
 
-    idle: float
-    total: float
+    def warn(self, text: str) -> None:
+        """An oddity of the server."""
+
+    def list_changed(self, what: str) -> None:
+        """One of its lists is no longer what it was: "tools", "prompts" or "resources"."""
+
+    def resource_updated(self, uri: str) -> None:
+        """A resource is no longer what it was."""
+
+    def logged(self, level: str, text: str) -> None:
+        """A message about its own work; `level` is the server's word."""
 
 
 class _RawResult(RootModel[dict[str, Any]]):
@@ -78,31 +82,29 @@ class _RawResult(RootModel[dict[str, Any]]):
 class McpConnection:
     """A connection to one server; used once, from `open` to `close`.
 
-    `on_warning` is told each oddity of the server as a printable line, `on_change` each list-changed notification
-    ("tools", "prompts", "resources").
+    `handlers` say what the server may ask of us, `auth` signs in to a remote one, `log` keeps what it writes.
     """
 
     def __init__(
         self,
         config: ServerConfig,
+        listener: Listener,
         *,
         era: Era = "auto",
-        on_warning: Callable[[str], None],
-        on_change: Callable[[str], None],
         environ: Mapping[str, str] | None = None,
         handlers: Handlers = NO_HANDLERS,
         auth: httpx2.Auth | None = None,
-        log_folder: Path | None = None,
+        log: ServerLog | None = None,
     ) -> None:
         self.config = config
+        self.era: Era = era
+        self._listener = listener
         self._redact = Redactor(config)
-        self._log_folder = log_folder
+        self._explain = Explainer(config.name, self._redact)
+        self._log = log
         self._handlers = handlers
         self._answered_methods = handlers.methods()
         self._auth = auth
-        self.era: Era = era
-        self._on_warning = on_warning
-        self._on_change = on_change
         self._environ = os.environ if environ is None else environ
         self._client: Client | None = None
         self._stdio: StdioTransport | None = None
@@ -112,9 +114,11 @@ class McpConnection:
         self._closing = False
         self._jobs: set[asyncio.Task[Any]] = set()
         self._open_calls: set[asyncio.Task[Any]] = set()
-        self._junk_lines = 0
-        self._last_junk = ""
+        self._has_junk = False
         self._check: asyncio.Task[None] | None = None
+        self._clocks = Clocks()
+        self._subscribed: dict[str, None] = {}
+        self._listening: asyncio.Task[None] | None = None
 
     # --- life ---
 
@@ -130,10 +134,10 @@ class McpConnection:
         if self._ready.done():
             return self._ready.result()
         waited = self.config.connect_timeout_seconds
-        tail = self._stderr()
+        tail = self._explain.last_words
         await self._abort()
-        raise self._error(
-            f"did not answer within {waited:g} s{_after_colon(tail)}; "
+        raise self._explain.error(
+            f"did not answer within {waited:g} s{after_colon(tail)}; "
             'check its command or raise "connect_timeout_seconds"',
             "connect",
             tail,
@@ -178,13 +182,13 @@ class McpConnection:
     @property
     def end_reason(self) -> str:
         """How the connection ended, for one that did."""
-        return str(self._end() or "closed the connection") + _after_colon(self._stderr())
+        return self._explain.end_reason
 
     @property
     def session(self) -> ClientSession:
         """The SDK's session. Raises `LostError` where there is none."""
         if self._client is None or not self.usable:
-            raise self._lost("connect", "not_sent")
+            raise self._explain.lost("connect", "not_sent")
         return self._client.session
 
     @property
@@ -213,8 +217,10 @@ class McpConnection:
         finally:
             self._client = None
             self._stop.set()
+            if self._log is not None:
+                self._log.close()
             if not self._ready.done():
-                self._ready.set_exception(self._error("was closed while it connected", "connect"))
+                self._ready.set_exception(self._explain.error("was closed while it connected", "connect"))
             self._ready.exception()  # marks it as seen: whoever opened may be gone
 
     def _ways(self) -> list[tuple[str, Era]]:
@@ -232,7 +238,8 @@ class McpConnection:
             mode=era,
             cache=None,
             client_info=types.Implementation(name="mcpagent", version=_version()),
-            **callbacks(self.config.name, self._handlers),
+            log_level=self.config.log_level,
+            **callbacks(self.config.name, self._handlers, self._clocks.paused),
         )
         async with client:
             self.era = "legacy" if client.session.initialize_result is not None else "auto"
@@ -240,21 +247,37 @@ class McpConnection:
             assert self._ready is not None
             if not self._ready.done():
                 self._ready.set_result(None)
-            if self.is_modern:
-                self._start(self._listen(client))
+            self._start(self._settle_in(client))
             await self._stop.wait()
 
+    async def _settle_in(self, client: Client) -> None:
+        """What a server is told once it is connected; one that refuses is used all the same."""
+        if self.is_modern:
+            self._listen_anew()
+        elif (level := self.config.log_level) is not None and client.server_capabilities.logging:
+            params = types.SetLevelRequestParams(level=level)
+            try:
+                await self.request(types.SetLevelRequest(params=params), limits=self._connect_limits())
+            except (RefusedError, CallTimeoutError, ServerError) as error:
+                self.warn(f"does not take the log level: {safe_line(str(error))}")
+
+    def _listen_anew(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+        assert self._client is not None
+        self._listening = self._start(self._listen(self._client))
+
     async def _listen(self, client: Client) -> None:
-        """Asks a server of the 2026 era to tell of changed lists; the earlier era tells unasked."""
+        """Asks a server of the 2026 era to tell of changes; one of the earlier era tells of its lists unasked."""
         can = client.server_capabilities
-        tools = bool(can.tools and can.tools.list_changed)
-        prompts = bool(can.prompts and can.prompts.list_changed)
-        resources = bool(can.resources and can.resources.list_changed)
-        if not (tools or prompts or resources):
+        wanted = {
+            "tools_list_changed": bool(can.tools and can.tools.list_changed),
+            "prompts_list_changed": bool(can.prompts and can.prompts.list_changed),
+            "resources_list_changed": bool(can.resources and can.resources.list_changed),
+        }
+        if not any(wanted.values()) and not self._subscribed:
             return
-        listening = client.listen(
-            tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
-        )
+        listening = client.listen(**wanted, resource_subscriptions=tuple(self._subscribed))
         with contextlib.suppress(MCPError, SubscriptionLost, TimeoutError, RuntimeError):
             async with listening as subscription:
                 async for _ in subscription:
@@ -265,28 +288,35 @@ class McpConnection:
             return http_streams(self.config, auth=self._auth)
         if way == "sse":
             return sse_streams(self.config, auth=self._auth)
-        log = (
-            None if self._log_folder is None else ServerLog(log_path(self._log_folder, self.config.name), self._redact)
-        )
-        self._stdio = StdioTransport(self.config, self.junk, self._environ, log)
+        self._stdio = StdioTransport(self.config, self.junk, self._environ, self._log)
+        self._explain.stdio = self._stdio
         return self._stdio
 
-    # --- what the wire tells (mending.Observer) ---
+    # --- what the wire tells (wire.Observer) ---
 
     def warn(self, text: str) -> None:
-        self._on_warning(self._redact(text))
+        self._listener.warn(self._redact(text))
 
     def junk(self, text: str) -> None:
-        self._junk_lines += 1
-        self._last_junk = self._redact(text)
-        if self._junk_lines == 1:
+        self._explain.last_junk = self._redact(text)
+        if not self._has_junk:
+            self._has_junk = True
             self.warn(f"writes to stdout what is not MCP, first: {text}")
 
     def answers(self, method: str) -> bool:
         return method in self._answered_methods
 
-    def changed(self, what: str) -> None:
-        self._on_change(what)
+    def list_changed(self, what: str) -> None:
+        self._listener.list_changed(what)
+
+    def resource_updated(self, uri: str) -> None:
+        self._listener.resource_updated(uri)
+
+    def logged(self, level: str, text: str) -> None:
+        text = self._redact(text)
+        if self._log is not None:
+            self._log.note(f"[{level}] {text}")
+        self._listener.logged(level, text)
 
     def ended(self) -> None:
         self._stop.set()
@@ -319,6 +349,24 @@ class McpConnection:
             raise MCPError(code=INVALID_ANSWER, message=f"asks for input more than {MAX_INPUT_ROUNDS} times")
 
         return await self._run(send, phase, limits, on_progress)
+
+    async def subscribe(self, uri: str) -> None:
+        """Has the server tell of each change of a resource, to the listener. Raises as `request` does."""
+        self._subscribed[uri] = None
+        if self.is_modern:
+            self._listen_anew()
+        else:
+            params = types.SubscribeRequestParams(uri=uri)
+            await self.request(types.SubscribeRequest(params=params), target=uri, limits=self._connect_limits())
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Takes a subscription back. Raises as `request` does."""
+        self._subscribed.pop(uri, None)
+        if self.is_modern:
+            self._listen_anew()
+        else:
+            params = types.UnsubscribeRequestParams(uri=uri)
+            await self.request(types.UnsubscribeRequest(params=params), target=uri, limits=self._connect_limits())
 
     async def _with_input(
         self, session: ClientSession, request: types.Request[Any, Any], result: dict[str, Any]
@@ -362,9 +410,9 @@ class McpConnection:
         if self._check is not None:
             await asyncio.wait({self._check})
             if not self.usable:
-                raise self._lost(phase, "not_sent")
-        self._last_junk = ""
-        job = self._start(_limited(send, limits, on_progress))
+                raise self._explain.lost(phase, "not_sent")
+        self._explain.last_junk = ""
+        job = self._start(self._limited(send, limits, on_progress))
         self._open_calls.add(job)
         job.add_done_callback(self._open_calls.discard)
         try:
@@ -373,15 +421,44 @@ class McpConnection:
             job.cancel()
             raise
         if job.cancelled():
-            raise self._lost(phase, "unknown")
+            raise self._explain.lost(phase, "unknown")
         error = job.exception()
         if error is None:
             return job.result()
-        if isinstance(error, TimeoutError):
+        if isinstance(error, OutOfTimeError):
             if not self._open_calls - {job}:
                 self._check = self._start(self._check_alive())
-            raise CallTimeoutError(self._timeout_text(phase, limits, error)) from None
+            raise CallTimeoutError(self._explain.timeout_text(phase, limits, was_total=error.was_total)) from None
         raise self._explained(error, phase) from None
+
+    async def _limited(self, send: Callable[[Any], Awaitable[T]], limits: Limits, on_progress: Progress | None) -> T:
+        """Runs one request within its limits. Raises `OutOfTimeError`."""
+        clock = self._clocks.start(limits)
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            clock.heard()
+            if on_progress is not None:
+                on_progress(done, total, message or "")
+
+        try:
+            async with clock.timeout:
+                return await send(progress)
+        except TimeoutError:
+            raise clock.error() from None
+        finally:
+            self._clocks.stop(clock)
+
+    def _explained(self, error: BaseException, phase: str) -> Exception:
+        return self._explain.explained(error, phase, is_open=self._client is not None, is_usable=self.usable)
+
+    def _as_server_error(self, error: BaseException) -> ServerError:
+        explained = self._explained(error, "initialize")
+        if isinstance(explained, ServerError):
+            return explained
+        return self._explain.error(f"failed during initialize: {safe_line(str(explained))}", "initialize")
+
+    def _connect_limits(self) -> Limits:
+        return Limits(self.config.connect_timeout_seconds, self.config.connect_timeout_seconds)
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         job = asyncio.create_task(work, name=f"mcp-call-{self.config.name}")
@@ -403,104 +480,12 @@ class McpConnection:
                 return
             self._stop.set()
         except TimeoutError:
-            self._on_warning("does not answer a ping either; it is started anew for the next call")
+            self.warn("does not answer a ping either; it is started anew for the next call")
             if self._stdio is not None:
                 self._stdio.patient = False
             self._stop.set()
         except ServerError:
             pass
-
-    # --- errors ---
-
-    def _timeout_text(self, phase: str, limits: Limits, error: TimeoutError) -> str:
-        name = self.config.name
-        if str(error) == "total":
-            what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"
-        else:
-            what, key = f"was silent for {limits.idle:g} s during {phase}", "timeout_seconds"
-        heard = f"; it wrote: {self._last_junk}" if self._last_junk else ""
-        return f'server "{name}" {what}{heard}; the call may have run; raise "{key}" if it needs longer'
-
-    def _explained(self, error: BaseException, phase: str) -> Exception:
-        error = _root_cause(error)
-        if isinstance(error, ServerError | RefusedError):
-            return error
-        if not isinstance(error, MCPError):
-            if self._end() is not None or isinstance(error, asyncio.CancelledError):
-                return self._lost(phase, "unknown")
-            return self._error(f"failed during {phase}: {safe_line(str(error) or type(error).__name__)}", phase)
-        if error.code == CONNECTION_CLOSED and (not self.usable or error.message.startswith(_CLOSED_TEXTS)):
-            return self._lost(phase, "unknown")
-        if error.code == HTTP_FAILED:
-            return self._http_failed(error, phase)
-        if error.code == INVALID_ANSWER:
-            what = f'server "{self.config.name}" sent an invalid answer to {phase}: {safe_line(error.message)}'
-            return InvalidAnswerError(self._redact(what), server=self.config.name, phase=phase)
-        if self._client is None:
-            kind = EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
-            what = f'server "{self.config.name}" refused {phase}: {safe_line(error.message)}'
-            return kind(self._redact(what), server=self.config.name, phase=phase)
-        return RefusedError(error.code, error.message, error.error.data)
-
-    def _http_failed(self, error: MCPError, phase: str) -> ServerError:
-        data = error.error.data if isinstance(error.error.data, Mapping) else {}
-        lost = LostError(
-            self._redact(f'server "{self.config.name}" {safe_line(error.message, 400)} during {phase}'),
-            server=self.config.name,
-            phase=phase,
-        )
-        lost.outcome = outcome_of(data)
-        lost.session_lost = bool(data.get("session_lost"))
-        lost.http_status = data.get("status")
-        return lost
-
-    def _lost(self, phase: str, outcome: Outcome) -> LostError:
-        """The connection's end as an error: how the process ended and what it said last, where it is one."""
-        end, tail = self._end(), self._stderr()
-        what = str(end) if end is not None else "closed the connection"
-        error = LostError(
-            f'server "{self.config.name}" {what} during {phase}{_after_colon(tail)}',
-            server=self.config.name,
-            phase=phase,
-            exit_code=None if end is None else end.code,
-            stderr_tail=tail,
-        )
-        error.outcome = outcome
-        return error
-
-    def _error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
-        name = self.config.name
-        return ServerError(self._redact(f'server "{name}" {what}'), server=name, phase=phase, stderr_tail=tail)
-
-    def _as_server_error(self, error: BaseException) -> ServerError:
-        explained = self._explained(error, "initialize")
-        if isinstance(explained, ServerError):
-            return explained
-        return self._error(f"failed during initialize: {safe_line(str(explained))}", "initialize")
-
-    def _end(self) -> ProcessEnd | None:
-        return None if self._stdio is None else self._stdio.died
-
-    def _stderr(self) -> tuple[str, ...]:
-        return () if self._stdio is None else self._stdio.stderr_lines()
-
-
-async def _limited(send: Callable[[Any], Awaitable[T]], limits: Limits, on_progress: Progress | None) -> T:
-    """Runs one request within its limits; progress starts the silence anew, never the total. Raises `TimeoutError`."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + limits.total
-    try:
-        async with asyncio.timeout(min(limits.idle, limits.total)) as limit:
-
-            async def progress(done: float, total: float | None, message: str | None) -> None:
-                if not limit.expired():
-                    limit.reschedule(min(end, loop.time() + limits.idle))
-                if on_progress is not None:
-                    on_progress(done, total, message or "")
-
-            return await send(progress)
-    except TimeoutError:
-        raise TimeoutError("total" if loop.time() >= end else "idle") from None
 
 
 def _worth_another_way(way: str, era: Era, failure: ServerError) -> bool:
@@ -516,22 +501,6 @@ def _worth_another_way(way: str, era: Era, failure: ServerError) -> bool:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    """The most telling exception of a group: our own, then the SDK's, then whatever came first."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    causes = [_root_cause(part) for part in error.exceptions]
-    for kind in (ServerError, MCPError, Exception):
-        for cause in causes:
-            if isinstance(cause, kind):
-                return cause
-    return causes[0]
-
-
-def _after_colon(tail: tuple[str, ...]) -> str:
-    return f": {tail[-1]}" if tail else ""
 
 
 @cache

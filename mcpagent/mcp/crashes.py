@@ -14,13 +14,22 @@ _LONGEST_DELAY_SECONDS = 4.0
 class CrashLog:
     """The crashes of one server within the last minute; times are seconds of one monotonic clock.
 
-    The first crash costs no wait, each further one doubles it. After `MOST_CRASHES` nothing is started for
-    `OPEN_SECONDS`; then one start is tried, and a crash of that one closes the way again.
+    The first crash costs no wait, each further one doubles it; a start that fails always costs one. After
+    `MOST_CRASHES` nothing is started for `OPEN_SECONDS`; then one start is tried, and a crash of that one closes the
+    way again.
     """
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=MOST_CRASHES)
+        self._failed_starts = 0
         self.last_reason = ""
+
+    def add_failed_start(self, now: float, reason: str) -> None:
+        self._failed_starts += 1
+        self.add(now, reason)
+
+    def has_started(self) -> None:
+        self._failed_starts = 0
 
     def add(self, now: float, reason: str) -> None:
         self._times.append(now)
@@ -37,5 +46,5 @@ class CrashLog:
 
     def delay_seconds(self, now: float) -> float:
         """How long to wait before the next start."""
-        crashes = self.count(now)
-        return 0.0 if crashes < 2 else min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** (crashes - 2))
+        doublings = max(self.count(now) - 2, min(self._failed_starts, self.count(now)) - 1)
+        return 0.0 if doublings < 0 else min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2**doublings)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ServerError
 
 Outcome: TypeAlias = Literal["not_sent", "rejected", "unknown"]
 """What became of a request without an answer: only the first two are known not to have run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds one request may stay silent and may take at all."""
+
+    idle: float
+    total: float
 
 
 class RefusedError(Exception):

@@ -37,12 +37,18 @@ class ResourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServerLists:
-    """All that one server lists. `ttl_seconds` is how long the server says the tools stay as they are; 0: not said."""
+    """All that one server lists. `ttl_seconds` is how long the server says the tools stay as they are; 0: not said.
+
+    By their own names: `safe_by_hint` are the tools of which the server says that they may run twice, `as_tasks` those
+    that can only be called as a task.
+    """
 
     tools: tuple[ToolDefinition, ...] = ()
     prompts: tuple[PromptInfo, ...] = ()
     resources: tuple[ResourceInfo, ...] = ()
     ttl_seconds: float = 0.0
+    safe_by_hint: tuple[str, ...] = ()
+    as_tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

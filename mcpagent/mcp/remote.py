@@ -17,18 +17,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
 
-import anyio
 import httpx2
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, RequestId
+from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, RequestId
 
 from mcpagent.config import ServerConfig
-from mcpagent.errors import ServerError
 from mcpagent.mcp.failures import Outcome
 from mcpagent.mcp.framing import Junk, decode, decoded
 from mcpagent.safe_text import safe_line
@@ -40,7 +35,7 @@ HTTP_FAILED = -32018
 """Our own error code for a request that HTTP failed; `data` has `status`, `retry_after` and `outcome`."""
 
 _BODY_SAMPLE_BYTES = 4096
-_MAX_ERROR_BYTES = 1024 * 1024
+MAX_ERROR_BYTES = 1024 * 1024
 _MAX_UNPACKED_BYTES = 32 * 1024 * 1024
 """No compression is asked for, so what comes compressed may be a bomb."""
 
@@ -76,14 +71,14 @@ async def http_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None)
 def _client(config: ServerConfig, auth: httpx2.Auth | None) -> httpx2.AsyncClient:
     wait = config.connect_timeout_seconds
     return httpx2.AsyncClient(
-        transport=AnsweringTransport(_network(auth, wait), config.max_message_bytes),
+        transport=AnsweringTransport(network(auth, wait), config.max_message_bytes),
         headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
         # Reads have no limit of their own: each call has one, and a stream for notifications may rest for hours.
         timeout=httpx2.Timeout(wait, read=None, pool=None),
     )
 
 
-def _network(auth: httpx2.Auth | None, wait_seconds: float) -> httpx2.AsyncBaseTransport:
+def network(auth: httpx2.Auth | None, wait_seconds: float) -> httpx2.AsyncBaseTransport:
     network = httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20))
     return network if auth is None else _SignedIn(network, auth, wait_seconds)
 
@@ -140,9 +135,9 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             try:
                 response = await self._inner.handle_async_request(request)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
-                return _failure(request_id, f"cannot be reached: {_cause(error)}", outcome="not_sent")
+                return _failure(request_id, f"cannot be reached: {cause(error)}", outcome="not_sent")
             except httpx2.TransportError as error:
-                return _failure(request_id, f"connection lost: {_cause(error)}", outcome="unknown")
+                return _failure(request_id, f"connection lost: {cause(error)}", outcome="unknown")
             except OAuthFlowError as error:
                 return _failure(request_id, f"needs a sign-in: {safe_line(str(error))}", outcome="rejected", status=401)
             if response.status_code not in (429, 503):
@@ -170,26 +165,26 @@ async def _as_answer(
     if kind == "text/event-stream":
         return _replaced(response, _Stream(response))
     try:
-        body = await _read_capped(response, max_bytes)
+        body = await read_capped(response, max_bytes)
     except httpx2.TransportError as error:
-        return _failure(request_id, f"answer cut off: {_cause(error)}", outcome="unknown")
+        return _failure(request_id, f"answer cut off: {cause(error)}", outcome="unknown")
     except ValueError as error:
         return _failure(request_id, str(error), outcome="unknown")
     answer = next((item for item in await decoded(body.replace(b"\n", b" ")) if not isinstance(item, Junk)), None)
     if answer is None:
-        what = f"answered with {kind or 'no content type'} instead of JSON: {_sample(body)}"
+        what = f"answered with {kind or 'no content type'} instead of JSON: {sample(body)}"
         return _failure(request_id, what, outcome="unknown", status=200)
     if isinstance(answer, JSONRPCError):
         answer.id = request_id
     headers = {"content-type": "application/json"} | ({"mcp-session-id": session} if session else {})
-    return httpx2.Response(200, headers=headers, content=_dumped(answer))
+    return httpx2.Response(200, headers=headers, content=dumped(answer))
 
 
 async def _http_error(request: httpx2.Request, response: httpx2.Response, request_id: RequestId) -> httpx2.Response:
     status = response.status_code
     body = b""
     with contextlib.suppress(httpx2.TransportError, ValueError):
-        body = await _read_capped(response, _MAX_ERROR_BYTES)
+        body = await read_capped(response, MAX_ERROR_BYTES)
     has_session = "mcp-session-id" in request.headers
     if has_session and (status == 404 or (status == 400 and b"session" in body.lower())):
         return _failure(request_id, "forgot the session", outcome="rejected", status=status, session_lost=True)
@@ -197,10 +192,10 @@ async def _http_error(request: httpx2.Request, response: httpx2.Response, reques
     if answer is not None and answer.error.message:
         # The server's own error: negotiation reads its code and data.
         answer.id = request_id
-        return httpx2.Response(200, headers={"content-type": "application/json"}, content=_dumped(answer))
+        return httpx2.Response(200, headers={"content-type": "application/json"}, content=dumped(answer))
     wait = parse_retry_after(response.headers.get("retry-after", ""), time.time())
     reason = f" {response.reason_phrase}" if response.reason_phrase else ""
-    text = f"answered HTTP {status}{reason}{f': {_sample(body)}' if body else ''}"
+    text = f"answered HTTP {status}{reason}{f': {sample(body)}' if body else ''}"
     if wait is not None:
         text += f" (retry after {wait:.0f} s)"
     outcome: Outcome = "rejected" if status in (400, 401, 403, 404, 405, 406, 415, 421, 429, 503) else "unknown"
@@ -210,10 +205,10 @@ async def _http_error(request: httpx2.Request, response: httpx2.Response, reques
 def _failure(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> httpx2.Response:
     error = ErrorData(code=HTTP_FAILED, message=text, data={"outcome": outcome} | details)
     answer = JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
-    return httpx2.Response(200, headers={"content-type": "application/json"}, content=_dumped(answer))
+    return httpx2.Response(200, headers={"content-type": "application/json"}, content=dumped(answer))
 
 
-def _dumped(message: JSONRPCMessage) -> bytes:
+def dumped(message: JSONRPCMessage) -> bytes:
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
@@ -228,12 +223,12 @@ def _request_id(body: bytes) -> RequestId | None:
     return request_id if isinstance(request_id, int | str) else None
 
 
-def _cause(error: Exception) -> str:
+def cause(error: Exception) -> str:
     text = safe_line(str(error), 200)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _sample(body: bytes) -> str:
+def sample(body: bytes) -> str:
     return safe_line(body[:_BODY_SAMPLE_BYTES].decode("utf-8", "replace"), 200)
 
 
@@ -259,7 +254,7 @@ def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
     return httpx2.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
 
-async def _read_capped(response: httpx2.Response, limit: int) -> bytes:
+async def read_capped(response: httpx2.Response, limit: int) -> bytes:
     """The whole body. Raises `ValueError` where it is larger than `limit` bytes or not decodable."""
     body = bytearray()
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
@@ -297,146 +292,6 @@ async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
             except zlib.error:
                 raise ValueError(f"answer is not valid {encoding}") from None
             data = decompressor.unconsumed_tail
-
-
-# --- The older HTTP+SSE transport (protocol 2024-11-05) ---------------------------------------------------------------
-
-
-@asynccontextmanager
-async def sse_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) -> AsyncIterator[TransportStreams]:
-    """Streams of one HTTP+SSE server: answers come on one long GET, messages go by POST to the endpoint it names.
-
-    Raises `ServerError` (phase "connect") where the stream cannot be opened.
-    """
-    client = httpx2.AsyncClient(
-        transport=_network(auth, config.connect_timeout_seconds),
-        headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
-        timeout=httpx2.Timeout(config.connect_timeout_seconds, read=None, pool=None),
-    )
-    incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-    outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
-    tasks: set[asyncio.Task[None]] = set()
-    async with client:
-        try:
-            response = await _open_sse(client, config)
-            try:
-                events = httpx2.EventSource(response, max_event_size=config.max_message_bytes).__aiter__()
-                endpoint = await _endpoint(events, str(response.url), config)
-                tasks.add(asyncio.create_task(_read_sse(events, incoming_send), name=f"mcp-read-{config.name}"))
-                writer = _write_sse(client, endpoint, outgoing_receive, incoming_send, tasks)
-                tasks.add(asyncio.create_task(writer, name=f"mcp-write-{config.name}"))
-                yield incoming, outgoing
-            finally:
-                for task in list(tasks):
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                await response.aclose()
-        finally:
-            for stream in (incoming_send, incoming, outgoing, outgoing_receive):
-                stream.close()
-
-
-def _sse_error(config: ServerConfig, what: str) -> ServerError:
-    return ServerError(f'server "{config.name}" {what}', server=config.name, phase="connect")
-
-
-async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.Response:
-    request = client.build_request("GET", config.url, headers={"Accept": "text/event-stream"})
-    try:
-        for _ in range(5):
-            response = await client.send(request, stream=True)
-            next_request = response.next_request
-            if next_request is None or _origin(str(next_request.url)) != _origin(config.url):
-                break
-            await response.aclose()
-            request = next_request
-        if response.status_code != 200:
-            body = await _read_capped(response, _MAX_ERROR_BYTES)
-            target = f" to {safe_line(str(response.next_request.url), 80)}" if response.next_request else ""
-            shown = f": {_sample(body)}" if body and not target else ""
-            raise _sse_error(config, f"answered HTTP {response.status_code}{target}{shown}")
-    except OAuthFlowError as error:
-        raise _sse_error(config, f"needs a sign-in: {safe_line(str(error))}") from None
-    except (httpx2.TransportError, httpx2.InvalidURL) as error:
-        raise _sse_error(config, f"cannot be reached: {_cause(error)}") from None
-    kind = response.headers.get("content-type", "")
-    if not kind.lower().startswith("text/event-stream"):
-        await response.aclose()
-        raise _sse_error(config, f"answered with {safe_line(kind, 60) or 'no content type'} instead of an event stream")
-    return response
-
-
-async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], url: str, config: ServerConfig) -> str:
-    try:
-        async for event in events:
-            if event.event == "endpoint":
-                endpoint = urljoin(url, event.data)
-                if _origin(endpoint) != _origin(url):
-                    what = f"names an endpoint on another origin: {safe_line(endpoint, 80)}"
-                    raise _sse_error(config, what)
-                return endpoint
-    except (httpx2.TransportError, httpx2.SSEError) as error:
-        raise _sse_error(config, f"closed its event stream: {_cause(error)}") from None
-    raise _sse_error(config, "closed its event stream before it named an endpoint")
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-
-
-async def _read_sse(
-    events: AsyncIterator[httpx2.ServerSentEvent], incoming: MemoryObjectSendStream[SessionMessage | Exception]
-) -> None:
-    async with incoming:
-        with contextlib.suppress(
-            httpx2.TransportError, httpx2.SSEError, anyio.BrokenResourceError, anyio.ClosedResourceError
-        ):
-            async for event in events:
-                if event.event != "message" or not event.data:
-                    continue
-                for message in await decoded(event.data.encode("utf-8", "replace")):
-                    item = ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
-                    await incoming.send(item)
-
-
-async def _write_sse(
-    client: httpx2.AsyncClient,
-    endpoint: str,
-    outgoing: MemoryObjectReceiveStream[SessionMessage],
-    incoming: MemoryObjectSendStream[SessionMessage | Exception],
-    tasks: set[asyncio.Task[None]],
-) -> None:
-    async with outgoing:
-        async for item in outgoing:
-            posting = _post_sse(client, endpoint, item.message, incoming)
-            if isinstance(item.message, JSONRPCRequest) and item.message.method != "initialize":
-                task = asyncio.create_task(posting)
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
-            else:
-                await posting
-
-
-async def _post_sse(
-    client: httpx2.AsyncClient,
-    endpoint: str,
-    message: JSONRPCMessage,
-    incoming: MemoryObjectSendStream[SessionMessage | Exception],
-) -> None:
-    try:
-        response = await client.post(endpoint, content=_dumped(message), headers={"Content-Type": "application/json"})
-        if response.status_code < 300:
-            return
-        what, outcome = f"answered HTTP {response.status_code}: {_sample(response.content)}", "rejected"
-    except httpx2.ConnectError as error:
-        what, outcome = f"cannot be reached: {_cause(error)}", "not_sent"
-    except httpx2.TransportError as error:
-        what, outcome = f"connection lost: {_cause(error)}", "unknown"
-    if isinstance(message, JSONRPCRequest):
-        error_data = ErrorData(code=HTTP_FAILED, message=what, data={"outcome": outcome})
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await incoming.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error_data)))
 
 
 def outcome_of(data: Mapping[str, Any]) -> Outcome:

@@ -213,8 +213,6 @@ class StdioTransport:
                     await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
             self._note("stopped" if self._died is None else str(self._died))
-            if self._log is not None:
-                self._log.close()
 
     async def _read(self, incoming: MemoryObjectSendStream[Incoming]) -> None:
         reader = MessageReader(self._config.max_message_bytes)

@@ -13,15 +13,27 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ToolProgress, ignore
+from mcpagent.events import (
+    Emit,
+    Notice,
+    ServerConnected,
+    ServerConnecting,
+    ServerFailed,
+    ServerLogged,
+    ToolProgress,
+    ignore,
+)
 from mcpagent.mcp.cache import CachedServer, ListCache
-from mcpagent.mcp.crashes import CrashLog
-from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, LostError, RefusedError
+from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, Limits, LostError, RefusedError
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists, ToolsDifference, difference
+from mcpagent.mcp.lists import PromptInfo, ResourceInfo, ServerLists, ToolsDifference, difference
 from mcpagent.mcp.pins import PinStore, ToolChange
+from mcpagent.mcp.reconnecting import Reconnecting
+from mcpagent.mcp.redaction import Redactor
+from mcpagent.mcp.server_log import ServerLog, log_path
 from mcpagent.mcp.status import ServerStatus
-from mcpagent.messages import ToolDefinition
+from mcpagent.mcp.telling import Telling
+from mcpagent.messages import Text, ToolDefinition
 from mcpagent.safe_text import safe_line, safe_text
 from mcpagent.tools import Run, Tool, ToolOutput
 
@@ -29,14 +41,8 @@ if TYPE_CHECKING:
     import httpx2
     import mcp_types as types
 
-    from mcpagent.mcp.connection import Limits, McpConnection, Progress
+    from mcpagent.mcp.connection import McpConnection, Progress
 
-MAX_PAGES = 100
-MAX_TOOLS = 10_000
-MAX_LISTED = 1_000
-"""Prompts and resources kept for description; more can still be asked for by name."""
-MAX_DESCRIPTION = 20_000
-_MAX_WARNINGS = 50
 _HEADER_MISMATCH = -32020
 
 DEBOUNCE_SECONDS = 0.25
@@ -91,22 +97,22 @@ class McpToolset:
         self._pins = pins
         self._allow_change = allow_change
         self._log_folder = log_folder
+        self._redact = Redactor(config)
+        self._telling = Telling(config.name, emit, self._list_changed)
+        self._line = Reconnecting(config.name, self._open)
         self._status = ServerStatus(config.name, "closed")
-        self._connection: McpConnection | None = None
         self._is_modern: bool | None = None
-        self._reconnecting = asyncio.Lock()
-        self._crashes = CrashLog()
-        self._closed = False
         self._lists = ServerLists()
         self._bound: tuple[ServerLists, list[Tool]] | None = None
         self._was_listed = False
         self._stale = False
+        self._is_announced = False
         self._refreshing: asyncio.Task[None] | None = None
-        self._warnings: dict[str, None] = {}
+        self._subscribed: dict[str, None] = {}
 
     @property
     def status(self) -> ServerStatus:
-        return replace(self._status, warnings=tuple(self._warnings))
+        return replace(self._status, warnings=self._telling.warnings)
 
     @property
     def prompts(self) -> tuple[PromptInfo, ...]:
@@ -116,27 +122,29 @@ class McpToolset:
     def resources(self) -> tuple[ResourceInfo, ...]:
         return self._lists.resources
 
+    @property
+    def log(self) -> tuple[ServerLogged, ...]:
+        """The last messages that the server sent about its own work."""
+        return self._telling.log
+
     async def __aenter__(self) -> McpToolset:
         if self._cache is not None and (cached := self._cache.load(self.config)) is not None:
             self._take_cached(cached)
             if self._eager or cached.is_stale:
                 self._refresh_soon()
             return self
-        try:
-            await self._connect()
-        except BaseException:
-            await self._drop_connection()
-            raise
+        await self._line.get()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closed = True
+        self._line.is_closed = True
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, return_exceptions=True)
-        await self._drop_connection()
+        await self._line.close()
+        self._telling.close()
         self._status = replace(self._status, state="closed")
 
     async def restart(self) -> None:
@@ -144,10 +152,8 @@ class McpToolset:
 
         Raises `ServerError`. Crashes before are forgotten, so nothing holds the start back.
         """
-        async with self._reconnecting:
-            await self._drop_connection()
-            self._crashes = CrashLog()
-            await self._connect()
+        self._status = replace(self._status, state="closed")
+        await self._line.restart()
 
     async def tools(self) -> list[Tool]:
         """`bound_tools`, as every toolset has it."""
@@ -165,11 +171,13 @@ class McpToolset:
                 definition,
                 self._runner(definition),
                 timeout_seconds=self._outer_seconds(),
-                deferred=False if self._is_always_loaded(definition) else None,
+                deferred=False if _matches(definition.original_name, self.config.always_load) else None,
             )
             for definition in self._lists.tools
             if self._is_enabled(definition)
         ]
+
+    # --- what it offers besides tools ---
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> ToolOutput:
         """One prompt, filled with `arguments`."""
@@ -179,7 +187,7 @@ class McpToolset:
 
         params = types.GetPromptRequestParams(name=name, arguments=dict(arguments))
         result = await self._outcome(types.GetPromptRequest(params=params), name, is_repeatable=True)
-        return output_of_prompt(result) if isinstance(result, dict) else result
+        return self._shown(output_of_prompt(result)) if isinstance(result, dict) else result
 
     async def get_resource(self, uri: str) -> ToolOutput:
         """The content of one resource."""
@@ -189,7 +197,50 @@ class McpToolset:
 
         params = types.ReadResourceRequestParams(uri=uri)
         result = await self._outcome(types.ReadResourceRequest(params=params), uri, is_repeatable=True)
-        return output_of_resource(result) if isinstance(result, dict) else result
+        return self._shown(output_of_resource(result)) if isinstance(result, dict) else result
+
+    async def complete(
+        self, of: PromptInfo | ResourceInfo, argument: str, value: str, known: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
+        """The values that the server proposes for an argument of a prompt or template which begins so.
+
+        `known` are the arguments given already. Nothing where the server has no proposals, or fails.
+        """
+        from mcpagent.mcp.completing import completion_request, values_of
+
+        try:
+            connection = await self._line.get()
+            if (capabilities := connection.session.server_capabilities) is None or capabilities.completions is None:
+                return ()
+            request = completion_request(of, argument, value, known or {})
+            return values_of(await connection.request(request, limits=self._call_limits()))
+        except (RefusedError, CallTimeoutError, ServerError):
+            return ()
+
+    async def subscribe(self, uri: str) -> None:
+        """From now on an event tells when this resource changes, also over restarts of the server.
+
+        Raises `ServerError` where the server does not do that.
+        """
+        await self._subscription(uri, wanted=True)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Takes a subscription back. Raises `ServerError` where the server refuses."""
+        await self._subscription(uri, wanted=False)
+
+    async def _subscription(self, uri: str, *, wanted: bool) -> None:
+        connection = await self._line.get()
+        try:
+            await (connection.subscribe(uri) if wanted else connection.unsubscribe(uri))
+        except (RefusedError, CallTimeoutError) as error:
+            what = (
+                f'server "{self.config.name}" takes no subscription to {safe_line(uri, 200)}: {safe_line(str(error))}'
+            )
+            raise ServerError(what, server=self.config.name, phase="resources/subscribe") from None
+        if wanted:
+            self._subscribed[uri] = None
+        else:
+            self._subscribed.pop(uri, None)
 
     # --- calls ---
 
@@ -226,7 +277,8 @@ class McpToolset:
             nonlocal told
             if (now := time.monotonic()) - told >= PROGRESS_SECONDS:
                 told = now
-                self._emit(ToolProgress(self.config.name, tool, progress, total, safe_line(message)))
+                text = self._redact(safe_line(message))
+                self._emit(ToolProgress(self.config.name, tool, progress, total, text))
 
         return tell
 
@@ -236,35 +288,44 @@ class McpToolset:
         from mcpagent.mcp.content import output_of_call
 
         params = types.CallToolRequestParams(name=tool, arguments=arguments)
-        result = await self._outcome(types.CallToolRequest(params=params), tool, is_repeatable=False)
-        return output_of_call(result) if isinstance(result, dict) else result
+        is_repeatable = self._is_safe_to_repeat(tool)
+        result = await self._outcome(types.CallToolRequest(params=params), tool, is_repeatable=is_repeatable)
+        return self._shown(output_of_call(result)) if isinstance(result, dict) else result
+
+    def _is_safe_to_repeat(self, tool: str) -> bool:
+        """By the user's own mark; by the server's word only where the user trusts it."""
+        by_hint = self.config.trust_hints and tool in self._lists.safe_by_hint
+        return by_hint or _matches(tool, self.config.safe_to_repeat)
 
     async def _outcome(
         self, request: types.Request[Any, Any], target: str, *, is_repeatable: bool
     ) -> dict[str, Any] | ToolOutput:
         """The raw result, or an output that says what went wrong.
 
-        A request is sent a second time only where it is known not to have run, or is one that changes nothing.
+        A request is sent a second time only where it is known not to have run, or does no harm when it runs twice.
         """
         for attempt in (1, 2):
             try:
-                connection = await self._live_connection()
+                connection = await self._line.get()
                 result = await connection.request(
                     request, target=target, limits=self._call_limits(), on_progress=self._teller(target)
                 )
                 await self._settled()
                 return result
             except RefusedError as error:
+                self._forget_cached()
                 if error.code == _HEADER_MISMATCH and attempt == 1:
                     # Refused unseen: a parameter's header is not what the server has come to want (2026-07-28).
-                    await self._reread()
+                    await self._reread(connection)
                     continue
+                self._refresh_soon()
                 return ToolOutput.of_text(safe_text(error.message) or f"error {error.code}", error="failed")
             except CallTimeoutError as error:
                 return ToolOutput.of_text(str(error), error="timeout")
             except LostError as error:
+                self._forget_cached()
                 if error.session_lost:
-                    await self._drop_connection()
+                    await self._line.drop()
                 may_repeat = error.outcome == "not_sent" or error.session_lost or is_repeatable
                 if attempt == 2 or not may_repeat:
                     return ToolOutput.of_text(f"{error}{_may_have_run(error)}", error="server_down")
@@ -274,112 +335,107 @@ class McpToolset:
                 return ToolOutput.of_text(str(error), error="server_down")
         raise AssertionError("unreachable")
 
+    def _shown(self, output: ToolOutput) -> ToolOutput:
+        """The output without the secrets of this server's configuration, which it may give back."""
+        parts = tuple(
+            replace(part, text=self._redact.result(part.text)) if isinstance(part, Text) else part
+            for part in output.content
+        )
+        return replace(output, content=parts)
+
     def _outer_seconds(self) -> float | None:
         """Where a call may take longer here than anywhere else, the agent's own limit must let it."""
         longer = self.config.total_timeout_seconds > ServerConfig("").total_timeout_seconds
         return self.config.total_timeout_seconds + self.config.shutdown_seconds if longer else None
 
     def _call_limits(self) -> Limits:
-        from mcpagent.mcp.connection import Limits
-
         return Limits(self.config.timeout_seconds, self.config.total_timeout_seconds)
 
     # --- connection ---
 
-    async def _live_connection(self) -> McpConnection:
-        """The connection, or a new one where there is none. One caller connects, the others wait for it."""
-        async with self._reconnecting:
-            if self._closed:
-                raise self._error("is closed", "connect")
-            connection = self._connection
-            if connection is not None and connection.usable:
-                return connection
-            if connection is not None:
-                self._crashes.add(time.monotonic(), connection.end_reason)
-                await self._drop_connection()
-            await self._wait_for_turn()
-            return await self._connect_again()
+    async def _open(self) -> McpConnection:
+        """A new connection. The lists are read the first time, and later while the call that needs it goes on."""
+        if self._status.state != "ready":
+            return await self._connect()
+        connection = await self._new_connection()
+        self._refresh_soon()
+        return connection
 
-    async def _wait_for_turn(self) -> None:
-        """Holds back starts of a server that keeps dying. Raises `ServerError` where none may be tried now."""
-        now = time.monotonic()
-        if blocked := self._crashes.blocked_seconds(now):
-            times, reason = self._crashes.count(now), self._crashes.last_reason
-            raise self._error(f"died {times} times within a minute ({reason}); tried again in {blocked:.0f} s", "start")
-        await asyncio.sleep(self._crashes.delay_seconds(now))
+    async def _connect(self) -> McpConnection:
+        """Opens a connection, reads the lists and tells. Raises `ServerError`."""
+        from mcpagent.mcp.listing import read_lists
 
-    async def _connect_again(self) -> McpConnection:
-        try:
-            if self._status.state == "ready":
-                self._connection = await self._open()
-            else:
-                await self._connect()
-        except ServerError as error:
-            self._crashes.add(time.monotonic(), str(error))
-            if self._cache is not None:
-                self._cache.drop(self.config)
-            raise
-        assert self._connection is not None
-        return self._connection
-
-    async def _connect(self) -> None:
-        """Opens the connection, reads the lists and tells. Raises `ServerError`."""
         started = time.monotonic()
         name = self.config.name
         before, self._status = self._status, ServerStatus(name, "connecting")
         self._emit(ServerConnecting(name))
+        connection: McpConnection | None = None
         try:
-            self._connection = await self._open()
-            opened = time.monotonic()
-            lists = await self._read_lists()
-        except asyncio.CancelledError:
-            await self._drop_connection()
-            self._status = before
+            connection = await self._new_connection()
+            lists = await read_lists(connection, self.config, self._telling.warn)
+        except BaseException as error:
+            if connection is not None:
+                await connection.close()
+            if isinstance(error, ServerError):
+                self._has_failed(error, time.monotonic() - started)
+            else:
+                self._status = before
             raise
-        except ServerError as error:
-            await self._drop_connection()
-            self._status = ServerStatus(name, "failed", reason=str(error), seconds=time.monotonic() - started)
-            self._emit(ServerFailed(name, str(error), error.stderr_tail))
-            raise
-        ended = time.monotonic()
-        seconds = ended - started
-        self._status = replace(self._ready_status(), seconds=seconds, list_seconds=ended - opened)
+        seconds = time.monotonic() - started
+        self._status = replace(_status_of(connection, self.config, self._redact), seconds=seconds)
         self._take(lists)
         self._emit(ServerConnected(name, self._status.tool_count, seconds))
+        return connection
 
-    async def _open(self) -> McpConnection:
+    def _has_failed(self, error: ServerError, seconds: float) -> None:
+        name = self.config.name
+        self._status = ServerStatus(name, "failed", reason=str(error), seconds=seconds)
+        if self._cache is not None:
+            self._cache.drop(self.config)
+        self._emit(ServerFailed(name, str(error), error.stderr_tail))
+
+    async def _new_connection(self) -> McpConnection:
         from mcpagent.mcp.connection import McpConnection
 
+        is_legacy = self._is_modern is False or self.config.era == "legacy"
         connection = McpConnection(
             self.config,
-            era="legacy" if self._is_modern is False else "auto",
-            on_warning=self._warn,
-            on_change=self._changed,
+            self._telling,
+            era="legacy" if is_legacy else "auto",
             environ=self._environ,
             handlers=self._handlers,
             auth=self._auth,
-            log_folder=self._log_folder,
+            log=self._new_log(),
         )
         await connection.open()
         self._is_modern = connection.is_modern
+        for uri in self._subscribed:
+            try:
+                await connection.subscribe(uri)
+            except (RefusedError, CallTimeoutError, LostError) as error:
+                self._telling.warn(f"took no new subscription to {safe_line(uri, 200)}: {error}")
         return connection
 
-    async def _drop_connection(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+    def _new_log(self) -> ServerLog | None:
+        if self._log_folder is None:
+            return None
+        return ServerLog(log_path(self._log_folder, self.config.name), self._redact)
 
     # --- changes ---
 
-    def _changed(self, what: str) -> None:
+    def _list_changed(self, _what: str) -> None:
         """The server says a list changed: all are read again, at most once in `DEBOUNCE_SECONDS`."""
         self._stale = True
-        if what == "tools" and self._cache is not None:
-            self._cache.drop(self.config)
+        self._is_announced = True
+        self._forget_cached()
         self._refresh_soon()
 
+    def _forget_cached(self) -> None:
+        if self._cache is not None:
+            self._cache.drop(self.config)
+
     def _refresh_soon(self) -> None:
-        if (self._refreshing is None or self._refreshing.done()) and not self._closed:
+        if (self._refreshing is None or self._refreshing.done()) and not self._line.is_closed:
             self._refreshing = asyncio.create_task(self._refresh(), name=f"mcp-refresh-{self.config.name}")
 
     async def _refresh(self) -> None:
@@ -388,24 +444,23 @@ class McpToolset:
             self._stale = False
             is_known = self._status.state == "ready"
             try:
-                await self._live_connection()
-            except ServerError as error:
-                self._warn(f"its lists could not be read again: {error}")
-            else:
+                connection = await self._line.get()
                 if is_known:
-                    await self._reread()
+                    await self._reread(connection)
+            except ServerError as error:
+                self._telling.warn(f"its lists could not be read again: {error}")
             if not self._stale:
+                self._is_announced = False
                 return
 
-    async def _reread(self) -> None:
-        try:
-            self._take(await self._read_lists())
-        except ServerError as error:
-            self._warn(f"its lists could not be read again: {error}")
+    async def _reread(self, connection: McpConnection) -> None:
+        from mcpagent.mcp.listing import read_lists
+
+        self._take(await read_lists(connection, self.config, self._telling.warn))
 
     async def _settled(self) -> None:
-        """Waits a little for lists that are being read again, so that what a call changed is known when it returns."""
-        if self._refreshing is not None and not self._refreshing.done():
+        """Waits a little for lists that were said to have changed, so that what a call did is known when it returns."""
+        if self._is_announced and self._refreshing is not None and not self._refreshing.done():
             await asyncio.wait({self._refreshing}, timeout=SETTLE_SECONDS)
 
     def _take(self, lists: ServerLists) -> None:
@@ -438,105 +493,6 @@ class McpToolset:
             instructions=cached.instructions,
         )
 
-    def _warn(self, text: str) -> None:
-        line = f'server "{self.config.name}": {safe_line(text, 300)}'
-        if line in self._warnings or len(self._warnings) >= _MAX_WARNINGS:
-            return
-        self._warnings[line] = None
-        self._emit(Notice(line, "warning"))
-
-    # --- lists ---
-
-    async def _read_lists(self) -> ServerLists:
-        """Reads the lists at once; only the tool list is needed, without the others the server is still of use."""
-        assert self._connection is not None
-        capabilities = self._connection.session.server_capabilities
-        limit = self.config.connect_timeout_seconds
-        try:
-            async with asyncio.timeout(limit):
-                lists: tuple[Any, Any, Any] = await asyncio.gather(
-                    self._list_tools() if capabilities and capabilities.tools else _no_tools(),
-                    self._list_prompts() if capabilities and capabilities.prompts else _nothing(),
-                    self._list_resources() if capabilities and capabilities.resources else _nothing(),
-                )
-        except TimeoutError:
-            raise self._error(f"did not list its tools within {limit:g} s", "tools/list") from None
-        except (RefusedError, CallTimeoutError) as error:
-            raise self._error(f"failed tools/list: {safe_line(str(error))}", "tools/list") from None
-        (tools, ttl_seconds), prompts, resources = lists
-        return ServerLists(tools, prompts, resources, ttl_seconds)
-
-    def _error(self, what: str, phase: str) -> ServerError:
-        return ServerError(f'server "{self.config.name}" {what}', server=self.config.name, phase=phase)
-
-    async def _list_tools(self) -> tuple[tuple[ToolDefinition, ...], float]:
-        """The tools and how many seconds the server says they stay as they are."""
-        assert self._connection is not None
-        found: dict[str, ToolDefinition] = {}
-        cursor: str | None = None
-        seen: set[str] = set()
-        ttl_seconds = 0.0
-        for _ in range(MAX_PAGES):
-            page = await self._connection.list_tools_page(cursor, self._list_limits())
-            ttl_seconds = (page.ttl_ms or 0) / 1000
-            for tool in page.tools:
-                if tool.name in found:
-                    self._warn(f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts')
-                else:
-                    found[tool.name] = _definition(tool, self.config.name)
-            cursor = page.next_cursor
-            if cursor is None and len(found) <= MAX_TOOLS:
-                return tuple(found.values()), ttl_seconds
-            if cursor is None or cursor in seen or len(found) >= MAX_TOOLS:
-                break
-            seen.add(cursor)
-        kept = tuple(found.values())[:MAX_TOOLS]
-        self._warn(f"its tool list does not end; the first {len(kept)} tools are used")
-        return kept, ttl_seconds
-
-    async def _list_prompts(self) -> tuple[PromptInfo, ...]:
-        import mcp_types as types
-
-        items = await self._list_items(types.ListPromptsRequest, "prompts")
-        return tuple(_prompt_info(item) for item in items)
-
-    async def _list_resources(self) -> tuple[ResourceInfo, ...]:
-        import mcp_types as types
-
-        resources = await self._list_items(types.ListResourcesRequest, "resources")
-        templates = await self._list_items(types.ListResourceTemplatesRequest, "resourceTemplates")
-        return (
-            *(_resource_info(item, is_template=False) for item in resources),
-            *(_resource_info(item, is_template=True) for item in templates),
-        )
-
-    async def _list_items(self, request_type: Any, key: str) -> list[dict[str, Any]]:
-        """All items of a list that the server may also not have; what fails here is a warning."""
-        import mcp_types as types
-
-        assert self._connection is not None
-        items: list[dict[str, Any]] = []
-        seen: set[str | None] = {None}
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
-            try:
-                page = await self._connection.request(request_type(params=params), limits=self._list_limits())
-            except (RefusedError, CallTimeoutError, ServerError) as error:
-                self._warn(f"cannot list its {key}: {error}")
-                break
-            items.extend(page.get(key) or ())
-            cursor = page.get("nextCursor")
-            if cursor in seen or len(items) >= MAX_LISTED:
-                break
-            seen.add(cursor)
-        return items[:MAX_LISTED]
-
-    def _list_limits(self) -> Limits:
-        from mcpagent.mcp.connection import Limits
-
-        return Limits(self.config.connect_timeout_seconds, self.config.connect_timeout_seconds)
-
     def _is_enabled(self, definition: ToolDefinition) -> bool:
         name = definition.original_name
         if self.config.enabled_tools and not _matches(name, self.config.enabled_tools):
@@ -546,27 +502,17 @@ class McpToolset:
     def _is_always_loaded(self, definition: ToolDefinition) -> bool:
         return _matches(definition.original_name, self.config.always_load)
 
-    def _ready_status(self) -> ServerStatus:
-        assert self._connection is not None
-        session = self._connection.session
-        info = session.server_info
-        can = session.server_capabilities
-        return ServerStatus(
-            self.config.name,
-            "ready",
-            protocol_version=session.protocol_version or "",
-            title=safe_line((info.title or info.name) if info else "", 100),
-            instructions=safe_text(session.instructions or ""),
-            capabilities=tuple(name for name in type(can).model_fields if getattr(can, name)) if can else (),
-        )
 
-
-async def _no_tools() -> tuple[tuple[ToolDefinition, ...], float]:
-    return (), 0.0
-
-
-async def _nothing() -> tuple[Any, ...]:
-    return ()
+def _status_of(connection: McpConnection, config: ServerConfig, redact: Redactor) -> ServerStatus:
+    session = connection.session
+    info = session.server_info
+    return ServerStatus(
+        config.name,
+        "ready",
+        protocol_version=safe_line(session.protocol_version or "", 40),
+        title=safe_line((info.title or info.name) if info else "", 100),
+        instructions=redact.result(safe_text(session.instructions or "")),
+    )
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:
@@ -575,36 +521,3 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
 
 def _may_have_run(error: LostError) -> str:
     return "" if error.outcome != "unknown" else "; the call may have run: check before you repeat it"
-
-
-def _definition(tool: types.Tool, server: str) -> ToolDefinition:
-    annotations = tool.annotations
-    return ToolDefinition(
-        name=tool.name,
-        description=safe_text(tool.description or "")[:MAX_DESCRIPTION],
-        parameters=tool.input_schema,
-        server=server,
-        original_name=tool.name,
-        title=safe_line(tool.title or (annotations.title if annotations else None) or "", 100),
-        read_only=annotations.read_only_hint if annotations else None,
-    )
-
-
-def _prompt_info(item: dict[str, Any]) -> PromptInfo:
-    arguments = tuple(
-        PromptArgument(
-            str(part.get("name")), safe_line(str(part.get("description") or ""), 120), bool(part.get("required"))
-        )
-        for part in item.get("arguments") or ()
-    )
-    return PromptInfo(str(item.get("name")), safe_line(str(item.get("description") or ""), 200), arguments)
-
-
-def _resource_info(item: dict[str, Any], *, is_template: bool) -> ResourceInfo:
-    return ResourceInfo(
-        uri=str(item.get("uriTemplate" if is_template else "uri")),
-        name=safe_line(str(item.get("title") or item.get("name") or ""), 80),
-        description=safe_line(str(item.get("description") or ""), 200),
-        media_type=safe_line(str(item.get("mimeType") or ""), 60),
-        is_template=is_template,
-    )

@@ -1,0 +1,120 @@
+"""What went wrong on a connection, said as one error: server, phase, cause, exit code, last words, what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
+
+from mcpagent.errors import ServerError
+from mcpagent.mcp.failures import EraError, InvalidAnswerError, Limits, LostError, Outcome, RefusedError
+from mcpagent.mcp.framing import INVALID_ANSWER
+from mcpagent.mcp.redaction import Redactor
+from mcpagent.mcp.remote import HTTP_FAILED, outcome_of
+from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
+from mcpagent.safe_text import safe_line
+
+_CLOSED_TEXTS = ("Connection closed", "SSE stream")
+"""How the SDK words the closing error it makes; servers use the same code for errors of their own."""
+
+
+class Explainer:
+    """Turns what the SDK raises into errors of ours; `stdio` is the process that the connection is to, if it is one."""
+
+    def __init__(self, server: str, redact: Redactor) -> None:
+        self._server = server
+        self._redact = redact
+        self.stdio: StdioTransport | None = None
+        self.last_junk = ""
+
+    @property
+    def end(self) -> ProcessEnd | None:
+        return None if self.stdio is None else self.stdio.died
+
+    @property
+    def last_words(self) -> tuple[str, ...]:
+        return () if self.stdio is None else self.stdio.stderr_lines()
+
+    @property
+    def end_reason(self) -> str:
+        """How the connection ended, for one that did."""
+        return str(self.end or "closed the connection") + after_colon(self.last_words)
+
+    def explained(self, error: BaseException, phase: str, *, is_open: bool, is_usable: bool) -> Exception:
+        """`is_open`: the handshake was done; `is_usable`: and the connection has not ended since."""
+        error = root_cause(error)
+        if isinstance(error, ServerError | RefusedError):
+            return error
+        if not isinstance(error, MCPError):
+            if self.end is not None or isinstance(error, asyncio.CancelledError):
+                return self.lost(phase, "unknown")
+            return self.error(f"failed during {phase}: {safe_line(str(error) or type(error).__name__)}", phase)
+        if error.code == CONNECTION_CLOSED and (not is_usable or error.message.startswith(_CLOSED_TEXTS)):
+            return self.lost(phase, "unknown")
+        if error.code == HTTP_FAILED:
+            return self._http_failed(error, phase)
+        message = self._redact(safe_line(error.message, 500))
+        if error.code == INVALID_ANSWER:
+            what = f'server "{self._server}" sent an invalid answer to {phase}: {message}'
+            return InvalidAnswerError(what, server=self._server, phase=phase)
+        if not is_open:
+            kind = EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
+            what = f'server "{self._server}" refused {phase}: {message or f"error {error.code}"}'
+            return kind(what, server=self._server, phase=phase)
+        return RefusedError(error.code, self._redact(error.message), error.error.data)
+
+    def lost(self, phase: str, outcome: Outcome) -> LostError:
+        """The connection's end as an error: how the process ended and what it said last, where it is one."""
+        end, tail = self.end, self.last_words
+        what = str(end) if end is not None else "closed the connection"
+        error = LostError(
+            f'server "{self._server}" {what} during {phase}{after_colon(tail)}',
+            server=self._server,
+            phase=phase,
+            exit_code=None if end is None else end.code,
+            stderr_tail=tail,
+        )
+        error.outcome = outcome
+        return error
+
+    def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
+        text = self._redact(f'server "{self._server}" {what}')
+        return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
+
+    def timeout_text(self, phase: str, limits: Limits, *, was_total: bool) -> str:
+        if was_total:
+            what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"
+        else:
+            what, key = f"was silent for {limits.idle:g} s during {phase}", "timeout_seconds"
+        heard = f"; it wrote: {self.last_junk}" if self.last_junk else ""
+        return f'server "{self._server}" {what}{heard}; the call may have run; raise "{key}" if it needs longer'
+
+    def _http_failed(self, error: MCPError, phase: str) -> LostError:
+        data = error.error.data if isinstance(error.error.data, Mapping) else {}
+        lost = LostError(
+            self._redact(f'server "{self._server}" {safe_line(error.message, 400)} during {phase}'),
+            server=self._server,
+            phase=phase,
+        )
+        lost.outcome = outcome_of(data)
+        lost.session_lost = bool(data.get("session_lost"))
+        lost.http_status = data.get("status")
+        return lost
+
+
+def after_colon(tail: tuple[str, ...]) -> str:
+    return f": {tail[-1]}" if tail else ""
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The most telling exception of a group: our own, then the SDK's, then whatever came first."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    causes = [root_cause(part) for part in error.exceptions]
+    for kind in (ServerError, MCPError, Exception):
+        for cause in causes:
+            if isinstance(cause, kind):
+                return cause
+    return causes[0]

@@ -1,0 +1,278 @@
+"""Between transport and session: what is asked and answered is seen as it passes, mended, and a flood is kept away.
+
+Also bounds the era probe, whose time limit the SDK fixes at 10 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    REQUEST_TIMEOUT,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+
+from mcpagent.mcp.framing import invalid_answer
+from mcpagent.mcp.mending import mend_result
+from mcpagent.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+
+PROBE_SECONDS = 2.0
+"""How long a server may take to answer `server/discover` before it counts as one of the earlier era."""
+
+MAX_OPEN_ANSWERS = 100
+
+
+class Observer(Protocol):
+    """Who is told what happens on the wire."""
+
+    def warn(self, text: str) -> None: ...
+
+    def list_changed(self, what: str) -> None:
+        """The server says one of its lists ("tools", "prompts", "resources") is no longer what it was."""
+
+    def resource_updated(self, uri: str) -> None:
+        """The server says that a resource is no longer what it was."""
+
+    def logged(self, level: str, text: str) -> None:
+        """The server tells of its own work."""
+
+    def answers(self, method: str) -> bool:
+        """Whether a request of the server with this method is for the SDK's session to answer."""
+
+    def junk(self, text: str) -> None:
+        """The server sent something that is no message."""
+
+    def ended(self) -> None:
+        """The server will send nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    method: str
+    version: str
+    target: str
+
+
+class _Wire:
+    """What was asked and not yet answered, by request id."""
+
+    def __init__(self, observer: Observer, probe_seconds: float) -> None:
+        self._observer = observer
+        self._probe_seconds = probe_seconds
+        self._asked: dict[str, _Asked] = {}
+        self._version = LATEST_HANDSHAKE_VERSION
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def note_outgoing(self, item: SessionMessage, inject: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        message = item.message
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._asked.pop(str((message.params or {}).get("requestId")), None)
+        if not isinstance(message, JSONRPCRequest):
+            return
+        params = message.params or {}
+        version = (params.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY) or self._version
+        target = params.get("name") or params.get("uri") or ""
+        key = str(message.id)
+        self._asked[key] = _Asked(message.method, version, str(target))
+        if message.method == "server/discover":
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_later(self._probe_seconds, self._end_probe, message.id, inject)
+
+    def _end_probe(self, request_id: RequestId, inject: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        self._timers.pop(str(request_id), None)
+        if self._asked.pop(str(request_id), None) is None:
+            return
+        error = ErrorData(code=REQUEST_TIMEOUT, message="server/discover was not answered")
+        with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            inject.send_nowait(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
+
+    def mend_incoming(self, item: SessionMessage) -> SessionMessage:
+        message = item.message
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return item
+        if message.id is None:
+            self._observer.junk(f"error without an id: {safe_line(message.error.message, 200)}")
+            calls = [key for key, asked in self._asked.items() if asked.method != "subscriptions/listen"]
+            if len(calls) != 1:
+                return item
+            # It could not read our request, and there is only one it can mean.
+            message.id = int(calls[0]) if calls[0].isdigit() else calls[0]
+        key = str(message.id)
+        asked = self._asked.pop(key, None)
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+        if asked is None or isinstance(message, JSONRPCError):
+            return item
+        result, changes = mend_result(asked.method, asked.version, message.result)
+        for change in changes:
+            self._observer.warn(f"{asked.method}{f' {safe_line(asked.target, 60)}' if asked.target else ''}: {change}")
+        if isinstance(result, str):
+            return SessionMessage(invalid_answer(message.id, result), item.metadata)
+        if asked.method == "initialize":
+            self._version = str(result.get("protocolVersion"))
+        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result), item.metadata)
+
+    def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+
+
+class _WatchedWrites:
+    """The transport's write stream, noting each request that passes."""
+
+    def __init__(
+        self,
+        inner: WriteStream[SessionMessage],
+        wire: _Wire,
+        inject: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        self._inner = inner
+        self._wire = wire
+        self._inject = inject
+
+    async def send(self, item: SessionMessage, /) -> None:
+        self._wire.note_outgoing(item, self._inject)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> _WatchedWrites:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+
+@asynccontextmanager
+async def mended(
+    transport: AbstractAsyncContextManager[TransportStreams],
+    observer: Observer,
+    *,
+    probe_seconds: float = PROBE_SECONDS,
+) -> AsyncIterator[TransportStreams]:
+    """The transport with its answers mended and its end observed."""
+    async with transport as (read, write):
+        wire = _Wire(observer, probe_seconds)
+        inject, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+        pump = asyncio.create_task(_pump(read, write, inject, wire, observer), name="mcp-mend")
+        try:
+            yield incoming, _WatchedWrites(write, wire, inject)
+        finally:
+            wire.close()
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+            inject.close()
+            incoming.close()
+
+
+_CHANGES = {f"notifications/{what}/list_changed": what for what in ("tools", "prompts", "resources")}
+
+
+async def _pump(
+    read: ReadStream[SessionMessage | Exception],
+    write: WriteStream[SessionMessage],
+    inject: MemoryObjectSendStream[SessionMessage | Exception],
+    wire: _Wire,
+    observer: Observer,
+) -> None:
+    answers = _Answers(write, observer)
+    try:
+        async with inject, read:
+            async for item in read:
+                if isinstance(item, Exception):
+                    observer.junk(safe_line(str(item), 80))
+                elif isinstance(item.message, JSONRPCNotification):
+                    if _is_for_session(item.message, observer):
+                        await inject.send(item)
+                elif isinstance(item.message, JSONRPCRequest) and not observer.answers(item.message.method):
+                    answers.start(item.message)
+                else:
+                    await inject.send(wire.mend_incoming(item))
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
+    finally:
+        answers.close()
+        observer.ended()
+
+
+def _is_for_session(message: JSONRPCNotification, observer: Observer) -> bool:
+    """False for what is dealt with here: the session spends a task on each notification, and a flood of them starves
+    the answers behind it. A change with a subscription's mark goes on, to the subscription."""
+    params = message.params or {}
+    if message.method == "notifications/message":
+        observer.logged(safe_line(str(params.get("level", "info")), 20), _log_text(params))
+        return False
+    if message.method == "notifications/resources/updated":
+        observer.resource_updated(safe_line(str(params.get("uri", "")), 500))
+        return "_meta" in params
+    if (what := _CHANGES.get(message.method)) is not None:
+        observer.list_changed(what)
+        return "_meta" in params
+    return True
+
+
+def _log_text(params: Mapping[str, Any]) -> str:
+    data, logger = params.get("data"), params.get("logger")
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return safe_line(f"{logger}: {text}" if isinstance(logger, str) else text, 500)
+
+
+class _Answers:
+    """Answers to the server's requests: a ping is answered, what we do not support is refused.
+
+    Written by tasks, since a server that floods us with requests may not read until it is done; past
+    `MAX_OPEN_ANSWERS` the rest goes unanswered.
+    """
+
+    def __init__(self, write: WriteStream[SessionMessage], observer: Observer) -> None:
+        self._write = write
+        self._observer = observer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, request: JSONRPCRequest) -> None:
+        if len(self._tasks) >= MAX_OPEN_ANSWERS:
+            self._observer.warn(f"floods the client with requests; {MAX_OPEN_ANSWERS} are answered at a time")
+            return
+        task = asyncio.create_task(self._answer(request), name="mcp-answer")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, request: JSONRPCRequest) -> None:
+        answer: JSONRPCResponse | JSONRPCError
+        if request.method == "ping":
+            answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result={})
+        else:
+            text = f"{safe_line(request.method, 80)} is not supported by this client"
+            error = ErrorData(code=METHOD_NOT_FOUND, message=text)
+            answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._write.send(SessionMessage(answer))
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
