@@ -82,11 +82,14 @@ class Life:
     def live(self, step: Step) -> None:
         kind, numbers = step
         numbers = tuple(dict.fromkeys(n for n in numbers if n not in self.lost))
-        definitions = tuple(self._definition(n) for n in numbers)
         self.turn += 1
         if kind.endswith("_eager"):
             self._change_eager(kind, {EAGER[n % 3] for n in numbers})
-            return
+        else:
+            self._live(kind, numbers)
+
+    def _live(self, kind: str, numbers: tuple[int, ...]) -> None:
+        definitions = tuple(self._definition(n) for n in numbers)
         match kind:
             case "search":
                 self._calls(("search_tools", ToolsShown(tuple(tool.name for tool in definitions))))
