@@ -44,6 +44,11 @@ def test_a_server_is_added_in_the_style_of_the_file() -> None:
         '"args": ["mcp-server-time"]},\n    "docs": {\n      "url": "https://example.com/mcp",\n'
         '      "headers": {"A": "b"}\n    }\n',
     )
+    wide = with_value("{}", ("servers", "a"), {"command": "x" * 40, "args": ["y" * 40]})
+    assert wide == (
+        '{\n  "servers": {\n    "a": {\n      "command": "' + "x" * 40 + '",\n      "args": ["' + "y" * 40 + '"]\n'
+        "    }\n  }\n}"
+    )
 
 
 def test_a_server_is_taken_out_and_the_comments_around_it_stay() -> None:
@@ -58,12 +63,12 @@ def test_a_server_is_taken_out_and_the_comments_around_it_stay() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("{}", '{\n  "a": {\n    "b": 1\n  }\n}'),
-        ("{ // none yet\n}", '{ // none yet\n  "a": {\n    "b": 1\n  }\n}'),
+        ("{}", '{\n  "a": {"b": 1}\n}'),
+        ("{ // none yet\n}", '{ // none yet\n  "a": {"b": 1}\n}'),
         ('{"a": {"x": 2 /* two */}}', '{"a": {"x": 2, "b": 1 /* two */}}'),
         ('{"a": {"x": 2,}}', '{"a": {"x": 2, "b": 1,}}'),
         ('{\n\t"a": {\n\t\t"x": 2, // two\n\t},\n}', '{\n\t"a": {\n\t\t"x": 2, // two\n\t\t"b": 1,\n\t},\n}'),
-        ('{\r\n    "z": 0\r\n}', '{\r\n    "z": 0,\r\n    "a": {\r\n        "b": 1\r\n    }\r\n}'),
+        ('{\r\n    "z": {}\r\n}', '{\r\n    "z": {},\r\n    "a": {"b": 1}\r\n}'),
         ('{"a": {"b": [1, 2]}, "c": "}"}', '{"a": {"b": 1}, "c": "}"}'),
     ],
 )

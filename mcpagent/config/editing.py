@@ -24,8 +24,8 @@ def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
         if span is None:
             continue
         if depth == len(path):
-            indent = _indent_of_line(text, span.key)
-            return text[: span.start] + _written(value, indent, text) + text[span.end :]
+            written = _fitting(value, _indent_of_line(text, span.key), span.start - span.key, text)
+            return text[: span.start] + written + text[span.end :]
         if text[span.start] != "{":
             raise ValueError(f"{'.'.join(path[:depth])} is no object")
         for key in reversed(path[depth + 1 :]):
@@ -60,7 +60,7 @@ def _with_member(text: str, spans: Mapping[ValuePath, Span], holder: Span, key: 
         written = f"{json.dumps(key)}: {_inline(value)}" + ("," if comma >= 0 else "")
         return text[:after] + joint + " " + written + text[after:]
     indent = _indent_of_line(text, last.key) or outer + _unit(text)
-    member = f"{json.dumps(key)}: {_written(value, indent, text)}" + ("," if comma >= 0 else "")
+    member = _member(key, value, indent, text) + ("," if comma >= 0 else "")
     return text[:after] + joint + text[after:place] + _newline(text) + indent + member + text[place:]
 
 
@@ -68,7 +68,7 @@ def _with_first_member(text: str, holder: Span, outer: str, key: str, value: Any
     indent = outer + _unit(text)
     before = text[: holder.end - 1].rstrip(" \t\r\n")
     newline = _newline(text)
-    member = f"{json.dumps(key)}: {_written(value, indent, text)}"
+    member = _member(key, value, indent, text)
     return f"{before}{newline}{indent}{member}{newline}{outer}{text[holder.end - 1 :]}"
 
 
@@ -92,14 +92,21 @@ def _without(text: str, span: Span) -> str:
     start, end = span.key, span.end
     following = _next_place(plain, end)
     if plain[following] == ",":
-        cut = [(start, end), (following, following + 1)]
+        cut = [(start, end), (following, _after_spaces(text, following + 1))]
     else:
         comma = len(plain[:start].rstrip()) - 1
-        cut = [(comma, comma + 1), (start, end)] if plain[comma] == "," else [(start, end)]
+        gap = comma + 1 if text[comma + 1 : start].strip(" \t") else start
+        cut = [(comma, gap), (start, end)] if plain[comma] == "," else [(start, end)]
     for begin, stop in reversed(cut):
         text = text[:begin] + text[stop:]
     removed_before = sum(stop - begin for begin, stop in cut if stop <= start)
     return _without_blank_line(text, start - removed_before)
+
+
+def _after_spaces(text: str, place: int) -> int:
+    """Past the spaces before what follows on the same line; this place where nothing does."""
+    after = place + len(text[place:]) - len(text[place:].lstrip(" \t"))
+    return place if text[after] in "\r\n" else after
 
 
 def _next_place(plain: str, place: int) -> int:
@@ -147,19 +154,21 @@ def _inline(value: Any) -> str:
     return written
 
 
-def _written(value: Any, indent: str, text: str) -> str:
-    """The value as lines: an object's members each on one of their own, what is inside them inline where it fits."""
-    if not isinstance(value, Mapping) or not value:
-        return _inline(value)
-    unit, newline = _unit(text), _newline(text)
-    inner = indent + unit
-    members: list[str] = []
-    for key, item in value.items():
-        inline = _inline(item)
-        fits = len(inner) + len(key) + len(inline) <= MAX_INLINE and not _has_objects(item)
-        members.append(f"{inner}{json.dumps(key)}: {inline if fits else _written(item, inner, text)}")
+def _member(key: str, value: Any, indent: str, text: str) -> str:
+    name = f"{json.dumps(key)}: "
+    return name + _fitting(value, indent, len(name), text)
+
+
+def _fitting(value: Any, indent: str, before: int, text: str) -> str:
+    """The value on one line where it fits behind so many columns, else an object's members each on one of their own."""
+    inline = _inline(value)
+    is_object = isinstance(value, Mapping) and bool(value)
+    if not is_object or (len(indent) + before + len(inline) <= MAX_INLINE and not _has_objects(value)):
+        return inline
+    inner, newline = indent + _unit(text), _newline(text)
+    members = [inner + _member(key, item, inner, text) for key, item in value.items()]
     return "{" + newline + f",{newline}".join(members) + newline + indent + "}"
 
 
-def _has_objects(value: Any) -> bool:
-    return isinstance(value, Mapping) and any(isinstance(item, Mapping) for item in value.values())
+def _has_objects(value: Mapping[str, Any]) -> bool:
+    return any(isinstance(item, Mapping) for item in value.values())
