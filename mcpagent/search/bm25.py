@@ -216,20 +216,24 @@ class Postings:
             ((self.rarity(term) * factor, term) for term, factor in wanted.items() if self.tools[term]),
             key=lambda bound: (-bound[0], bound[1]),
         )
-        left = sum(bound for bound, _ in bounds) * (K1 + 1)
-        scores: dict[int, float] = {}
+        if not bounds:
+            return {}
+        (rarest, term), *others = bounds
+        scores = {number: weight * rarest for number, weight in zip(self.tools[term], self.weights[term], strict=True)}
         get = scores.get
-        read = 0
-        for place, (factor, term) in enumerate(bounds):
+        read = len(scores)
+        most = rarest * (K1 + 1)
+        left = sum(bound for bound, _ in others) * (K1 + 1)
+        for place, (factor, term) in enumerate(others):
             tools = self.tools[term]
-            if scores and (
-                read + len(tools) > most_postings or (len(tools) > _CHECKED_FROM and left < _nth_highest(scores, limit))
-            ):
-                self._score_on(scores, bounds[place:], left, limit, most_candidates)
+            few = len(tools) <= _CHECKED_FROM or left >= most
+            if read + len(tools) > most_postings or not (few or left >= _nth_highest(scores, limit)):
+                self._score_on(scores, others[place:], left, limit, most_candidates)
                 break
             for number, weight in zip(tools, self.weights[term], strict=True):
                 scores[number] = get(number, 0.0) + weight * factor
             read += len(tools)
+            most += factor * (K1 + 1)
             left -= factor * (K1 + 1)
         return scores
 

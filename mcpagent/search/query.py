@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from mcpagent.names import name_key
@@ -14,6 +14,7 @@ MAX_QUERY = 500
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _LISTED = re.compile(r"[,;|\n]+")
 _IDENTIFIER = re.compile(r"\w*(?:[_.\-]\w+)+|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+")
+_JOINERS = frozenset("_.-")
 _SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL)
 
@@ -53,8 +54,21 @@ def mentioned_names(query: str, is_name: Collection[str]) -> dict[str, str]:
     if whole in is_name:
         return {whole: query.strip()}
     for separators in (_LISTED, _SEPARATORS):
-        parts = {key: part.strip() for part in separators.split(query) if (key := name_key(part))}
-        if len(parts) > 1 and all(key in is_name for key in parts):
-            return parts
-    written = {name_key(found): found for found in _IDENTIFIER.findall(query)}
+        listed = _all_names(separators.split(query), is_name)
+        if len(listed) > 1:
+            return listed
+    # A look at each word spares most texts the slow pattern: no identifier is a word in lower case or with one capital.
+    odd = " ".join(word for word in query.split() if not word[1:].islower() or not _JOINERS.isdisjoint(word))
+    written = {name_key(found): found for found in _IDENTIFIER.findall(odd)}
     return {key: found for key, found in written.items() if key in is_name}
+
+
+def _all_names(parts: Iterable[str], is_name: Collection[str]) -> dict[str, str]:
+    """The parts by their keys; none where one of them is no name."""
+    names: dict[str, str] = {}
+    for part in parts:
+        if key := name_key(part):
+            if key not in is_name:
+                return {}
+            names[key] = part.strip()
+    return names
