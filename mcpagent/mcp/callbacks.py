@@ -11,10 +11,13 @@ from typing import Any
 import mcp_types as types
 from pydantic import FileUrl
 
-from mcpagent.mcp.handlers import Handlers
+from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
 from mcpagent.safe_text import safe_text
 
 ASKED_PER_MINUTE = 10
+
+USER_REJECTED = -1
+"""The specification's code for a sampling request that the user refuses."""
 
 
 def callbacks(
@@ -53,14 +56,23 @@ class _Callbacks:
         assert self._handlers.elicit is not None
         if (refusal := self._too_often()) is not None:
             return refusal
-        if not isinstance(params, types.ElicitRequestFormParams):
-            return types.ElicitResult(action="decline")
-        schema = dict(params.requested_schema)
-        with self._asking():
+        try:
+            with self._asking():
+                return await self._elicited(params)
+        except DismissedError:
+            return types.ElicitResult(action="cancel")
+
+    async def _elicited(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+        if isinstance(params, types.ElicitRequestFormParams):
+            assert self._handlers.elicit is not None
+            schema = dict(params.requested_schema)
             content = await self._handlers.elicit(self._server, safe_text(params.message), schema)
-        if content is None:
-            return types.ElicitResult(action="decline")
-        return types.ElicitResult(action="accept", content=_with_defaults(content, schema))
+            if content is None:
+                return types.ElicitResult(action="decline")
+            return types.ElicitResult(action="accept", content=_with_defaults(content, schema))
+        visit = self._handlers.visit
+        accepted = visit is not None and await visit(self._server, safe_text(params.message), params.url)
+        return types.ElicitResult(action="accept" if accepted else "decline")
 
     async def sample(
         self, _: Any, params: types.CreateMessageRequestParams
@@ -69,10 +81,14 @@ class _Callbacks:
         if (refusal := self._too_often()) is not None:
             return refusal
         wanted = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        with self._asking():
-            text = await self._handlers.sample(self._server, wanted)
-        block = types.TextContent(type="text", text=text)
-        return types.CreateMessageResult(role="assistant", content=block, model="mcpagent", stop_reason="endTurn")
+        try:
+            with self._asking():
+                given = await self._handlers.sample(self._server, wanted)
+        except DismissedError:
+            return types.ErrorData(code=USER_REJECTED, message="the user declined")
+        answer = given if isinstance(given, Sampled) else Sampled(given, "mcpagent")
+        block = types.TextContent(type="text", text=answer.text)
+        return types.CreateMessageResult(role="assistant", content=block, model=answer.model, stop_reason="endTurn")
 
     async def roots(self, _: Any) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self._handlers.roots])

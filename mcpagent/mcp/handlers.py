@@ -9,16 +9,36 @@ from typing import Any, TypeAlias
 Elicit: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 """Asks a person: (server's configured name, message, schema of the flat object wanted). None: they decline."""
 
-Sample: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[str]]
-"""Has our model answer for a server: (server's configured name, `sampling/createMessage` parameters) -> text."""
+Visit: TypeAlias = Callable[[str, str, str], Awaitable[bool]]
+"""Asks a person to open an address by themselves: (server's configured name, message, URL). False: they decline."""
+
+
+class DismissedError(Exception):
+    """Raised by a handler: the person takes the question away without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A model's answer for a server, with the name of the model that gave it."""
+
+    text: str
+    model: str
+
+
+Sample: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[str | Sampled]]
+"""Has our model answer for a server: (server's configured name, `sampling/createMessage` parameters) -> its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers that are allowed; what is None is refused. `roots` are file URIs of folders a server may know."""
+    """The handlers that are allowed; what is None is refused, an address without `visit` declined.
+
+    `roots` are file URIs of folders a server may know.
+    """
 
     elicit: Elicit | None = None
     sample: Sample | None = None
+    visit: Visit | None = None
     roots: tuple[str, ...] = ()
 
     def methods(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError, ServerError
-from mcpagent.events import Emit, Notice, ServerFailed
+from mcpagent.events import Emit, Notice, ServerFailed, ServerLogged
 from mcpagent.mcp.cache import ListCache
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists import PromptInfo, ResourceInfo, ToolsDifference, difference
@@ -32,8 +33,8 @@ class ServerOptions:
     With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
     where `eager` or its own configuration says so. With `pins`, a tool that its server changed since it was first used
     is called only where `allow_change` says so. `handlers` say what servers may ask of us (nothing without), or what
-    a server may. `auth` gives the authentication for a remote server, if it needs one. What servers write to their standard error goes to
-    files in `log_folder` (`mcpagent.mcp.server_log.log_path`).
+    one server may. `auth` gives the authentication for a remote server, if it needs one. What servers write to their
+    standard error goes to files in `log_folder` (`mcpagent.mcp.server_log.log_path`).
     """
 
     cache: ListCache | None = None
@@ -46,6 +47,8 @@ class ServerOptions:
 
 
 TURNED_OFF = "it is turned off"
+MOST_STARTS = 3
+"""How often a server is started whose process ends before it can be used."""
 
 
 class McpServers:
@@ -79,6 +82,7 @@ class McpServers:
             item.name: self._toolset(item, options) for item in sorted(wanted, key=lambda item: item.name)
         }
         self._opening: dict[str, asyncio.Task[None]] = {}
+        self._retrying: dict[str, asyncio.Task[None]] = {}
         self._ready: set[str] = set()
 
     def _toolset(self, config: ServerConfig, options: ServerOptions) -> McpToolset:
@@ -139,12 +143,15 @@ class McpServers:
         }
         if not self._opening:
             return
-        required = [self._opening[name] for name, toolset in self._toolsets.items() if toolset.config.required]
+        required = [name for name, toolset in self._toolsets.items() if toolset.config.required]
         await asyncio.wait(self._opening.values(), timeout=startup_seconds)
-        if required:
-            await asyncio.wait(required)
-            for task in required:
-                task.result()
+        for name in required:
+            await asyncio.wait({self._opening[name]})
+            self._perhaps_again(name, self._opening[name])
+            if (retry := self._retrying.get(name)) is not None:
+                await asyncio.wait({retry})
+            if name not in self._ready:
+                self._opening[name].result()
         for name, task in self._opening.items():
             if not task.done():
                 if startup_seconds != 0:
@@ -153,6 +160,7 @@ class McpServers:
                 task.add_done_callback(lambda task, name=name: self._arrived(name, task))  # type: ignore[misc]
             else:
                 task.exception()  # it is in the server's status; taken here so that nobody misses it
+                self._perhaps_again(name, task)
 
     # --- single servers ---
 
@@ -188,13 +196,37 @@ class McpServers:
         """What is behind a URI, also one that was not listed. Raises `InputError` where there is no such server."""
         return await self._known(server, "resources").get_resource(uri)
 
+    async def complete(
+        self, server: str, name: str, argument: str, value: str, known: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
+        """What the server proposes for an argument of a prompt (`name`) or of a template (its URI) that begins so.
+
+        `known` are arguments given already. Nothing where the server proposes nothing, or is not known.
+        """
+        toolset = self._toolsets.get(server)
+        if toolset is None or server not in self._ready:
+            return ()
+        of = next((item for item in toolset.prompts if item.name == name), None) or next(
+            (item for item in toolset.resources if item.uri == name), None
+        )
+        return () if of is None else await toolset.complete(of, argument, value, known)
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """Has `ResourceUpdated` tell when the resource changes. Raises `InputError` or `ServerError`."""
+        await self._known(server, "resources").subscribe(uri)
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """Takes a subscription back. Raises `InputError` or `ServerError`."""
+        await self._known(server, "resources").unsubscribe(uri)
+
+    def log(self, server: str) -> tuple[ServerLogged, ...]:
+        """The last messages that a server sent of its own work. Raises `InputError`."""
+        return self._configured(server).log
+
     async def restart(self, server: str) -> None:
         """Ends the server, where it runs, and starts it anew. Raises `InputError` or `ServerError`."""
         toolset = self._configured(server)
-        opening = self._opening.get(server)
-        if opening is not None and not opening.done():
-            opening.cancel()
-            await asyncio.wait({opening})
+        await self._stop_opening(server)
         if toolset.status.state == "closed":
             toolset = self._toolsets[server] = self._toolset(toolset.config, self._options)
         await toolset.restart()
@@ -207,9 +239,7 @@ class McpServers:
         toolset = self._configured(server)
         before = [tool.definition for tool in toolset.bound_tools()] if server in self._ready else []
         self._ready.discard(server)
-        if (opening := self._opening.get(server)) is not None:
-            opening.cancel()
-            await asyncio.wait({opening})
+        await self._stop_opening(server)
         await toolset.__aexit__(None, None, None)
         self._on_lost(server, TURNED_OFF)
         if before:
@@ -242,6 +272,12 @@ class McpServers:
         except Exception as error:  # a fault of ours must cost one server, not the agent
             raise ServerError(f'server "{name}" failed: {error}', server=name, phase="connect") from error
 
+    async def _stop_opening(self, server: str) -> None:
+        tasks = [task for tasks in (self._opening, self._retrying) if (task := tasks.get(server)) is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def _arrived(self, name: str, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
@@ -250,12 +286,28 @@ class McpServers:
             self._on_late(self._toolsets[name])
         else:
             self._on_lost(name, str(error))
+            self._perhaps_again(name, task)
+
+    def _perhaps_again(self, name: str, first: asyncio.Task[None]) -> None:
+        """A server whose process ended while it started is tried again, while the others are used already."""
+        error = None if first.cancelled() else first.exception()
+        if isinstance(error, ServerError) and error.exit_code is not None and name not in self._retrying:
+            self._retrying[name] = asyncio.create_task(self._try_again(name), name=f"mcp-retry-{name}")
+
+    async def _try_again(self, name: str) -> None:
+        toolset = self._toolsets[name]
+        for start in range(2, MOST_STARTS + 1):
+            self._emit(Notice(f'server "{name}" did not start; start {start} of {MOST_STARTS} follows'))
+            with contextlib.suppress(ServerError):
+                await self._enter(toolset)  # which waits longer each time, and tells
+                self._on_late(toolset)
+                return
+        self._emit(Notice(f'server "{name}" did not start {MOST_STARTS} times; it stays down until it is restarted'))
 
     async def close(self) -> None:
         """Ends every connection and process, also of servers that are still connecting."""
-        for task in self._opening.values():
-            task.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for name in self._opening:
+            await self._stop_opening(name)
         await asyncio.gather(*(toolset.__aexit__(None, None, None) for toolset in self._toolsets.values()))
 
 

@@ -29,7 +29,7 @@ from mcpagent.recording.documents import (
 )
 from mcpagent.recording.tape import SCHEMA, Change, Opening, Outcome, Setting, Tape
 from mcpagent.safe_text import safe_line
-from mcpagent.secret_shapes import redacted, redactor, secrets_in, without_shapes
+from mcpagent.secret_shapes import Redact, redacted, redactor, secrets_in, without_shapes
 from mcpagent.tools import Tool
 
 logger = logging.getLogger("mcpagent")
@@ -51,7 +51,7 @@ class Recorder(Tape):
         self._file: TextIO | None = None
         self._values = {*secrets_in(os.environ), *secrets}
         self._hidden = frozenset[str]()
-        self._redact = without_shapes
+        self._redact: Redact = without_shapes
         self._setting: Document = {}
         self._requests = 0
         self._last: tuple[Message, ...] = ()
