@@ -18,6 +18,7 @@ from mcpagent.catalog import ToolSearch
 from mcpagent.config import ServerConfig, ServersConfig, load_found_servers, load_servers
 from mcpagent.models.base import ModelSettings
 from mcpagent.safe_text import safe_line
+from mcpagent.secret_store import with_stored_keys
 
 MAX_DESCRIPTION = 300
 
@@ -122,7 +123,7 @@ def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
 
 def card_servers(card: AgentCard, environ: Mapping[str, str] | None = None) -> ServersConfig:
     """The servers of a card, filtered by its `tools`. Raises `CardError` for one it names that is not configured."""
-    environ = os.environ if environ is None else environ
+    environ = with_stored_keys(os.environ if environ is None else environ)
     folder = Path(card.path).absolute().parent if card.path else Path.cwd()
     label = card.path or f"card {card.name}"
     inline = {**card.mcp_servers, **_connected(card)}
@@ -134,6 +135,11 @@ def card_servers(card: AgentCard, environ: Mapping[str, str] | None = None) -> S
     marked = (replace(server, defer_loading=deferring.get(server.name)) for server in own.servers)
     servers = tuple(_narrowed(server, card.tools) for server in (*shared.servers, *marked))
     return ServersConfig(servers, (*shared.problems, *own.problems), shared.files)
+
+
+def team_servers(card: AgentCard, environ: Mapping[str, str] | None = None) -> tuple[ServerConfig, ...]:
+    """The servers of a card and of all the members it can ask."""
+    return tuple(server for item in _reachable(card).values() for server in card_servers(item, environ).servers)
 
 
 def _shared_servers(card: AgentCard, folder: Path, environ: Mapping[str, str]) -> ServersConfig:
@@ -183,7 +189,7 @@ def _connect_name(entry: Mapping[str, Any], position: int) -> str:
     return str(entry.get("name") or f"server{position + 1}")
 
 
-_CONNECT_KEYS = ("headers", "description", "env", "cwd")
+_CONNECT_KEYS = ("headers", "description", "env", "cwd", "trust", "approval")
 _CONNECT_KNOWN = frozenset({*_CONNECT_KEYS, "target", "name", "defer_loading"})
 
 

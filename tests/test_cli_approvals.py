@@ -29,7 +29,7 @@ from mcpagent.config.values import Approval
 from mcpagent.mcp.cache import fingerprint
 from mcpagent.messages import ToolCall, ToolDefinition
 from mcpagent.models import ScriptedModel
-from mcpagent.pending import PendingCall
+from mcpagent.pending import CallAnswer, PendingCall
 from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
@@ -140,16 +140,20 @@ class Person:
 
 
 def approvals(person: Person | None, kept: KeptApprovals | None = None, *, mode: str = "ask") -> Approvals:
-    made = Approvals(Rules(ApproveMode(mode)), kept or KeptApprovals(None, [GIT]), person)
-    made.find = {tool.name: tool for tool in (READS, PUSHES, SILENT)}.get
-    return made
+    return Approvals(Rules(ApproveMode(mode)), kept or KeptApprovals(None, [GIT]), person)
+
+
+async def decided(made: Approvals, tool: ToolDefinition, **arguments: Any) -> CallAnswer:
+    """The answer to a call of this tool, asked for as a run does it."""
+    made.needed(None, tool, arguments)  # type: ignore[arg-type]
+    return await made.decide(request_of(tool, **arguments))
 
 
 async def test_yes_for_once_asks_again_and_yes_for_the_chat_does_not() -> None:
     person = Person(Reply("once"), Reply("session"))
     made = approvals(person)
     for _ in range(4):
-        assert (await made.decide(request_of(PUSHES))).approved
+        assert (await decided(made, PUSHES)).approved
     assert person.asked == ["git.git_push", "git.git_push"]
     assert not made.denials
 
@@ -158,24 +162,21 @@ async def test_this_session_is_for_the_tool_as_it_was_shown() -> None:
     wildcard = replace(PUSHES, name="star", original_name="*")
     person = Person(Reply("session"), Reply("no"), Reply("no"))
     made = approvals(person)
-    tools = {tool.name: tool for tool in (wildcard, SILENT)}
-    made.find = tools.get
-    assert (await made.decide(request_of(wildcard))).approved
-    assert (await made.decide(request_of(wildcard))).approved
-    assert not (await made.decide(request_of(SILENT))).approved
-    tools["star"] = replace(wildcard, description="now something else")
-    assert not (await made.decide(request_of(tools["star"]))).approved
+    assert (await decided(made, wildcard)).approved
+    assert (await decided(made, wildcard)).approved
+    assert not (await decided(made, SILENT)).approved
+    assert not (await decided(made, replace(wildcard, description="now something else"))).approved
     assert person.asked == ["git.*", "git.status", "git.*"]
 
 
 async def test_edited_arguments_replace_the_calls_own() -> None:
-    answer = await approvals(Person(Reply("once", {"branch": "dev"}))).decide(request_of(PUSHES, branch="main"))
+    answer = await decided(approvals(Person(Reply("once", {"branch": "dev"}))), PUSHES, branch="main")
     assert (answer.approved, answer.arguments) == (True, {"branch": "dev"})
 
 
 async def test_no_tells_the_model_why() -> None:
     made = approvals(Person(Reply("no", words="use dev")))
-    answer = await made.decide(request_of(PUSHES))
+    answer = await decided(made, PUSHES)
     assert (answer.approved, answer.message) == (False, "use dev")
     assert [denial.line() for denial in made.denials] == ["denied: git.git_push (you said no)"]
 
@@ -183,14 +184,14 @@ async def test_no_tells_the_model_why() -> None:
 @pytest.mark.parametrize("mode", ["ask", "safe", "none"])
 async def test_where_nobody_can_be_asked_the_flag_that_would_allow_it_is_named(mode: str) -> None:
     made = approvals(None, mode=mode)
-    assert not (await made.decide(request_of(PUSHES))).approved
+    assert not (await decided(made, PUSHES)).approved
     assert made.denials[0].line().endswith("allow it with --allow git.git_push")
 
 
 async def test_always_holds_for_the_server_as_it_is_configured(tmp_path: Path) -> None:
     path = tmp_path / "state" / "approvals.json"
     first = approvals(Person(Reply("tool")), KeptApprovals(path, [GIT]))
-    assert (await first.decide(request_of(PUSHES))).approved
+    assert (await decided(first, PUSHES)).approved
     assert path.stat().st_mode & 0o777 == 0o600
     again = approvals(None, KeptApprovals(path, [GIT]))
     assert not again.needed(None, PUSHES, {})  # type: ignore[arg-type]
@@ -198,7 +199,7 @@ async def test_always_holds_for_the_server_as_it_is_configured(tmp_path: Path) -
     other = approvals(None, KeptApprovals(path, [replace(GIT, command="another")]))
     assert other.needed(None, PUSHES, {})  # type: ignore[arg-type]
     whole = approvals(Person(Reply("server")), KeptApprovals(path, [GIT]))
-    assert (await whole.decide(request_of(SILENT))).approved
+    assert (await decided(whole, SILENT)).approved
     assert not approvals(None, KeptApprovals(path, [GIT])).needed(None, SILENT, {})  # type: ignore[arg-type]
 
 
@@ -213,7 +214,7 @@ async def test_always_holds_for_the_server_as_it_is_configured(tmp_path: Path) -
 )
 async def test_always_ends_where_the_server_changes_the_tool(change: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "approvals.json"
-    assert (await approvals(Person(Reply("tool")), KeptApprovals(path, [GIT])).decide(request_of(PUSHES))).approved
+    assert (await decided(approvals(Person(Reply("tool")), KeptApprovals(path, [GIT])), PUSHES)).approved
     kept = KeptApprovals(path, [GIT])
     assert kept.has(PUSHES)
     assert not kept.has(replace(PUSHES, **change))
@@ -221,7 +222,7 @@ async def test_always_ends_where_the_server_changes_the_tool(change: dict[str, A
 
 async def test_that_it_only_reads_can_be_believed_for_good(tmp_path: Path) -> None:
     path = tmp_path / "approvals.json"
-    assert (await approvals(Person(Reply("reads")), KeptApprovals(path, [GIT])).decide(request_of(READS))).approved
+    assert (await decided(approvals(Person(Reply("reads")), KeptApprovals(path, [GIT])), READS)).approved
     kept = KeptApprovals(path, [GIT])
     assert kept.has(READS)
     assert kept.has(replace(READS, original_name="git_diff"))
@@ -269,8 +270,7 @@ def test_two_programs_keep_what_each_was_told(tmp_path: Path) -> None:
 async def test_the_flag_that_is_named_allows_this_tool_and_harms_no_shell(tool: str, mend: str) -> None:
     named = replace(PUSHES, original_name=tool)
     made = approvals(None)
-    made.find = {named.name: named}.get
-    assert not (await made.decide(request_of(named))).approved
+    assert not (await decided(made, named)).approved
     assert made.denials[0].mend == mend
     _, glob = shlex.split(mend)
     assert Rules(allow=[glob]).judge(named) == "run"
@@ -279,10 +279,9 @@ async def test_the_flag_that_is_named_allows_this_tool_and_harms_no_shell(tool: 
 
 async def test_why_a_call_was_denied_names_the_rule() -> None:
     made = Approvals(configured(), KeptApprovals(None, [GIT]), None)
-    made.find = {tool.name: tool for tool in (READS, PUSHES)}.get
-    await made.decide(request_of(PUSHES))
+    await decided(made, PUSHES)
     made.rules.mode, made.rules.servers = ApproveMode.safe, {"git": GIT}
-    await made.decide(request_of(READS))
+    await decided(made, READS)
     assert [denial.line() for denial in made.denials] == [
         "denied: git.git_push (approval is deny in .mcp.json:3)",
         "denied: git.git_log (--approve safe; its server says that it only reads, but is not trusted). "

@@ -184,7 +184,15 @@ def test_always_load_takes_names_and_globs(pipes: Pipes, tmp_path: Path) -> None
 
 def test_a_good_and_a_broken_server_give_the_answer(tmp_path: Path) -> None:
     done = run(
-        [*server_option("good"), *server_option("dies"), "-p", "what is the weather in Tokyo?", "-m", "offline", "--yes"],
+        [
+            *server_option("good"),
+            *server_option("dies"),
+            "-p",
+            "what is the weather in Tokyo?",
+            "-m",
+            "offline",
+            "--yes",
+        ],
         tmp_path,
     )
     assert done.returncode == 0, done.stderr
@@ -215,7 +223,9 @@ def test_without_key_and_configuration_it_answers_and_says_how_to_go_on(tmp_path
 def test_the_configuration_of_the_project_is_found_and_named(tmp_path: Path) -> None:
     config = {"servers": {"small": {"command": sys.executable, "args": [str(SMALL_SERVER), "good"]}}}
     (tmp_path / ".mcp.json").write_text(json.dumps(config), "utf-8")
-    done = run(["ask", "what is the weather in Oslo?", "-v", "--model", "offline", "--trust-project", "--yes"], tmp_path)
+    done = run(
+        ["ask", "what is the weather in Oslo?", "-v", "--model", "offline", "--trust-project", "--yes"], tmp_path
+    )
     assert "Oslo: 18 degrees" in done.stdout
     assert "1 server from .mcp.json" in done.stderr
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcpagent.cli.configuration import Configuration
     from mcpagent.cli.options import Options
     from mcpagent.cli.terminal import Terminal
+    from mcpagent.config import ServerConfig
     from mcpagent.events import Emit
     from mcpagent.mcp.cache import ListCache
     from mcpagent.mcp.pins import ToolChange
@@ -71,8 +72,6 @@ def make_agent(
     else:
         search = _tool_search(options, configuration)
         agent = Agent(chosen, tool_search=search, max_turns=options.max_turns, **common)
-    if approvals is not None:
-        approvals.find = lambda name: tool.definition if (tool := agent.catalog.find(name)) is not None else None
     return agent
 
 
@@ -134,11 +133,20 @@ def make_approvals(options: Options, configuration: Configuration, ask: Ask | No
     from mcpagent.cli.approvals import Approvals, Rules
     from mcpagent.cli.kept_approvals import KeptApprovals
 
-    servers = {server.name: server for server in configuration.enabled}
+    servers = {server.name: server for server in (*_servers_of_members(options), *configuration.enabled)}
     mode = ApproveMode.all if configuration.replayed is not None else options.approve
     harmless = frozenset(servers) if configuration.is_demo else frozenset[str]()
     rules = Rules(mode, list(options.allow), list(options.deny), servers, harmless)
     return Approvals(rules, KeptApprovals.of_user(options.environ, servers.values()), ask)
+
+
+def _servers_of_members(options: Options) -> Sequence[ServerConfig]:
+    """Those of a card and its members: a member's calls are decided on here too."""
+    if options.card is None:
+        return ()
+    from mcpagent.agent_cards import card_at, team_servers
+
+    return team_servers(card_at(options.card), options.environ)
 
 
 def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:

@@ -136,24 +136,24 @@ def covers(glob: str, tool: ToolDefinition) -> bool:
 class Approvals:
     """Decides on the calls of one agent, and keeps what was denied.
 
-    `ask` is None where nobody can be asked. `kept` holds what the user said yes to. `find` gives a tool by its offered
-    name; it is set once the agent is made.
+    `ask` is None where nobody can be asked. `kept` holds what the user said yes to.
     """
 
     def __init__(self, rules: Rules, kept: KeptApprovals, ask: Ask | None) -> None:
         self.rules = rules
         self.denials: list[Denial] = []
-        self.find: Callable[[str], ToolDefinition | None] = lambda _name: None
         self.kept = kept
         self._ask = ask
+        self._called: dict[tuple[str | None, str], ToolDefinition] = {}
 
     def needed(self, _context: RunContext[Any], tool: ToolDefinition, _arguments: dict[str, Any]) -> bool:
         """Whether a call has to be decided on, as `Agent(approval=...)` asks."""
+        self._called[tool.server, tool.name] = tool
         return self._judge(tool) != "run"
 
     async def decide(self, request: PendingCall) -> CallAnswer:
         """The answer to one call, as `Agent(on_approval=...)` wants it."""
-        tool = self.find(request.tool)
+        tool = self._called.get((request.server, request.tool))
         label = label_of(tool, request.tool)
         verdict = self._judge(tool) if tool is not None else "ask"
         if verdict == "run":  # said "always" while this one waited

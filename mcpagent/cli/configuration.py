@@ -12,6 +12,7 @@ from mcpagent.cli.options import Options
 from mcpagent.config import ServerConfig, ServerProblem, ServersConfig, load_found_servers, load_servers
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.safe_text import safe_line
+from mcpagent.secret_store import with_stored_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +53,26 @@ def load_configuration(options: Options) -> Configuration:
     """The servers that the options, the folder and the user's configuration name. Raises `ConfigError`."""
     if options.replay is not None:
         return Configuration(ServersConfig(), replayed=options.replay)
+    environ = with_stored_keys(options.environ)
     if options.card is not None and not options.config:
         from mcpagent.agent_cards import card_at, card_servers
 
         card = card_at(options.card)
         servers = _merged(
-            [card_servers(card, options.environ), *(_from_option(text, options.environ) for text in options.server)]
+            [card_servers(card, environ), *(_from_option(text, environ) for text in options.server)]
         )
         return Configuration(replace(servers, files=servers.files or (card.path,)))
     if options.config:
-        found = _merged([load_servers(path, environ=options.environ) for path in options.config])
+        found = _merged([load_servers(path, environ=environ) for path in options.config])
     else:
-        found = load_found_servers(options.folder, options.environ)
-    by_option = [_from_option(text, options.environ) for text in options.server]
+        found = load_found_servers(options.folder, environ)
+    by_option = [_from_option(text, environ) for text in options.server]
     servers = _merged([found, *by_option])
     if servers.servers or servers.problems or servers.files:
         return Configuration(servers)
     from mcpagent.demo import demo_server_config
 
-    return Configuration(load_servers(demo_server_config(), environ=options.environ), is_demo=True)
+    return Configuration(load_servers(demo_server_config(), environ=environ), is_demo=True)
 
 
 def _merged(sources: Sequence[ServersConfig]) -> ServersConfig:
