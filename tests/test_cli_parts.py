@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from mcpagent.cli.app import command_line
-from mcpagent.cli.commands import COMMANDS, GROUPS, KEYS, is_command
+from mcpagent.cli.commands import COMMANDS, GROUPS, is_command, overview
 from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
 from mcpagent.cli.figures import duration, saving, tokens
 from mcpagent.cli.folders import history_file, state_folder
@@ -363,7 +363,10 @@ def test_the_history_is_where_the_platform_keeps_state_and_private(tmp_path: Pat
 def test_help_lists_every_command_on_one_screen() -> None:
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
     assert all(command.about for command in COMMANDS.values())
-    assert len(COMMANDS) + len(GROUPS) + len(KEYS) + 1 <= 20
+    assert len(overview()) <= 20
+    assert all(line.cell_len <= 80 for line in overview())
+    shown = "\n".join(line.plain for line in overview())
+    assert all(name in shown for name in COMMANDS)
 
 
 @pytest.mark.parametrize(

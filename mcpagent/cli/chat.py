@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,29 +14,42 @@ from rich.text import Text
 from mcpagent.cli.activity import Activity
 from mcpagent.cli.agents import hints, make_agent, make_approvals, rules_without_effect
 from mcpagent.cli.asking import ApprovalBox, read_above_output
-from mcpagent.cli.commands import COMMANDS, Desk, Leave, is_command, run_command
+from mcpagent.cli.commands import COMMANDS, VALUES, Desk, Leave, Turn, is_command, run_command
+from mcpagent.cli.completer import Words
+from mcpagent.cli.completions import words_of
 from mcpagent.cli.configuration import short_path
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.failures import MAX_LINE, report_exception
+from mcpagent.cli.folders import cache_folder
 from mcpagent.cli.headless import STOPPED
 from mcpagent.cli.input import InputLine
-from mcpagent.cli.keyboard import on_interrupt, typing_ahead
-from mcpagent.cli.options import Options
+from mcpagent.cli.keyboard import on_interrupt, typing_ahead, usual_terminal
+from mcpagent.cli.options import Options, ToolSearchMode
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
-from mcpagent.cli.status import Figures, short_model, status_line
+from mcpagent.cli.requests import RequestTrace
+from mcpagent.cli.startup import Startup, search_line
+from mcpagent.cli.status import Figures, short_model, status_document, status_line
 from mcpagent.cli.terminal import put
 from mcpagent.cli.trust_box import trusted_configuration
+from mcpagent.cli.unfolding import unfolded_lines
 from mcpagent.cli.why import SearchTrace
 from mcpagent.errors import McpAgentError
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed
+from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
+from mcpagent.mcp.cache import ListCache
+from mcpagent.messages import Image
+from mcpagent.messages import Text as Words_
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent import Model
+    from mcpagent.cli.status_command import StatusCommand
     from mcpagent.cli.terminal import Terminal
+    from mcpagent.inputs import Prompt
 
-STARTUP_SECONDS = 10.0
-"""How long the first question waits for slow servers; they join later."""
+STALE_SECONDS = 30 * 24 * 3600.0
+"""Lists older than they should be are still used for so long, and read again in the background."""
+
+CALLS_KEPT = 50
 
 
 def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
@@ -55,29 +69,41 @@ class Chat:
             self.configuration,
             ApprovalBox(terminal.out, terminal.glyphs, read_above_output, self._aside),
         )
+        self.cache = ListCache(cache_folder(options.environ) / "catalog", stale_seconds=STALE_SECONDS)
         self.agent = make_agent(
             options,
             self.configuration,
             self._on_event,
             model=model,
-            startup_seconds=STARTUP_SECONDS,
+            startup_seconds=0,
             approvals=self.approvals,
+            cache=self.cache,
         )
         self.figures = Figures()
         self.trace = SearchTrace()
-        self.desk = Desk(
-            self.agent, self.configuration, terminal, self.figures, self._ready, self.approvals.rules, self.trace
-        )
-        self.input = InputLine(
-            terminal,
-            options.environ,
-            status=self._status,
-            commands={name: command.about for name, command in COMMANDS.items()},
-            tool_names=self._tool_names,
-        )
+        self.requests = RequestTrace()
         self._activity = Activity(terminal.out, terminal.glyphs)
+        self.startup = Startup(self.agent, self._activity, terminal.glyphs, self._refresh, self._connected)
+        self.desk = Desk(
+            self.agent,
+            self.configuration,
+            terminal,
+            self.figures,
+            self.startup.ready,
+            self.approvals.rules,
+            self.trace,
+            self.requests,
+            self._answer,
+            self._edit,
+            self._choose,
+            options.environ,
+            options.folder,
+        )
+        self.input = InputLine(terminal, options.environ, status=self._status, words=self._words(), unfold=self._unfold)
+        self._status_command: StatusCommand | None = self._own_status()
+        self._calls: deque[ToolCallFinished] = deque(maxlen=CALLS_KEPT)
+        self._unfolded = 0
         self._view: TurnView | None = None
-        self._connecting: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[None] | None = None
         self._leaving = False
         self._interrupted = False
@@ -85,15 +111,18 @@ class Chat:
     async def run(self) -> ExitCode:
         with typing_ahead(), on_interrupt(self._interrupt):
             self._greet()
-            self._connecting = asyncio.create_task(self._connect())
+            await self.startup.begin(self.configuration.enabled, self.cache, self.input.shown)
             try:
-                return await self._converse()
+                code = await self._converse()
             finally:
                 await self._close()
+        if self.startup.failure is not None:
+            raise self.startup.failure
+        return code
 
     async def _converse(self) -> ExitCode:
         interrupts = 0
-        while not self._leaving:
+        while not self._leaving and self.startup.failure is None:
             try:
                 line = await self._read()
             except EOFError:
@@ -108,7 +137,7 @@ class Chat:
             if not line.strip():
                 continue
             try:
-                await self._guarded(self._command(line) if is_command(line) else self._ask(line))
+                await self._guarded(self._do(line))
             except Leave:
                 return ExitCode.OK
             self._say("")
@@ -148,17 +177,51 @@ class Chat:
             self._leaving = bool(self._turn.cancelling())
             self._turn.cancel()
 
-    async def _command(self, line: str) -> None:
-        await run_command(self.desk, line)
+    # -- what was typed -------------------------------------------------------------------------------------------
 
-    async def _ask(self, line: str) -> None:
-        await self._ready()
+    async def _do(self, line: str) -> None:
+        from mcpagent.cli.attachments import named_prompt, server_prompt, with_attachments
+
+        if line.startswith("!"):
+            await self._run_shell(line[1:].strip())
+        elif (asked := named_prompt(line, self.agent.servers)) is not None:
+            await self.startup.ready()
+            server, name, words = asked
+            parts = await server_prompt(self.agent, server, name, words)
+            size = sum(len(part.text) for part in parts if isinstance(part, Words_))
+            self._say(Text(f"  {self.terminal.glyphs.loaded} prompt of {server}, {size:,} characters", "dim"))
+            await self._answer(line.strip(), parts)
+        elif is_command(line):
+            await run_command(self.desk, line)
+        else:
+            if "@" in line:
+                await self.startup.ready()
+            prompt, told = await with_attachments(line, self.agent, self.options.folder)
+            self._say(*(Text(f"  {self.terminal.glyphs.loaded} {said}", "dim") for said in told))
+            await self._answer(line, prompt)
+
+    async def _run_shell(self, command: str) -> None:
+        """Runs what was typed behind the `!`, once it was said to be meant."""
+        from mcpagent.cli.shell_line import offer_shell
+
+        kept = await offer_shell(command, self.options.folder, self.options.environ, self._choose, self._say)
+        if kept:
+            self.desk.kept.append(Words_(kept))
+
+    async def _answer(self, typed: str, prompt: Prompt) -> None:
+        """One question and its answer."""
+        await self.startup.settled()
+        if self.desk.kept:
+            parts = [Words_(prompt)] if isinstance(prompt, str) else list(prompt)
+            prompt = _joined([*parts, *self.desk.kept])
+        turn = Turn(typed, prompt, len(self.agent.messages), self.trace.copy(), self.requests.copy())
         self._view = view = TurnView(self.terminal.out, self.terminal.out, self.terminal.glyphs)
+        self._unfolded = 0
         limit = asyncio.timeout(self.options.timeout)
         self._say("")
         try:
             async with limit:
-                await self.agent.ask(line)
+                await self.agent.ask(prompt)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -166,36 +229,41 @@ class Chat:
         finally:
             self._view = None
             view.close()
+            if len(self.agent.messages) > turn.length:
+                self.desk.turns.append(turn)
+                self.desk.kept.clear()
             self.figures.read(self.agent)
+
+    async def _edit(self, text: str) -> str:
+        from mcpagent.cli.editor import edited
+
+        with usual_terminal():
+            return await edited(text, self.options.environ)
+
+    async def _choose(self, question: str) -> str:
+        """One line from the user; empty where they give none."""
+        try:
+            return (await read_above_output(question, "")).strip()
+        except (EOFError, KeyboardInterrupt):
+            return ""
 
     # -- the servers ----------------------------------------------------------------------------------------------
 
-    async def _connect(self) -> None:
-        await self.agent.__aenter__()
+    def _connected(self) -> None:
+        """No server is connecting any more: what can be said about all of them."""
+        if (summary := self.startup.summary()) is not None and not self.options.quiet:
+            self._tell(summary)
         for line in rules_without_effect(self.agent, self.approvals):
-            self._say(notice_line(line, "warning", self.terminal.glyphs))
+            self._tell(notice_line(line, "warning", self.terminal.glyphs))
+        chosen_by_itself = self.options.tool_search is ToolSearchMode.auto and self.options.card is None
+        if self.agent.catalog.searching and chosen_by_itself and not self.options.quiet:
+            self._tell(Text(search_line(self.agent), "dim"))
         self.figures.read(self.agent)
-        self.input.refresh()
-
-    async def _ready(self) -> None:
-        """Waits until all servers are connected or have failed; each has its own limit. Raises what kept the agent."""
-        assert self._connecting is not None
-        try:
-            while not self._connecting.done():
-                waiting = [name for name, status in self.agent.servers.items() if status.state == "connecting"]
-                self._activity.show("connecting " + (", ".join(waiting) or "servers"))
-                await asyncio.wait({self._connecting}, timeout=0.25)
-        finally:
-            self._activity.hide()
-        self._connecting.result()
 
     async def _close(self) -> None:
-        assert self._connecting is not None
-        self._connecting.cancel()
-        # Whatever connecting came to has been told, or nobody asked for it.
-        await asyncio.wait({self._connecting})
-        if not self._connecting.cancelled():
-            self._connecting.exception()
+        await self.startup.close()
+        if self._status_command is not None:
+            await self._status_command.close()
         await self.agent.aclose()
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -203,20 +271,22 @@ class Chat:
     def _on_event(self, event: Event) -> None:
         self.figures.follow(event)
         self.trace.follow(event)
+        self.requests.follow(event, self.agent)
+        self.startup.follow(event)
+        if isinstance(event, ToolCallFinished):
+            self._calls.append(event)
         if isinstance(event, ServerFailed):
             self._activity.hide()
             servers = {server.name: server for server in self.configuration.enabled}
-            print_failed_server(self.terminal.out, event, servers, self.terminal.glyphs)
+            with self._aside():
+                print_failed_server(self.terminal.out, event, servers, self.terminal.glyphs)
         elif self._view is not None:
             self._view(event)
             if isinstance(event, RunFinished) and event.stop in STOPPED:
                 self._say(notice_line(STOPPED[event.stop], "warning", self.terminal.glyphs))
         elif isinstance(event, Notice):
-            self._activity.hide()
-            self._say(notice_line(event.text, event.level, self.terminal.glyphs))
-            if self._connecting is not None and self._connecting.done() and self._connecting.exception() is None:
-                self.figures.read(self.agent)  # a late server may have joined
-        self.input.refresh()
+            self._tell(notice_line(event.text, event.level, self.terminal.glyphs))
+        self._refresh()
 
     def _aside(self) -> AbstractContextManager[None]:
         return self._view.paused() if self._view is not None else nullcontext()
@@ -224,20 +294,51 @@ class Chat:
     # -- the screen -----------------------------------------------------------------------------------------------
 
     def _status(self) -> str:
-        return status_line(
-            self.agent.model.name,
-            self.figures,
-            self.agent.servers,
-            self.approvals.rules.mode.value,
-            self.terminal.glyphs,
-            self.terminal.out.width,
-        )
+        if self._view is None and self.startup.is_entered and self.figures.known != len(self.agent.known_tools):
+            self.figures.read(self.agent)
+        width = self.terminal.out.width
+        mode = self.approvals.rules.mode.value
+        line = status_line(self.agent.model.name, self.figures, self.agent.servers, mode, self.terminal.glyphs, width)
+        if (own := self._status_command) is not None:
+            folder = str(self.options.folder)
+            own.tell(status_document(self.agent.model.name, self.figures, self.agent.servers, mode, folder))
+            line = f" {safe_line(own.said, width - 2)}" if own.said is not None else line
+        progress = self.startup.progress(width)
+        return f"{line}\n{progress}" if progress else line
 
-    def _tool_names(self) -> list[str]:
-        return list(self.agent.known_tools) if self.figures.known else []
+    def _own_status(self) -> StatusCommand | None:
+        command = self.options.environ.get("MCPAGENT_STATUS_LINE", "")
+        if not command.strip():
+            return None
+        from mcpagent.cli.status_command import StatusCommand
 
-    def _say(self, line: Text | str) -> None:
-        put(self.terminal.out, line)
+        return StatusCommand(command, self.options.environ, self.options.folder, self._refresh)
+
+    def _refresh(self) -> None:
+        if self.startup.failure is not None:
+            self.input.end()
+        self.input.refresh()
+
+    def _unfold(self) -> None:
+        """Prints the last call in full; pressed again, the one before it."""
+        if not self._calls:
+            self._say(Text("no tool was called yet", "dim"))
+            return
+        self._unfolded = self._unfolded % len(self._calls) + 1
+        self._say(*unfolded_lines(self._calls[-self._unfolded], self._unfolded, len(self._calls)))
+
+    def _words(self) -> Words:
+        commands = {name: command.about for name, command in COMMANDS.items()}
+        return words_of(self.agent, commands, VALUES, self.options.folder, lambda: self.startup.is_entered)
+
+    def _say(self, *lines: Text | str) -> None:
+        put(self.terminal.out, *lines)
+
+    def _tell(self, *lines: Text | str) -> None:
+        """Says something among the steps of a turn, or above the input line."""
+        self._activity.hide()
+        with self._aside():
+            self._say(*lines)
 
     def _greet(self) -> None:
         from mcpagent import __version__
@@ -254,3 +355,10 @@ class Chat:
         if not self.options.quiet:
             put(self.terminal.err, *hints(self.agent, self.options, self.configuration), style="dim")
         self._say("")
+
+
+def _joined(parts: list[Words_ | Image]) -> Prompt:
+    """Words as one text, images after it."""
+    words = "\n\n".join(part.text for part in parts if isinstance(part, Words_))
+    images = [part for part in parts if isinstance(part, Image)]
+    return [Words_(words), *images] if images else words

@@ -1,15 +1,14 @@
-"""The input line: history, several lines, completion of slash commands, and the status line under it."""
+"""The input line: history, several lines, completion, keys, and the status line under it."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth, Output, create_output
@@ -18,19 +17,21 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import is_dumb_terminal
 
+from mcpagent.cli.completer import ChatCompleter, Words
 from mcpagent.cli.folders import history_file
 
 if TYPE_CHECKING:
     from mcpagent.cli.terminal import Terminal
 
-Names = Callable[[], Iterable[str]]
+ESCAPE_SECONDS = 0.3
+"""How long Esc waits for another key: terminals send Alt+Enter as Esc and Enter."""
 
 
 class InputLine:
     """Reads what the user types.
 
-    `status` gives the text of the status line, `commands` the slash commands with their help, `tool_names` the names
-    that `/tool` completes.
+    `status` gives the text under the line, `words` what Tab completes; `unfold` is Ctrl+T. `shown` is set once the line
+    is on the screen.
     """
 
     def __init__(
@@ -39,9 +40,10 @@ class InputLine:
         environ: Mapping[str, str],
         *,
         status: Callable[[], str],
-        commands: Mapping[str, str],
-        tool_names: Names,
+        words: Words,
+        unfold: Callable[[], None],
     ) -> None:
+        self.shown = asyncio.Event()
         path = history_file(environ)
         history: History = FileHistory(str(path)) if path is not None else InMemoryHistory()
         has_color = terminal.out.color_system is not None
@@ -51,23 +53,34 @@ class InputLine:
                 history=history,
                 multiline=True,
                 prompt_continuation="  ",
-                key_bindings=_keys(),
-                completer=SlashCompleter(commands, tool_names),
+                key_bindings=_keys(unfold),
+                completer=ChatCompleter(words),
                 complete_while_typing=True,
+                tempfile_suffix=".md",
                 reserve_space_for_menu=6,
                 bottom_toolbar=status,
                 style=Style.from_dict(_STYLE if has_color else _PLAIN_STYLE),
                 include_default_pygments_style=False,
                 color_depth=ColorDepth.DEPTH_4_BIT if has_color else ColorDepth.DEPTH_1_BIT,
             )
+        self._session.app.timeoutlen = self._session.app.ttimeoutlen = ESCAPE_SECONDS
+        self._session.app.after_render += lambda _app: self.shown.set()
 
     async def read(self) -> str:
         """The next input. Raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty line.
 
         What others print meanwhile appears above the line.
         """
+        if is_dumb_terminal():
+            self.shown.set()
         with patch_stdout(raw=True):
             return await self._session.prompt_async()
+
+    def end(self) -> None:
+        """Ends `read` with `EOFError`, where something is being read."""
+        app = self._session.app
+        if app.is_running and not app.is_done:
+            app.exit(exception=EOFError())
 
     def interrupt(self) -> bool:
         """Ends `read` with `KeyboardInterrupt`; False where nothing is being read."""
@@ -101,29 +114,7 @@ _PLAIN_STYLE = {
 }
 
 
-class SlashCompleter(Completer):
-    """Completes `/command` at the start of the line, and a tool's name after `/tool` and `/why`."""
-
-    def __init__(self, commands: Mapping[str, str], tool_names: Names) -> None:
-        self._commands = commands
-        self._tool_names = tool_names
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002 - the interface's own
-        text = document.text_before_cursor
-        if not text.startswith("/") or "\n" in text:
-            return
-        word, space, rest = text.partition(" ")
-        if not space:
-            for name, about in self._commands.items():
-                if name.startswith(word):
-                    yield Completion(name, start_position=-len(word), display_meta=about)
-        elif word in ("/tool", "/why"):
-            for name in self._tool_names():
-                if rest.lower() in name.lower():
-                    yield Completion(name, start_position=-len(rest))
-
-
-def _keys() -> KeyBindings:
+def _keys(unfold: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -145,6 +136,22 @@ def _keys() -> KeyBindings:
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt())
+
+    @keys.add("escape")
+    def clear(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None:
+            buffer.cancel_completion()
+        else:
+            buffer.reset()
+
+    @keys.add("c-e")
+    def edit(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor(validate_and_handle=False)
+
+    @keys.add("c-t")
+    def show_more(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface's own
+        unfold()
 
     return keys
 

@@ -69,3 +69,23 @@ def _keep_typed_before(descriptor: int) -> None:
     parser = Vt100Parser(keys.append)
     parser.feed_and_flush(typed.decode("utf-8", "replace").replace("\n", "\r"))
     store_typeahead(create_input(), keys)
+
+
+@contextlib.contextmanager
+def usual_terminal() -> Iterator[None]:
+    """Lines and echo as a program expects them that gets the terminal for a while."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield
+        return
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    usual = termios.tcgetattr(descriptor)
+    usual[0] |= termios.ICRNL
+    usual[3] |= termios.ECHO | termios.ICANON
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

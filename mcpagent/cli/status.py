@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
@@ -30,6 +30,16 @@ class Figures:
     last: Usage | None = None
     dollars: float | None = None
     cost_known: bool = True
+    _windows: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+
+    def window(self, model: str) -> int | None:
+        """How many tokens this model takes, where that is known."""
+        if model not in self._windows:
+            from mcpagent.models.prices import context_window
+
+            provider, _, name = model.partition(":")
+            self._windows[model] = context_window(provider, name.partition("?")[0])
+        return self._windows[model]
 
     def follow(self, event: Event) -> None:
         match event:
@@ -54,13 +64,13 @@ class Figures:
 def status_line(
     model: str, figures: Figures, servers: Mapping[str, ServerStatus], approve: str, glyphs: Glyphs, width: int
 ) -> str:
-    """` model │ ctx 4.1k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ ask `: drops fields from the right.
+    """` model │ ctx 2% 4.1k/200k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ ask `.
 
-    The last field is the approval mode.
+    Drops fields from the right; the last one is the approval mode.
     """
     fields = [short_model(model)]
     if figures.last is not None and figures.last.input_tokens:
-        fields.append(f"ctx {tokens(figures.last.input_tokens)}")
+        fields.append(context_field(figures.last.input_tokens, figures.window(model)))
     if figures.known:
         fields.append(tools_field(figures, glyphs))
     if servers:
@@ -69,12 +79,51 @@ def status_line(
         fields.append(money(figures.dollars, known=figures.cost_known))
     fields.append(approve)
     line = ""
-    for field in fields:
-        longer = f"{line} {glyphs.bar} {field}" if line else f" {field}"
+    for item in fields:
+        longer = f"{line} {glyphs.bar} {item}" if line else f" {item}"
         if cell_len(longer) + 1 > width:
             break
         line = longer
     return line + " "
+
+
+def context_field(used: int, window: int | None) -> str:
+    """`ctx 5% 10.2k/200k`; only the tokens where the window is not known."""
+    return f"ctx {100 * used / window:.0f}% {tokens(used)}/{tokens(window)}" if window else f"ctx {tokens(used)}"
+
+
+def status_document(
+    model: str, figures: Figures, servers: Mapping[str, ServerStatus], approve: str, folder: str
+) -> dict[str, Any]:
+    """What a user's own status line gets on its standard input.
+
+    `model`, `workspace`, `cost` and `version` are named as other agents name them, so that their scripts work.
+    """
+    from mcpagent import __version__
+
+    states = [status.state for status in servers.values()]
+    used = figures.last.input_tokens if figures.last is not None else 0
+    return {
+        "schema": "mcpagent.status/1",
+        "version": __version__,
+        "cwd": folder,
+        "workspace": {"current_dir": folder},
+        "model": {"id": model, "display_name": short_model(model)},
+        "context": {"tokens": used, "window": figures.window(model) if used else None},
+        "tools": {
+            "offered": figures.offered,
+            "known": figures.known,
+            "offered_tokens": figures.offered_tokens,
+            "known_tokens": figures.known_tokens,
+        },
+        "mcp": {
+            "ready": states.count("ready") + states.count("cached"),
+            "connecting": states.count("connecting"),
+            "failed": states.count("failed"),
+        },
+        "cost": {"total_cost_usd": figures.dollars or 0.0, "known": figures.cost_known},
+        "approve": approve,
+    }
 
 
 def tools_field(figures: Figures, glyphs: Glyphs) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from mcpagent.cli.figures import counted
+from mcpagent.cli.tool_commands import not_connected_lines, unknown_tool
 from mcpagent.cli.tool_views import because
 from mcpagent.events import Event, RequestSent, ToolCallFinished, ToolsLoaded, ToolsRemoved, ToolsSearched
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent import Agent
+    from mcpagent.cli.approvals import Rules
+    from mcpagent.cli.configuration import Configuration
+    from mcpagent.search import SearchResult
 
 RANKED = 50
 """How far down a search is looked at for a tool that was not shown."""
@@ -47,13 +52,20 @@ class SearchTrace:
                 pass
 
     def clear(self) -> None:
-        self.requests = 0
-        self.searches.clear()
-        for kept in (self.loaded, self.removed, self.called):
-            kept.clear()
+        self.restore(SearchTrace())
+
+    def copy(self) -> SearchTrace:
+        called = {name: list(requests) for name, requests in self.called.items()}
+        return SearchTrace(self.requests, list(self.searches), dict(self.loaded), dict(self.removed), called)
+
+    def restore(self, earlier: SearchTrace) -> None:
+        """Makes it what a copy was."""
+        kept = earlier.copy()
+        self.requests, self.searches, self.loaded = kept.requests, kept.searches, kept.loaded
+        self.removed, self.called = kept.removed, kept.called
 
 
-async def why_lines(agent: Agent, trace: SearchTrace, name: str) -> list[Text]:
+async def why_lines(agent: Agent, trace: SearchTrace, name: str, rules: Rules | None = None) -> list[Text]:
     """What happened to one known tool: whether it is offered and since when, its place in each search, its calls."""
     catalog = agent.catalog
     offered = name in {tool.name for tool in agent.offered_tools()}
@@ -65,6 +77,9 @@ async def why_lines(agent: Agent, trace: SearchTrace, name: str) -> list[Text]:
         lines.append(Text(f"  called in request {', '.join(str(request) for request in calls)}"))
     elif offered:
         lines.append(Text("  never called"))
+    denied = rules.denied_by(agent.known_tools[name]) if rules is not None else None
+    if denied is not None:
+        lines.append(Text(f"  every call of it is denied, by the rule {safe_line(denied, 80)}", "warning"))
     if not offered and not trace.searches and catalog.searching:
         lines.append(Text("  the model has not searched yet; /find WORDS shows what it would find", "dim"))
     if not offered:
@@ -89,12 +104,38 @@ def _standing(agent: Agent, trace: SearchTrace, name: str, *, offered: bool) -> 
 async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
     result = await agent.search(search.query, RANKED)
     place = next((place for place, match in enumerate(result.matches, start=1) if match.tool.name == name), None)
+    cut_off = _cut_off(result)
     if place is None or place > search.found:  # a longer ranking may go on with what is only similar
         best = f"; the best was {safe_line(search.matches[0], 64)}" if search.matches else ""
-        return f"not among the {counted(search.found, 'tool')} found{best}"
+        own = f" ({result.matches[place - 1].score:.1f}{cut_off})" if place is not None else ""
+        return f"not among the {counted(search.found, 'tool')} found{own}{best}"
     match = result.matches[place - 1]
     shown = "" if name in search.matches else f", below the {len(search.matches)} shown"
-    reasons = because(match)
-    return (
-        f"place {place} of {search.found} ({match.score:.1f}){shown}{f': {safe_line(reasons, 80)}' if reasons else ''}"
-    )
+    reasons = f": {safe_line(because(match), 80)}" if because(match) else ""
+    return f"place {place} of {search.found} ({match.score:.1f}{cut_off}){shown}{reasons}"
+
+
+def _cut_off(result: SearchResult) -> str:
+    """`; cut-off 7.9`: what counts as found has at least half of the best score, where words alone decide."""
+    if result.how != "ranked" or not result.matches:
+        return ""
+    by_words = all(reason.field != "meaning" for match in result.matches[:1] for reason in match.reasons)
+    return f"; cut-off {result.matches[0].score / 2:.1f}" if by_words else f"; best {result.matches[0].score:.1f}"
+
+
+def unknown_lines(agent: Agent, configuration: Configuration, rules: Rules, name: str) -> list[Text]:
+    """Why nothing of that name is known: misspelt, hidden by its server's configuration, or its server is not there."""
+    lines = [Text(unknown_tool(name, agent.catalog.near(name)), "warning")]
+    for server in configuration.enabled:
+        own = name.removeprefix(f"{server.name}.").removeprefix(f"{server.name}__")
+        where = f" ({safe_line(server.source, 100)})" if server.source else ""
+        if any(fnmatchcase(own, glob) for glob in server.disabled_tools):
+            lines.append(Text(f"  {safe_line(server.name, 64)} may have it, but disabledTools hides it{where}"))
+        elif own != name and server.enabled_tools and not any(fnmatchcase(own, glob) for glob in server.enabled_tools):
+            lines.append(Text(f"  {safe_line(server.name, 64)} has enabledTools, and it is not among them{where}"))
+    if any(fnmatchcase(name, glob) for glob in rules.deny):
+        lines.append(Text("  a rule denies it anyway; /deny shows them"))
+    disabled = [safe_line(server.name, 64) for server in configuration.servers.servers if server.disabled]
+    if disabled:
+        lines.append(Text(f"  not asked, since disabled: {', '.join(disabled)}", "dim"))
+    return [*lines, *not_connected_lines(agent)]

@@ -1,0 +1,179 @@
+"""What a question takes along: `@path` files, `@server:uri` resources; and `/server:prompt`, a question of a server's.
+
+Only what the user typed is looked at, never what came out of a file, a server or a model.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcpagent.cli.prompts import fenced
+from mcpagent.errors import InputError
+from mcpagent.messages import Image, Text
+from mcpagent.safe_text import safe_line
+from mcpagent.tools import ToolOutput
+
+if TYPE_CHECKING:
+    from mcpagent import Agent
+
+Part = Text | Image
+
+MAX_FILE_BYTES = 1_000_000
+MAX_IMAGE_BYTES = 5_000_000
+MAX_RESOURCE = 1_000_000
+"""Characters of one resource that a question takes along."""
+
+_MARK = re.compile(r"""(?:^|(?<=\s))@(?:"([^"\n]+)"|'([^'\n]+)'|((?:\\.|[^\s\\])+))""")
+_IMAGE_STARTS: Mapping[bytes, str] = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+_CLOSING = ".,;:!?)]}"
+
+
+def marks(line: str) -> list[str]:
+    r"""What stands behind each `@`, without quotes and backslashes: `@a.txt`, `@"two words.txt"`, `@two\ words.txt`."""
+    found = [
+        re.sub(r"\\(.)", r"\1", bare) if bare else double or single for double, single, bare in _MARK.findall(line)
+    ]
+    return list(dict.fromkeys(found))
+
+
+async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str | list[Part], list[str]]:
+    """The question with all that it names, and one line about each thing taken along.
+
+    An `@` that names neither a file nor a server stays a word, such as in `@someone`. Raises `InputError` for a file
+    that cannot be taken, and for a resource that its server does not give.
+    """
+    blocks: list[str] = []
+    images: list[Part] = []
+    told: list[str] = []
+    for mark in marks(line):
+        server, colon, uri = mark.partition(":")
+        if colon and uri and server in agent.servers:
+            output = await agent.mcp.read_resource(server, uri)
+            text, pictures = _content(output, mark)
+            told.append(f"{safe_line(mark, 100)}  {_sizes(text, pictures)}")
+        else:
+            path = _file(mark, folder)
+            if path is None:
+                continue
+            text, pictures = read_file(path)
+            told.append(f"{safe_line(mark, 100)}  {_sizes(text, pictures)}")
+        if text:
+            blocks.append(fenced(text, safe_line(mark, 200)))
+        images += pictures
+    if not blocks and not images:
+        return line, told
+    words = "\n\n".join([line, *blocks])
+    return ([Text(words), *images] if images else words), told
+
+
+def read_file(path: Path) -> tuple[str, list[Part]]:
+    """A file as text, or as an image. Raises `InputError` where it is neither, or too large."""
+    shown = safe_line(str(path), 100)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_IMAGE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"@{shown} cannot be read: {safe_line(error.strerror or str(error), 120)}") from None
+    if (media_type := _image_type(data)) is not None:
+        if len(data) > MAX_IMAGE_BYTES:
+            raise InputError(
+                f"@{shown} is larger than {MAX_IMAGE_BYTES // 1_000_000} MB, which no model takes; shrink it"
+            )
+        return "", [Image(media_type, base64.b64encode(data).decode())]
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"@{shown} is larger than {MAX_FILE_BYTES // 1_000_000} MB; give a part of it")
+    if b"\0" in data[:8192]:
+        raise InputError(f"@{shown} is a binary file; only text and images (png, jpeg, gif, webp) can be added")
+    return data.decode("utf-8", "replace").removesuffix("\n"), []
+
+
+def _file(mark: str, folder: Path) -> Path | None:
+    """The file that is meant; a full stop or comma behind it belongs to the sentence."""
+    for name in dict.fromkeys((mark, mark.rstrip(_CLOSING))):
+        try:
+            path = folder / Path(name).expanduser()
+            if name and path.is_file():
+                return path
+            if name and path.is_dir():
+                raise InputError(f"@{safe_line(name, 100)} is a folder; name a file in it")
+        except (OSError, RuntimeError, ValueError):  # no home folder, or no path at all
+            continue
+    if "/" in mark or mark.startswith((".", "~")):
+        raise InputError(f'no file "{safe_line(mark, 100)}"; write @"a name" where it has spaces')
+    return None
+
+
+def _image_type(data: bytes) -> str | None:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media_type for start, media_type in _IMAGE_STARTS.items() if data.startswith(start)), None)
+
+
+def _content(output: ToolOutput, label: str) -> tuple[str, list[Part]]:
+    text = "\n".join(part.text for part in output.content if isinstance(part, Text))
+    if output.error is not None:
+        raise InputError(f"@{safe_line(label, 100)}: {safe_line(text or output.error, 300)}")
+    if len(text) > MAX_RESOURCE:
+        raise InputError(f"@{safe_line(label, 100)} has {len(text):,} characters; the limit is {MAX_RESOURCE:,}")
+    return text, [part for part in output.content if isinstance(part, Image)]
+
+
+def _sizes(text: str, images: list[Part]) -> str:
+    parts = [f"{len(text):,} characters"] if text or not images else []
+    return ", ".join([*parts, *(["an image"] if len(images) == 1 else [f"{len(images)} images"] if images else [])])
+
+
+# --- prompts of servers -----------------------------------------------------------------------------------------------
+
+
+def named_prompt(line: str, servers: Collection[str]) -> tuple[str, str, str] | None:
+    """Server, prompt and the rest of a line `/server:prompt ...`; None where it is none."""
+    word, _, rest = line.strip().partition(" ")
+    server, colon, name = word.removeprefix("/").partition(":")
+    return (server, name, rest.strip()) if word.startswith("/") and colon and server in servers else None
+
+
+async def server_prompt(agent: Agent, server: str, name: str, words: str) -> list[Part]:
+    """What a server's prompt says, filled with `key=value` words; a single argument needs no key.
+
+    Raises `InputError` where there is no such prompt or an argument is missing or unknown.
+    """
+    prompts = agent.mcp.prompts.get(server, ())
+    known = next((prompt for prompt in prompts if prompt.name == name), None)
+    names = [argument.name for argument in known.arguments] if known is not None else []
+    output = await agent.mcp.get_prompt(server, name, _arguments(words, names))
+    text, images = _content(output, f"{server}:{name}")
+    if not text.strip() and not images:
+        raise InputError(f'prompt "{safe_line(name, 60)}" of {safe_line(server, 60)} is empty')
+    return [Text(text), *images]
+
+
+def _arguments(words: str, names: list[str]) -> dict[str, str]:
+    try:
+        pieces = shlex.split(words)
+    except ValueError as error:
+        raise InputError(f"{error}; check the quotes") from None
+    found: dict[str, str] = {}
+    plain: list[str] = []
+    for piece in pieces:
+        key, equals, value = piece.partition("=")
+        if equals and (key.isidentifier() or key in names):
+            found[key] = value
+        else:
+            plain.append(piece)
+    if plain:
+        free = [name for name in names if name not in found]
+        if len(free) != 1:
+            raise InputError(f"write {' '.join(f'{name}=...' for name in names) or 'no arguments: it takes none'}")
+        found[free[0]] = " ".join(plain)
+    return found

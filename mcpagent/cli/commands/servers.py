@@ -1,0 +1,134 @@
+"""`/mcp`: the servers, and turning one on, off, restarting it, reading its log."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from rich.text import Text
+
+from mcpagent.cli.commands.desk import Desk
+from mcpagent.cli.figures import counted, duration
+from mcpagent.cli.folders import state_folder
+from mcpagent.cli.lines import column, reason
+from mcpagent.errors import AgentStateError, InputError, ServerError
+from mcpagent.mcp.server_log import log_path
+from mcpagent.safe_text import safe_line, safe_text
+
+LOG_LINES = 30
+LOG_BYTES = 65_536
+VERBS = ("on", "off", "restart", "logs")
+
+
+async def mcp(desk: Desk, argument: str) -> None:
+    """the servers and how they are; on|off|restart|logs NAME"""
+    verb, _, name = argument.partition(" ")
+    name = name.strip()
+    if verb not in VERBS or (not name and verb in desk.configuration.names):
+        _show(desk, argument)
+    elif not name:
+        desk.say(f"which server? /mcp {verb} NAME")
+    elif name not in desk.configuration.names:
+        _unknown(desk, name)
+    elif verb == "logs":
+        _show_log(desk, name)
+    else:
+        await desk.ready()
+        await _switch(desk, verb, name)
+
+
+async def _switch(desk: Desk, verb: str, name: str) -> None:
+    servers, glyphs = desk.agent.mcp, desk.terminal.glyphs
+    if any(server.name == name and server.disabled for server in desk.configuration.servers.servers):
+        desk.warn(f'server "{name}" is disabled in its file; mcpagent mcp enable {name}, and start the chat again')
+        return
+    try:
+        if verb == "off":
+            await servers.turn_off(name)
+            desk.say(Text.assemble((f"{glyphs.ok} ", "ok"), f"{name} is off; /mcp on {name} starts it again"))
+            return
+        if verb == "on" and desk.agent.servers[name].state in ("ready", "cached"):
+            desk.say(f"{name} is on already; /mcp restart {name} starts it anew")
+            return
+        await servers.restart(name)
+    except ServerError:
+        return  # told by its event
+    except InputError as error:
+        desk.warn(str(error))
+        return
+    finally:
+        desk.figures.read(desk.agent)
+    status = desk.agent.servers[name]
+    facts = f"{name} is on, {counted(status.tool_count, 'tool')}, connected in {duration(status.seconds)}"
+    desk.say(Text.assemble((f"{glyphs.ok} ", "ok"), facts))
+
+
+def _show(desk: Desk, name: str) -> None:
+    glyphs = desk.terminal.glyphs
+    servers = {known: status for known, status in desk.agent.servers.items() if name in ("", known)}
+    if name and not servers:
+        _unknown(desk, name)
+        return
+    marks = {
+        "ready": (glyphs.ok, "ok"),
+        "cached": (glyphs.ok, "ok"),
+        "failed": (glyphs.failed, "error"),
+        "connecting": ("..", "dim"),
+        "closed": ("-", "dim"),
+    }
+    width = max((len(name) for name in servers), default=0)
+    for known, status in servers.items():
+        facts = {
+            "ready": f"{counted(status.tool_count, 'tool')}, connected in {duration(status.seconds)}",
+            "cached": f"{counted(status.tool_count, 'tool')}, known from an earlier run, starts with its first call",
+            "failed": reason(known, status.reason),
+            "closed": "off",
+        }.get(status.state, status.state)
+        desk.say(Text.assemble(marks[status.state], " ", (column(safe_line(known, 64), width), "user"), f"  {facts}"))
+        for warning in status.warnings if name else ():
+            desk.warn(f"  {glyphs.warning} {safe_line(warning, 300)}")
+        if name:
+            _show_offers(desk, known)
+    disabled = [server.name for server in desk.configuration.servers.servers if server.disabled]
+    if disabled and not name:
+        desk.note(f"disabled: {', '.join(safe_line(item, 64) for item in disabled)}")
+    desk.note(desk.configuration.describe(desk.folder))
+
+
+def _show_offers(desk: Desk, name: str) -> None:
+    """The prompts and resources of one server, with how to use them."""
+    try:
+        servers = desk.agent.mcp
+    except AgentStateError:  # not connected yet
+        return
+    for prompt in servers.prompts.get(name, ())[:LOG_LINES]:
+        arguments = " ".join(f"{item.name}=" for item in prompt.arguments)
+        desk.note(f"  /{safe_line(f'{name}:{prompt.name} {arguments}', 80)}  {safe_line(prompt.description, 80)}")
+    for resource in servers.resources.get(name, ())[:LOG_LINES]:
+        desk.note(f"  @{safe_line(f'{name}:{resource.uri}', 100)}  {safe_line(resource.name, 60)}")
+
+
+def _show_log(desk: Desk, name: str) -> None:
+    path = log_path(state_folder(desk.environ) / "logs", name)
+    lines = _last_lines(path)
+    for line in lines[-LOG_LINES:]:
+        desk.say(Text(f"  {safe_line(line, 300)}"))
+    if not lines:
+        desk.say(f"{name} has written nothing to its standard error")
+    desk.note(f"log  {path}")
+
+
+def _last_lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(file.tell() - LOG_BYTES, 0))
+            return safe_text(file.read(LOG_BYTES).decode("utf-8", "replace")).splitlines()
+    except OSError:
+        return []
+
+
+def _unknown(desk: Desk, name: str) -> None:
+    near = get_close_matches(name, [*desk.configuration.names, *VERBS], n=3)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    desk.warn(f'no server "{safe_line(name, 60)}"{hint}')
