@@ -306,8 +306,7 @@ class McpServers:
 
     async def close(self) -> None:
         """Ends every connection and process, also of servers that are still connecting."""
-        for name in self._opening:
-            await self._stop_opening(name)
+        await asyncio.gather(*(self._stop_opening(name) for name in self._opening))
         await asyncio.gather(*(toolset.__aexit__(None, None, None) for toolset in self._toolsets.values()))
 
 

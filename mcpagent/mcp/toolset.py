@@ -105,6 +105,7 @@ class McpToolset:
         self._lists = ServerLists()
         self._bound: tuple[ServerLists, list[Tool]] | None = None
         self._was_listed = False
+        self._last_failure = ""
         self._stale = False
         self._is_announced = False
         self._refreshing: asyncio.Task[None] | None = None
@@ -153,6 +154,7 @@ class McpToolset:
         Raises `ServerError`. Crashes before are forgotten, so nothing holds the start back.
         """
         self._status = replace(self._status, state="closed")
+        self._last_failure = ""
         await self._line.restart()
 
     async def tools(self) -> list[Tool]:
@@ -381,6 +383,7 @@ class McpToolset:
             else:
                 self._status = before
             raise
+        self._last_failure = ""
         seconds = time.monotonic() - started
         self._status = replace(_status_of(connection, self.config, self._redact), seconds=seconds)
         self._take(lists)
@@ -389,10 +392,11 @@ class McpToolset:
 
     def _has_failed(self, error: ServerError, seconds: float) -> None:
         name = self.config.name
+        was_told, self._last_failure = self._last_failure == str(error), str(error)
         self._status = ServerStatus(name, "failed", reason=str(error), seconds=seconds)
-        if self._cache is not None:
-            self._cache.drop(self.config)
-        self._emit(ServerFailed(name, str(error), error.stderr_tail))
+        self._forget_cached()
+        if not was_told:
+            self._emit(ServerFailed(name, str(error), error.stderr_tail))
 
     async def _new_connection(self) -> McpConnection:
         from mcpagent.mcp.connection import McpConnection

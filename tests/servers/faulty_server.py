@@ -83,10 +83,16 @@ def tell_secrets() -> None:
     die(f"cannot sign in with {os.environ['API_TOKEN']}", 5)
 
 
+def flaky_start() -> None:
+    if Path(OPTIONS.log).read_text().count("life") == 1:
+        die("not yet", 1)
+
+
 AT_START: dict[str, Callable[[], object]] = {
     "exit-at-start": lambda: die("KeyError: GITHUB_TOKEN is required", 3),
     "exit0-at-start": lambda: os._exit(0),
     "hang-at-start": hang,
+    "flaky-start": flaky_start,
     "slow-start": lambda: time.sleep(1.0),
     "init-banner": lambda: write(b"Welcome to \x1b[31mserver\x1b[0m 1.0\nlistening...\n"),
     "init-bom": lambda: write(b"\xef\xbb\xbf"),
