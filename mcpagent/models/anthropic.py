@@ -33,7 +33,7 @@ from mcpagent.models.anthropic_history import (
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
 from mcpagent.models.discovery import with_found
-from mcpagent.models.failures import AnswerError, Endpoint
+from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel, timeouts
 from mcpagent.models.wire import (
     counted,
@@ -200,7 +200,10 @@ def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
-    """A whole Messages answer. `history` is what came before: ids of calls stay distinct."""
+    """A whole Messages answer. Raises `ReportedError` where it is an error. `history` is what came before: ids of calls
+    stay distinct."""
+    if answer.get("type") == "error" or (answer.get("error") and "content" not in answer):
+        raise ReportedError(answer.get("error"))
     reason = str(answer.get("stop_reason") or "")
     stop = _STOPS.get(reason)
     content = answer["content"]
@@ -252,7 +255,7 @@ class MessageStream:
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._texts: dict[tuple[int, str], list[str]] = {}
-        self._done = False
+        self.done = False
 
     def add(self, event: Mapping[str, Any]) -> Delta | None:
         match event.get("type"):
@@ -267,7 +270,7 @@ class MessageStream:
                 told = {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
                 self._message["usage"] = {**(self._message.get("usage") or {}), **told}
             case "message_stop":
-                self._done = True
+                self.done = True
             case _:
                 pass
         return None
@@ -290,7 +293,7 @@ class MessageStream:
                 return None
 
     def answer(self) -> dict[str, Any]:
-        if not self._done or not self._message:
+        if not self.done or not self._message:
             raise AnswerError("the stream ended early", "cut")
         for (index, name), pieces in self._texts.items():
             text = "".join(pieces)

@@ -145,7 +145,7 @@ def reading() -> Iterator[None]:
     """Around code that reads what a provider sent: any shape but the documented one is an `AnswerError`."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise AnswerError(f"{type(error).__name__}: {error}", "unreadable") from error
 
 
@@ -183,7 +183,7 @@ def read_failure(error: Exception) -> Failure:
         return Failure(None, "", safe_line(str(cause) or type(cause).__name__), kind="connect")
     if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL):
         return Failure(None, "", safe_line(str(cause) or type(cause).__name__), kind="cut")
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError | RecursionError):
         return Failure(None, "", safe_line(str(error)), kind="unreadable")
     return _answered_failure(error)
 
@@ -208,6 +208,10 @@ def _answered_failure(error: Exception) -> Failure:
     codes = [name for name in named if isinstance(name, str) and name]
     numbered = next((name for name in named if isinstance(name, int)), None)
     status = getattr(error, "status_code", None)
+    response = getattr(error, "response", None)
+    headers: Mapping[str, str] = getattr(response, "headers", {})
+    if isinstance(status, int) and 300 <= status < 400:
+        return Failure(status, "redirect", safe_line(f"redirects to {headers.get('location') or 'nowhere'}"))
     if not isinstance(status, int) or status < 400:
         known = next((_STATUS_OF_TYPE[code] for code in codes if code in _STATUS_OF_TYPE), None)
         status = known or (numbered if numbered and 400 <= numbered < 600 else None)
@@ -217,8 +221,16 @@ def _answered_failure(error: Exception) -> Failure:
         for text in (inner.get("message"), body, code, str(error), "no reason given")
         if isinstance(text, str) and text
     )
-    response = getattr(error, "response", None)
-    return Failure(status, code, safe_line(str(message)), headers=getattr(response, "headers", {}))
+    return Failure(status, code, safe_line(_without_markup(message)), headers=headers)
+
+
+def _without_markup(text: str) -> str:
+    """What an error page of a proxy says in its title; any other text as it is."""
+    if not text[:500].lstrip().lower().startswith(("<!doctype", "<html", "<head", "<?xml")):
+        return text
+    start = text.lower().find("<title>", 0, 20_000)
+    end = text.find("<", start + len("<title>")) if start >= 0 else -1
+    return text[start + len("<title>") : end].strip() or "a web page" if end >= 0 else "a web page"
 
 
 def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
@@ -236,6 +248,8 @@ def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
         text = f"{who}: the account's credit or spend limit is used up ({said}); waiting does not help"
     elif "does not support tools" in failure.message:
         text = f"{who}: {endpoint.model} cannot call tools ({said}); use a model that can, for instance qwen3"
+    elif failure.code == "redirect":
+        text = f"{who}: {endpoint.base_url} is not the server itself ({said}); write the address it names as base_url"
     elif status == 404:
         text = f'{who}: no model "{endpoint.model}" at {endpoint.base_url} ({said}); '
         text += endpoint.hint or "check the model's name"

@@ -11,6 +11,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
@@ -42,9 +43,15 @@ if TYPE_CHECKING:
 
 Delta: TypeAlias = TextDelta | ThinkingDelta
 
+END_SECONDS = 1.0
+"""Longest wait for the end of a stream whose answer is whole."""
+
 
 class StreamReader(Protocol):
-    """Puts the events of one stream together."""
+    """Puts the events of one stream together; `done` where it knows that nothing more will come."""
+
+    @property
+    def done(self) -> bool: ...
 
     def add(self, event: Mapping[str, Any]) -> Delta | None:
         """Takes one event; gives what to show of it. Raises `ReportedError` where the event is an error."""
@@ -157,7 +164,7 @@ class HttpModel(ABC):
                         self.path,
                         cast_to=object,
                         content=encoded(body),
-                        options=self.request_options(body),
+                        options={"follow_redirects": False, **self.request_options(body)},  # they would get the key
                         stream=True,
                         stream_cls=self.stream_class(),
                     )
@@ -197,6 +204,9 @@ class HttpModel(ABC):
                     delta = reader.add(event) if isinstance(event, Mapping) else None
                 if delta is not None:
                     emit(delta)
+                if reader.done:
+                    await _drained(stream, _failures(self.sdk_errors()))
+                    break
             with reading():
                 return reader.answer()
         finally:
@@ -289,10 +299,18 @@ def timeouts(endpoint: Endpoint) -> httpx2.Timeout:
     return httpx2.Timeout(endpoint.silent_seconds, connect=10.0, pool=30.0)
 
 
+async def _drained(stream: SdkStream, failures: tuple[type[Exception], ...]) -> None:
+    """Reads to the end, so that the connection can be used again; a server that does not end is not waited for."""
+    with suppress(*failures):
+        async with asyncio.timeout(END_SECONDS):
+            async for _ in stream:
+                pass
+
+
 def _failures(sdk_errors: tuple[type[Exception], ...]) -> tuple[type[Exception], ...]:
     import httpx2
 
-    decoding = (json.JSONDecodeError, UnicodeDecodeError)
+    decoding = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
     return (*sdk_errors, httpx2.HTTPError, httpx2.StreamError, TimeoutError, *decoding, AnswerError, ReportedError)
 
 

@@ -420,6 +420,8 @@ class CompletionStream:
     since some servers send none or always 0, by a new id.
     """
 
+    done = False  # usage comes after what looks like the end
+
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[Any]] = {}

@@ -441,6 +441,10 @@ class ResponseStream:
         self._items: dict[int, dict[str, Any]] = {}
         self._answer: dict[str, Any] | None = None
 
+    @property
+    def done(self) -> bool:
+        return self._answer is not None
+
     def add(self, event: Mapping[str, Any]) -> Delta | None:
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
