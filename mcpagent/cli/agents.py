@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mcpagent.cli.approvals import Approvals, Ask
     from mcpagent.cli.configuration import Configuration
     from mcpagent.cli.options import Options
+    from mcpagent.cli.server_requests import ServerRequests
     from mcpagent.cli.terminal import Terminal
     from mcpagent.config import ServerConfig
     from mcpagent.events import Emit
@@ -42,13 +43,15 @@ def make_agent(
     approvals: Approvals | None = None,
     cache: ListCache | None = None,
     allow_change: AllowChange | None = None,
+    requests: ServerRequests | None = None,
 ) -> Agent:
     """An agent, not started. Raises `ConfigError` for a model that means nothing.
 
     `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
     `approvals` decides on tool calls; without it every call runs. With a `cache`, servers whose lists are known are
     started by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since it
-    was first used may be called; without it, only where `--trust-changes` is given.
+    was first used may be called; without it, only where `--trust-changes` is given. `requests` answers what servers ask
+    that may ask something.
     """
     from mcpagent.agent import Agent
 
@@ -59,7 +62,7 @@ def make_agent(
         "mcp_config": configuration.servers,
         "pre_discovered_tools": names,
         "startup_seconds": startup_seconds,
-        "server_options": _server_options(options, configuration, on_event, cache, allow_change),
+        "server_options": _server_options(options, configuration, on_event, cache, allow_change, requests),
         "approval": approvals.needed if approvals is not None else False,
         "on_approval": approvals.decide if approvals is not None else None,
         "on_event": on_event,
@@ -72,6 +75,8 @@ def make_agent(
     else:
         search = _tool_search(options, configuration)
         agent = Agent(chosen, tool_search=search, max_turns=options.max_turns, **common)
+    if requests is not None:
+        requests.agent = agent
     return agent
 
 
@@ -103,6 +108,7 @@ def _server_options(
     on_event: Emit,
     cache: ListCache | None,
     allow_change: AllowChange | None,
+    requests: ServerRequests | None,
 ) -> ServerOptions:
     from mcpagent.cli.folders import state_folder
     from mcpagent.mcp.pins import PinStore
@@ -122,6 +128,7 @@ def _server_options(
         pins=None if configuration.is_demo else PinStore(state / "pins"),
         allow_change=trusted if options.trust_changes else allow_change or untrusted,
         log_folder=state / "logs",
+        handlers=requests.handlers if requests is not None else None,
     )
 
 

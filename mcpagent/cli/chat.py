@@ -27,6 +27,7 @@ from mcpagent.cli.keyboard import on_interrupt, typing_ahead, usual_terminal
 from mcpagent.cli.options import Options, ToolSearchMode
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.requests import RequestTrace
+from mcpagent.cli.server_requests import ServerRequests, in_turn
 from mcpagent.cli.startup import Startup, search_line
 from mcpagent.cli.status import Figures, short_model, status_document, status_line
 from mcpagent.cli.terminal import put
@@ -64,10 +65,11 @@ class Chat:
         self.options = options
         self.terminal = terminal
         self.configuration = trusted_configuration(options, terminal)
+        asking = asyncio.Lock()
         self.approvals = make_approvals(
             options,
             self.configuration,
-            ApprovalBox(terminal.out, terminal.glyphs, read_above_output, self._aside),
+            in_turn(asking, ApprovalBox(terminal.out, terminal.glyphs, read_above_output, self._aside)),
         )
         self.cache = ListCache(cache_folder(options.environ) / "catalog", stale_seconds=STALE_SECONDS)
         self.agent = make_agent(
@@ -78,6 +80,7 @@ class Chat:
             startup_seconds=0,
             approvals=self.approvals,
             cache=self.cache,
+            requests=ServerRequests(terminal.out, terminal.glyphs, read_above_output, self._aside, asking),
         )
         self.figures = Figures()
         self.trace = SearchTrace()

@@ -27,6 +27,7 @@ from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.output import JsonReport
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
+from mcpagent.cli.server_requests import ServerRequests
 from mcpagent.cli.structured import ATTEMPTS, AnswerSchema, MisfitError
 from mcpagent.cli.terminal import is_a_terminal, put
 from mcpagent.cli.trust_box import trusted_configuration
@@ -97,7 +98,13 @@ class _OneShot:
         approvals = make_approvals(self.options, self.configuration, self._box())
         self.denials = approvals.denials
         agent = make_agent(
-            self.options, self.configuration, self._before_the_run, model=self.model, approvals=approvals
+            self.options,
+            self.configuration,
+            self._before_the_run,
+            model=self.model,
+            approvals=approvals,
+            # One-shot runs are left alone: whatever a server asks is declined, and said so.
+            requests=ServerRequests(self.terminal.err, self.terminal.glyphs, None, self._aside),
         )
         self._say_what_is_used(agent)
         with connecting(self.terminal, self.configuration) if self.tells_steps else nullcontext():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.text import Text
 
@@ -34,6 +34,19 @@ MAX_OUTPUT_TOKENS = 4_096
 """Of one answer for a server, however many it asks for."""
 
 Answer = TypeVar("Answer")
+
+
+Asked = ParamSpec("Asked")
+
+
+def in_turn(turn: asyncio.Lock, ask: Callable[Asked, Awaitable[Answer]]) -> Callable[Asked, Awaitable[Answer]]:
+    """The same question, asked while no other one is that keeps to this turn."""
+
+    async def asked(*given: Asked.args, **named: Asked.kwargs) -> Answer:
+        async with turn:
+            return await ask(*given, **named)
+
+    return asked
 
 
 class ServerRequests:

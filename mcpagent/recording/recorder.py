@@ -14,7 +14,7 @@ from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import Emit, Event, TextDelta, ThinkingDelta, ToolProgress
 from mcpagent.known_secrets import known_values
 from mcpagent.messages import Message, ToolCall, ToolDefinition
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_problem
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, cached_share, search_problem
 from mcpagent.pending import PendingCall
 from mcpagent.recording.documents import (
     Document,
@@ -77,12 +77,12 @@ class Recorder(Tape):
     def model(self, live: Callable[[], Model]) -> Model:
         return _RecordedModel(live(), self)
 
-    def start(self, model: str) -> None:
+    def start(self, model: Model) -> None:
         from mcpagent import __version__
 
         """Begins the file. Raises `ConfigError` where it cannot be written."""
         if self._file is not None:
-            self.write("model", {"name": model})
+            self.write("model", {"name": model.name})
             return
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -92,7 +92,8 @@ class Recorder(Tape):
         except OSError as error:
             shown = safe_line(str(self.path), 120)
             raise ConfigError(f"recording {shown}: cannot be written: {error.strerror or error}") from None
-        self.write("start", {"schema": SCHEMA, "mcpagent": __version__, "model": model, **self._setting})
+        about = {"model": model.name, "cached_share": cached_share(model)}
+        self.write("start", {"schema": SCHEMA, "mcpagent": __version__, **about, **self._setting})
 
     def opening(self, live: Opening) -> Opening:
         self._last = ()
@@ -170,7 +171,7 @@ class _RecordedModel:
         self._model = model
         self.unrecorded = model
         self._recorder = recorder
-        recorder.start(model.name)
+        recorder.start(model)
 
     @property
     def name(self) -> str:

@@ -79,6 +79,12 @@ class Replay(Tape):
         return str(self._contents.start["model"])
 
     @property
+    def cached_share(self) -> float | None:
+        """What its cached input tokens cost, as a share of uncached ones; where "auto" begins to search hangs on it."""
+        share = self._contents.start.get("cached_share")
+        return float(share) if isinstance(share, int | float) else None
+
+    @property
     def questions(self) -> tuple[str, ...]:
         """What the user said, in order."""
         return tuple(self._contents.questions)
@@ -182,6 +188,9 @@ class _ReplayedModel:
 
     def search_problem(self, _strategy: str, _deferred: Sequence[ToolDefinition]) -> str:
         return self._replay.search_problem()
+
+    def cached_share(self) -> float | None:
+        return self._replay.cached_share
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         response, deltas = self._replay.answer(request, emit)
