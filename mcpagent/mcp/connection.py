@@ -185,6 +185,11 @@ class McpConnection:
         return self._explain.end_reason
 
     @property
+    def spawn_seconds(self) -> float:
+        """What starting the process took; 0.0 where there is none."""
+        return 0.0 if self._stdio is None else self._stdio.spawn_seconds
+
+    @property
     def session(self) -> ClientSession:
         """The SDK's session. Raises `LostError` where there is none."""
         if self._client is None or not self.usable:

@@ -13,7 +13,6 @@ ServerState: TypeAlias = Literal["cached", "connecting", "ready", "failed", "clo
 class ServerStatus:
     """`reason` says why it failed; `seconds` is what connecting took; `warnings` are printable lines.
 
-    Of those seconds, `list_seconds` went into reading its lists. `capabilities` are MCP's words for what it can do.
     `title` and `instructions` are the server's own words, so third-party text.
     """
 
@@ -26,5 +25,3 @@ class ServerStatus:
     title: str = ""
     instructions: str = ""
     warnings: tuple[str, ...] = ()
-    list_seconds: float = 0.0
-    capabilities: tuple[str, ...] = ()

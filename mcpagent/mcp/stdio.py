@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,6 +152,8 @@ class StdioTransport:
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
+        self.spawn_seconds = 0.0
+        """What starting the process took, until it was there."""
         self.patient = True
         """False: do not wait for a server that was told to stop, end it."""
 
@@ -176,6 +179,7 @@ class StdioTransport:
         config = self._config
         environment = child_environment(config, self._environ)
         executable = find_executable(config, environment)
+        before = time.monotonic()
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self._pipes,
@@ -186,6 +190,7 @@ class StdioTransport:
             )
         except (OSError, ValueError) as error:
             raise _start_error(config, f'"{safe_line(executable)}" cannot be run: {safe_line(str(error))}') from None
+        self.spawn_seconds = time.monotonic() - before
         self._note(f"started, process {self.pid}")
         incoming_send, incoming = anyio.create_memory_object_stream[Incoming](64)
         outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
