@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from mcpagent.cli.figures import counted
-from mcpagent.cli.tool_commands import not_connected_lines, unknown_tool
-from mcpagent.cli.tool_views import because
 from mcpagent.events import Event, RequestSent, ToolCallFinished, ToolsLoaded, ToolsRemoved, ToolsSearched
 from mcpagent.safe_text import safe_line
 
@@ -102,6 +100,8 @@ def _standing(agent: Agent, trace: SearchTrace, name: str, *, offered: bool) -> 
 
 
 async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
+    from mcpagent.cli.tool_views import because
+
     result = await agent.search(search.query, RANKED)
     place = next((place for place, match in enumerate(result.matches, start=1) if match.tool.name == name), None)
     cut_off = _cut_off(result)
@@ -125,6 +125,8 @@ def _cut_off(result: SearchResult) -> str:
 
 def unknown_lines(agent: Agent, configuration: Configuration, rules: Rules, name: str) -> list[Text]:
     """Why nothing of that name is known: misspelt, hidden by its server's configuration, or its server is not there."""
+    from mcpagent.cli.tool_commands import not_connected_lines, unknown_tool
+
     lines = [Text(unknown_tool(name, agent.catalog.near(name)), "warning")]
     for server in configuration.enabled:
         own = name.removeprefix(f"{server.name}.").removeprefix(f"{server.name}__")

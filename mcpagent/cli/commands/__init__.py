@@ -16,7 +16,6 @@ from mcpagent.cli.commands.setup import model
 from mcpagent.cli.commands.tools import allow, deny, find, tool, tools, why
 from mcpagent.cli.commands.turns import copy, edit, leave, new, retry, undo
 from mcpagent.cli.lines import column
-from mcpagent.cli.transcript import FORMATS
 from mcpagent.safe_text import safe_line
 
 __all__ = [
@@ -92,7 +91,7 @@ KEYS = (
     "  Ctrl+C stop the answer or clear the line, twice quit; Ctrl+D quit",
 )
 
-VALUES: Mapping[str, Sequence[str]] = {"/mcp": VERBS, "/export": tuple(FORMATS), "/help": ("all",)}
+VALUES: Mapping[str, Sequence[str]] = {"/mcp": VERBS, "/export": ("md", "json", "html"), "/help": ("all",)}
 """What may follow a command, for those that take one of a few words."""
 
 ALIASES = {"/quit": "/exit", "/q": "/exit", "/?": "/help", "/servers": "/mcp", "/search": "/find", "/clear": "/new"}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mcpagent.cli.commands.desk import Desk
 from mcpagent.cli.configuration import short_path
-from mcpagent.cli.transcript import FORMATS, Transcript
 from mcpagent.config.folders import user_data_folder
 from mcpagent.safe_text import safe_line
 
@@ -21,6 +20,8 @@ async def save(desk: Desk, argument: str) -> None:
 async def export(desk: Desk, argument: str) -> None:
     """the conversation as md, json or html, to read or pass on"""
     form, _, name = argument.partition(" ")
+    from mcpagent.cli.transcript import FORMATS
+
     form = form or "md"
     if form not in FORMATS:
         desk.warn(f"no format {safe_line(form, 20)}; /export md, json or html")
@@ -29,6 +30,8 @@ async def export(desk: Desk, argument: str) -> None:
 
 
 def _write(desk: Desk, form: str, name: str) -> None:
+    from mcpagent.cli.transcript import FORMATS, Transcript
+
     if not desk.agent.messages:
         desk.say("there is nothing to keep yet")
         return

@@ -7,8 +7,6 @@ from rich.text import Text
 from mcpagent.cli.approvals import covers
 from mcpagent.cli.commands.desk import Desk
 from mcpagent.cli.figures import counted
-from mcpagent.cli.tool_commands import not_connected_lines, unknown_tool
-from mcpagent.cli.tool_views import detail_lines, filtered, list_lines, search_report
 from mcpagent.cli.why import unknown_lines, why_lines
 from mcpagent.safe_text import safe_line
 from mcpagent.tools import Tool
@@ -19,6 +17,9 @@ FOUND_LIMIT = 5
 
 async def tools(desk: Desk, argument: str) -> None:
     """the tools, with what each costs; + is offered now"""
+    from mcpagent.cli.tool_commands import not_connected_lines
+    from mcpagent.cli.tool_views import filtered, list_lines
+
     await desk.ready()
     found = filtered(desk.agent.known_tools, argument)
     offered = [tool.name for tool in desk.agent.offered_tools()]
@@ -33,6 +34,9 @@ async def tools(desk: Desk, argument: str) -> None:
 
 async def tool(desk: Desk, argument: str) -> None:
     """one tool: description, parameters, cost"""
+    from mcpagent.cli.tool_commands import unknown_tool
+    from mcpagent.cli.tool_views import detail_lines
+
     if not argument:
         desk.say("which one? /tool NAME")
         return
@@ -46,6 +50,9 @@ async def tool(desk: Desk, argument: str) -> None:
 
 async def find(desk: Desk, argument: str) -> None:
     """what the model finds with these words, and why"""
+    from mcpagent.cli.tool_commands import not_connected_lines
+    from mcpagent.cli.tool_views import search_report
+
     if not argument:
         desk.say("what for? /find WORDS")
         return
