@@ -19,7 +19,8 @@ from mcpagent.cli.event_schema import DOCUMENTS
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.headless import ask_once
 from mcpagent.cli.options import ColorMode, Options, OutputFormat
-from mcpagent.cli.server_commands import list_servers, run_server_test
+from mcpagent.cli.server_commands import list_servers
+from mcpagent.cli.server_tests import run_server_test
 from mcpagent.cli.terminal import Glyphs, Terminal, make_console
 from mcpagent.cli.tool_commands import list_tools, search_tools, show_tool
 from mcpagent.errors import InputError, ModelError

@@ -54,7 +54,7 @@ def mcp_test(
     color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Starts the servers and says step by step what works and how long it takes. Exit code 5: one failed."""
-    from mcpagent.cli.server_commands import run_server_test
+    from mcpagent.cli.server_tests import run_server_test
 
     return run_server_test(opt.server_options(config, server, json, debug, color, trust_project=trust_project), name)
 

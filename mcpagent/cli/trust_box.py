@@ -30,6 +30,11 @@ def trusted_configuration(options: Options, terminal: Terminal) -> Configuration
     return ask_project_trust(load_configuration(options), options, tell, _asker(terminal))
 
 
+def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
+    """The same for a command that reports on each server by itself: what is left out is not told, and is no error."""
+    return ask_project_trust(load_configuration(options), options, lambda _: None, _asker(terminal) or (lambda _: "no"))
+
+
 def _asker(terminal: Terminal) -> AskTrust | None:
     """Asks on stderr; None where nobody is at the terminal."""
     if not (is_a_terminal(sys.stdin) and is_a_terminal(sys.stderr)):

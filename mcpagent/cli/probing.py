@@ -1,0 +1,260 @@
+"""One server tried stage by stage: what it needs, is it started, does it answer, what does it list."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from mcpagent.cli.figures import counted
+from mcpagent.cli.remedies import remedy
+from mcpagent.cli.server_checks import configuration_warnings, poisoned_warnings
+from mcpagent.config import ServerConfig, ServerProblem
+from mcpagent.errors import ServerError
+from mcpagent.events import ServerFailed
+from mcpagent.safe_text import safe_line
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from mcpagent.mcp.connection import McpConnection
+    from mcpagent.mcp.lists import ServerLists
+
+    Auth: TypeAlias = Callable[[ServerConfig], httpx2.Auth | None]
+
+StageName: TypeAlias = Literal["config", "variables", "trust", "executable", "address", "spawn", "initialize", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step. `seconds` is None for what takes no time; `detail` is one printable line."""
+
+    name: StageName
+    ok: bool
+    detail: str = ""
+    seconds: float | None = None
+
+
+@dataclass(slots=True)
+class Probe:
+    """What came of one server. `mend` says what to do where it failed; `said` are the last lines it wrote."""
+
+    name: str
+    stages: list[Stage] = field(default_factory=list[Stage])
+    required: bool = False
+    disabled: bool = False
+    source: str = ""
+    protocol_version: str = ""
+    era: Literal["", "modern", "legacy"] = ""
+    title: str = ""
+    capabilities: tuple[str, ...] = ()
+    tools: int = 0
+    prompts: int = 0
+    resources: int = 0
+    tokens: int = 0
+    warnings: list[str] = field(default_factory=list[str])
+    mend: str = ""
+    said: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return all(stage.ok for stage in self.stages)
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds or 0.0 for stage in self.stages)
+
+    @property
+    def failure(self) -> Stage | None:
+        return next((stage for stage in self.stages if not stage.ok), None)
+
+    def document(self) -> dict[str, Any]:
+        """For `--json`."""
+        failed = self.failure
+        return {
+            "state": "disabled" if self.disabled else "ready" if self.ok else "failed",
+            "required": self.required,
+            "source": self.source or None,
+            "seconds": round(self.seconds, 3),
+            "stages": {
+                stage.name: {
+                    "ok": stage.ok,
+                    "seconds": None if stage.seconds is None else round(stage.seconds, 3),
+                    "detail": stage.detail or None,
+                }
+                for stage in self.stages
+            },
+            "protocol_version": self.protocol_version or None,
+            "era": self.era or None,
+            "title": self.title or None,
+            "capabilities": list(self.capabilities),
+            "tools": self.tools,
+            "prompts": self.prompts,
+            "resources": self.resources,
+            "tokens": self.tokens,
+            "reason": failed.detail if failed is not None else None,
+            "mend": self.mend or None,
+            "last_words": list(self.said),
+            "warnings": list(self.warnings),
+        }
+
+
+def probe_of_problem(problem: ServerProblem, *, untrusted: bool) -> Probe:
+    """A server that cannot be tried: its variables are not set, or nobody has said yes to it."""
+    place, colon, what = problem.reason.partition(": ")
+    detail = problem.reason if untrusted or not colon else what
+    name: StageName = "trust" if untrusted else "variables"
+    source = "" if untrusted else place
+    return Probe(problem.name, [Stage(name, ok=False, detail=safe_line(detail, 300))], source=source)
+
+
+async def probe(config: ServerConfig, environ: Mapping[str, str], log_folder: Path, auth: Auth | None = None) -> Probe:
+    """Starts the server, asks what it can do and what it has, and ends it. Raises nothing but what cancels it."""
+    result = Probe(config.name, required=config.required, source=config.source)
+    result.warnings += configuration_warnings(config)
+    if config.source:
+        result.stages.append(Stage("config", ok=True, detail=safe_line(config.source, 200)))
+    trial = _Trial(config, result)
+    try:
+        await trial.run(environ, log_folder, auth)
+    except ServerError as error:
+        why = safe_line(str(error), 400).removeprefix(f'server "{config.name}" ')
+        result.stages.append(Stage(trial.stage, ok=False, detail=why, seconds=trial.seconds))
+        result.said = error.stderr_tail
+        result.mend = _mend(config, environ, error)
+    return result
+
+
+def _mend(config: ServerConfig, environ: Mapping[str, str], error: ServerError) -> str:
+    found = remedy(ServerFailed(config.name, str(error), error.stderr_tail), config, environ)
+    return "" if found.startswith("mcpagent mcp test") else safe_line(found, 200)
+
+
+class _Trial:
+    """The stages of one server one after the other, and the listener of what it says unasked meanwhile."""
+
+    def __init__(self, config: ServerConfig, result: Probe) -> None:
+        self.stage: StageName = "executable" if config.command else "address"
+        self._config = config
+        self._result = result
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the stage has gone on, None for one that takes no time."""
+        return None if self._since is None else time.monotonic() - self._since
+
+    async def run(self, environ: Mapping[str, str], log_folder: Path, auth: Auth | None) -> None:
+        from mcpagent.mcp.connection import McpConnection
+        from mcpagent.mcp.listing import read_lists
+        from mcpagent.mcp.redaction import Redactor
+        from mcpagent.mcp.server_log import ServerLog, log_path
+
+        config = self._config
+        self._find_target(environ)
+        connection = McpConnection(
+            config,
+            self,
+            era=config.era,
+            environ=environ,
+            auth=auth(config) if auth is not None and config.url else None,
+            log=ServerLog(log_path(log_folder, config.name), Redactor(config)),
+        )
+        try:
+            await self._open(connection)
+            self.stage, self._since = "list", time.monotonic()
+            lists = await read_lists(connection, config, self.warn)
+            self._take(lists)
+        finally:
+            await connection.close()
+
+    def _find_target(self, environ: Mapping[str, str]) -> None:
+        config = self._config
+        if config.command:
+            from mcpagent.mcp.stdio import child_environment, find_executable
+
+            found = find_executable(config, child_environment(config, environ))
+        else:
+            found = config.url.partition("?")[0]
+        self._done(safe_line(found, 200))
+
+    async def _open(self, connection: McpConnection) -> None:
+        """Process and handshake; they are told apart by how long the process took to be there."""
+        started = time.monotonic()
+        self.stage, self._since = "initialize", started
+        try:
+            await connection.open()
+        except ServerError as error:
+            self._split_spawn(connection, started, failed=error.phase == "start")
+            raise
+        self._split_spawn(connection, started, failed=False)
+        session, info = connection.session, connection.session.server_info
+        result, can = self._result, connection.session.server_capabilities
+        result.protocol_version = safe_line(session.protocol_version or "", 40)
+        result.era = "modern" if connection.is_modern else "legacy"
+        name = [(info.title or info.name), info.version] if info else []
+        result.title = safe_line(" ".join(filter(None, name)), 100)
+        result.capabilities = tuple(key for key in type(can).model_fields if getattr(can, key)) if can else ()
+        self._done(" ".join(filter(None, (result.protocol_version, f"({result.era})", result.title))))
+
+    def _split_spawn(self, connection: McpConnection, started: float, *, failed: bool) -> None:
+        if failed:
+            self.stage = "spawn"
+        elif self._config.command:
+            spawn = connection.spawn_seconds
+            self._result.stages.append(Stage("spawn", ok=True, seconds=spawn))
+            self._since = started + spawn
+
+    def _take(self, lists: ServerLists) -> None:
+        from mcpagent.catalog import definition_tokens
+
+        result = self._result
+        result.tools, result.prompts, result.resources = len(lists.tools), len(lists.prompts), len(lists.resources)
+        result.tokens = sum(definition_tokens(tool) for tool in lists.tools)
+        result.warnings += poisoned_warnings(lists.tools)
+        counts = [counted(result.tools, "tool")]
+        counts += [counted(result.prompts, "prompt")] if result.prompts else []
+        counts += [counted(result.resources, "resource")] if result.resources else []
+        self._done(", ".join(counts))
+
+    def _done(self, detail: str) -> None:
+        self._result.stages.append(Stage(self.stage, ok=True, detail=detail, seconds=self.seconds))
+        self._since = None
+
+    # --- what the server says unasked (connection.Listener) ---
+
+    def warn(self, text: str) -> None:
+        if (line := safe_line(text, 300)) not in self._result.warnings:
+            self._result.warnings.append(line)
+
+    def list_changed(self, what: str) -> None:
+        """It is read only once."""
+
+    def resource_updated(self, uri: str) -> None:
+        """Nobody subscribed."""
+
+    def logged(self, level: str, text: str) -> None:
+        """It is in the server's log."""
+
+
+async def probe_all(
+    servers: Sequence[ServerConfig],
+    environ: Mapping[str, str],
+    log_folder: Path,
+    auth: Auth | None,
+    tell: Callable[[Probe], None],
+) -> list[Probe]:
+    """Tries them at the same time, as many as there are processors and some; `tell` gets each as soon as it is done."""
+    room = asyncio.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
+
+    async def one(config: ServerConfig) -> Probe:
+        async with room:
+            found = await probe(config, environ, log_folder, auth)
+        tell(found)
+        return found
+
+    return list(await asyncio.gather(*(one(config) for config in servers)))
