@@ -24,8 +24,9 @@ from mcpagent.messages import Message, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.scripted import Reply
-from tests.terminal.process import ROOT
+from tests.terminal.process import ROOT, on_a_terminal, run
 
+PROMPT = r"(?m)^>"
 ASKING_SERVER = ROOT / "tests" / "terminal" / "asking_server.py"
 
 
@@ -292,3 +293,55 @@ async def test_the_model_answers_for_a_server_and_it_is_counted(tmp_path: Path) 
     assert (agent.usage.input_tokens, agent.spent.dollars) == (40, 0.5)
     refused, _ = await asked("summarise", Person(""), tmp_path, {"sampling": True})
     assert refused["message"] == "the user declined"
+
+
+# --- at a terminal ----------------------------------------------------------------------------------------------------
+
+on_posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+
+
+def configured(folder: Path, **entry: Any) -> list[str]:
+    """Arguments for a command with the asking server."""
+    command = {"command": sys.executable, "args": [str(ASKING_SERVER), str(folder / "capabilities.json")]}
+    path = folder / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"asking": {**command, **entry}}}), "utf-8")
+    return ["--config", str(path), "-m", "offline", "--yes"]
+
+
+@on_posix
+def test_a_chat_asks_what_the_server_asks(tmp_path: Path) -> None:
+    with on_a_terminal(["chat", *configured(tmp_path, elicitation=True)], tmp_path) as screen:
+        screen.wait_for(PROMPT)
+        screen.type("book_table\r")
+        screen.wait_for("server asking asks you for 4 things")
+        screen.wait_for(r"Who comes\?")
+        screen.wait_for(r"answer it\?")
+        screen.type("y\r")
+        screen.wait_for("name: ")
+        screen.type("Ada\r")
+        screen.wait_for("guests: 2")
+        screen.type("\r")
+        screen.wait_for("2. on the terrace")
+        screen.wait_for("room: ")
+        screen.type("2\r")
+        screen.wait_for("smoking: no")
+        screen.type("\r")
+        screen.wait_for("action: accept")
+        screen.wait_for(PROMPT)
+        screen.type("book_table\r")
+        screen.wait_for(r"answer it\?")
+        screen.type("\x03")  # ends the turn, not the chat
+        screen.wait_for("stopped")
+        screen.wait_for(PROMPT)
+        screen.type("\x04")
+        assert screen.exit_code() == 0
+        assert "\x1b[2J" not in screen.raw
+        assert "\x1b]0;" not in screen.raw
+
+
+@on_posix
+def test_a_one_shot_run_declines_and_says_so(tmp_path: Path) -> None:
+    done = run(["-p", "please book_table", "-q", *configured(tmp_path, elicitation=True)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "action: decline" in done.stdout
+    assert "server asking asks you something, and nobody can answer here; declined" in done.stderr
