@@ -6,8 +6,9 @@
 Prints, per provider and way of offering tools, what a task takes: the requests until a found tool is called, input
 tokens, those of tool definitions, the share of input read from the prompt cache after the second question, and the
 price in units of one uncached input token (a read costs 0.1, a write 1.25 at Anthropic and 1 at OpenAI, an output
-token 5). Each question of a task needs another tool. `--sweep` compares `enabled="auto"` with offering all tools, for
-catalogues of 5 to 10,000 tools.
+token 5). Each question of a task needs another tool. `--sweep` prints what `enabled="auto"` costs as a share of
+offering all tools, for catalogues of 5 to 10,000 tools and models whose prices of cached tokens differ, by the price
+table.
 
 DIR holds `tools/list` answers of MCP servers as JSON, one file each; without it tools are made up. Rules and caches
 are simulated: tests/simulator. Ways that send every definition with every request are measured on the first tasks
@@ -30,10 +31,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from mcpagent import Agent, ToolSearch
-from mcpagent.messages import ToolDefinition
+from mcpagent.catalog import Catalog, definition_tokens
+from mcpagent.messages import ToolDefinition, Usage
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.http_model import HttpModel
+from mcpagent.models.prices import dollars_for
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.validation import argument_problem
 from tests.simulator.server import Simulator
@@ -337,25 +340,71 @@ async def compare_ways(tools: Sequence[ToolDefinition], tasks: int, questions: i
         print()
 
 
-SIZES = (5, 10, 20, 30, 31, 40, 60, 100, 300, 1_000, 10_000)
+SIZES = (5, 20, 30, 40, 45, 50, 55, 60, 70, 80, 90, 100, 120, 140, 170, 200, 250, 300, 1_000, 1_220, 10_000)
+
+PRICED = (
+    # in order of what a cached token costs: 0.5, 0.1, 0.05 and 0.025 of one that is not
+    Provider("gpt-4o", lambda url, _grows: _responses("gpt-4o", url), 1.0),
+    Provider("gpt-5.5", lambda url, _grows: _responses("gpt-5.5", url), 1.0),
+    Provider("claude-sonnet-4-6", lambda url, _grows: _messages("claude-sonnet-4-6", url), 1.25),
+    Provider("claude-sonnet-5-5", lambda url, _grows: _messages("claude-sonnet-5-5", url), 1.25),
+    Provider("claude-fable-5-2", lambda url, _grows: _messages("claude-fable-5-2", url), 1.25),
+)
+"""Models as `--sweep` compares them; each is priced as the table says."""
+
+
+def _responses(name: str, url: str) -> HttpModel:
+    can = Capabilities("additional_tools", allowed_tools=True)
+    return OpenAIResponsesModel(name, api_key="k", base_url=f"{url}/v1", capabilities=can)
+
+
+def _messages(name: str, url: str) -> HttpModel:
+    return AnthropicModel(name, api_key="k", base_url=url)
+
+
+AUTO = Way("auto", ToolSearch(enabled="auto"), ADD)
+
+
+def searches(provider: Provider, tools: Sequence[ToolDefinition]) -> bool:
+    """Whether `enabled="auto"` hides these tools from this model."""
+    bound = [Tool(tool, _result) for tool in tools]
+    return Catalog(
+        bound, search=AUTO.search, cached_share=provider.make("http://localhost", False).cached_share
+    ).searching
+
+
+async def share_of_all(provider: Provider, tools: Sequence[ToolDefinition], questions: int) -> float:
+    """The price of "auto" as a share of offering all: of a second task, whose cache is warm, the best case for all."""
+    work = job(tools, 2, questions)
+    ours, theirs = await run(provider, AUTO, work), await run(provider, WAYS[0], work)
+    return dollars(provider, ours[1]) / dollars(provider, theirs[1])
+
+
+def dollars(provider: Provider, cost: TaskCost) -> float:
+    model = provider.make("http://localhost", False)
+    used = [Usage(count.total, count.output, count.read, count.written, 1) for count in cost.requests]
+    prices = (dollars_for(usage, model.provider, model.model_name, "") for usage in used)
+    return sum(price for price in prices if price is not None)
 
 
 async def sweep(folder: Path | None) -> None:
-    """The price of `enabled="auto"` as a share of the price of offering all tools."""
-    print("| tools | tokens of definitions | " + " | ".join(provider.name for provider in PROVIDERS) + " |")
-    print("|---|---|" + "---|" * len(PROVIDERS))
-    auto = Way("auto", ToolSearch(enabled="auto"), ADD)
+    """Where "auto" offers all tools the price is the same; elsewhere the dearer of short and of long tasks counts."""
+    print("| tools | tokens of definitions | " + " | ".join(provider.name for provider in PRICED) + " |")
+    print("|---|---|" + "---|" * len(PRICED))
+    dearest = 0.0
     for size in SIZES:
         tools = catalogue(folder, size)
-        questions = 8 if size <= 1_000 else 1
-        work = job(tools, 2, min(questions, size))
         shares: list[str] = []
-        for provider in PROVIDERS:
-            ours, theirs = await run(provider, auto, work), await run(provider, WAYS[0], work)
-            # Of the second task, whose cache is warm: the best case for offering all.
-            shares.append(f"{ours[1].price(provider.write_price) / theirs[1].price(provider.write_price):.0%}")
-        tokens = sum(len(json.dumps(tool.parameters)) + len(tool.description) + len(tool.name) for tool in tools) // 4
+        for provider in PRICED:
+            if not searches(provider, tools):
+                shares.append("all offered")
+                continue
+            share = max([await share_of_all(provider, tools, number) for number in ((1, 8) if size <= 300 else (1,))])
+            dearest = max(dearest, share)
+            shares.append(f"{share:.0%}" if share >= 0.01 else "below 1%")
+        tokens = sum(definition_tokens(tool) for tool in tools)
         print(f"| {size:,} | {tokens:,} | {' | '.join(shares)} |", flush=True)
+    print(f"\nthe dearest: {dearest:.0%}")
 
 
 async def main() -> None:

@@ -1,30 +1,26 @@
 """Tool calls that a local model writes as text, because its server does not read them out of its answer.
 
-Recognised are the forms that model families are trained on. They are parsed strictly: the answer must be nothing but
-calls (after words, where the form has marks of its own), of offered tools, with whole arguments. Anything else is
-text and stays text; nothing is guessed, completed or run when it was cut off.
+Recognised are the forms that model families are trained on (`textual_forms.py`). They are parsed strictly: the answer
+must be nothing but calls (after words, where the form has marks of its own), of offered tools, with whole arguments.
+Anything else is text and stays text; nothing is guessed, completed or run when it was cut off.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from mcpagent.events import Emit, Event, TextDelta
 from mcpagent.messages import Part, Text, ToolCall
 from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.textual_forms import FORMS, Call, Schemas, calls_of, pythonic, strict_json, without_end_tokens
 
-_TAG, _END_TAG = "<tool_call>", "</tool_call>"
-"""Hermes, Qwen and what is tuned after them: https://github.com/NousResearch/Hermes-Function-Calling."""
-
-_MISTRAL = "[TOOL_CALLS]"
-_LLAMA = "<|python_tag|>"
 _FENCE = "```"
-_MARKS = (_TAG, _MISTRAL, _LLAMA)
-_KEYS = ('"name"', '"type"', '"id"', '"arguments"', '"parameters"')
+_MARKS = tuple(dict.fromkeys(form.begins for form in FORMS if form.inside))
+_AT_THE_START = tuple(dict.fromkeys(form.begins for form in FORMS))
+_KEYS = ('"name"', '"type"', '"id"', '"arguments"', '"parameters"', '"function"')
 _LONGEST_ANSWER = 200_000
+_LONGEST_START = 300
+_LONGEST_MARK = max(map(len, _MARKS))
 
 
 def read_textual_calls(response: ModelResponse, request: ModelRequest) -> ModelResponse:
@@ -32,8 +28,7 @@ def read_textual_calls(response: ModelResponse, request: ModelRequest) -> ModelR
     message = response.message
     if message.tool_calls or response.stop != "end" or request.tool_choice == "none":
         return response
-    names = {tool.name for tool in request.tools}
-    words, calls = calls_in(message.text, names)
+    words, calls = calls_in(message.text, {tool.name: tool.parameters for tool in request.tools})
     if not calls:
         return response
     turn = len(request.messages)
@@ -43,84 +38,86 @@ def read_textual_calls(response: ModelResponse, request: ModelRequest) -> ModelR
     return replace(response, message=replace(message, parts=tuple(made)), stop="tool_calls")
 
 
-def calls_in(text: str, names: Collection[str]) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
+def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
     """The words before the calls, and the calls: name and arguments. No calls where anything is not exact."""
-    text = text.strip()
+    text = without_end_tokens(text)
     if len(text) > _LONGEST_ANSWER:
         return text, []
-    if _TAG in text:
-        words, *tagged = (piece.strip() for piece in text.split(_TAG))
-        if not all(piece.endswith(_END_TAG) for piece in tagged):
-            return text, []  # a call that was not closed, or words between or after the calls
-        return words, _checked([_parsed(piece.removesuffix(_END_TAG)) for piece in tagged], names)
-    for mark in _MARKS[1:]:
-        if text.startswith(mark):
-            return "", _checked(_flat(_parsed(text.removeprefix(mark).strip())), names)
+    for form in FORMS:
+        place = text.find(form.begins)
+        if place < 0 or (place > 0 and not form.inside):
+            continue
+        if calls := form.read(text[place:], tools):
+            return _words(text[:place]), calls
+    return "", _whole(text, tools) or []
+
+
+def _words(before: str) -> str:
+    """What was said before the calls; thoughts that gpt-oss's server let through are not for the user."""
+    return "" if "<|channel|>analysis" in before else before.strip()
+
+
+def _whole(text: str, tools: Schemas) -> list[Call] | None:
+    """An answer that is nothing but one JSON call, or a list of calls in JSON or Python; a fence may be around it."""
     if text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE):
         text = text.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
-    return "", _checked(_flat(_parsed(text)), names) if text.startswith(("{", "[")) else []
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+    if not text.startswith(("{", "[")):
         return None
+    value = strict_json(text)
+    return calls_of(value, tools) if value is not None else pythonic(text, tools) if text.startswith("[") else None
 
 
-def _flat(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _checked(values: list[Any], names: Collection[str]) -> list[tuple[str, dict[str, Any]]]:
-    """All of them as calls, or none."""
-    calls = [_call(value, names) for value in values]
-    return [call for call in calls if call is not None] if all(calls) else []
-
-
-def _call(value: Any, names: Collection[str]) -> tuple[str, dict[str, Any]] | None:
-    """`{"name": ..., "arguments": {...}}`, or `parameters` as Llama writes it, with nothing else beside."""
-    if not isinstance(value, Mapping) or value.get("name") not in names:
-        return None
-    others = value.keys() - {"name", "type", "id"}
-    arguments = value.get("arguments", value.get("parameters"))
-    if len(others) != 1 or not isinstance(arguments, dict) or not others <= {"arguments", "parameters"}:
-        return None
-    return str(value["name"]), arguments
-
-
-def may_become_call(start: str) -> bool:
+def may_be_all_call(start: str) -> bool:
     """Whether an answer that begins so may still turn out to be calls and nothing else."""
-    start = start.lstrip()
-    if any(mark.startswith(start) or start.startswith(mark) for mark in _MARKS):
+    start = start[:_LONGEST_START].lstrip()
+    if any(mark.startswith(start) or start.startswith(mark) for mark in _AT_THE_START):
         return True
     if _FENCE.startswith(start) or f"{_FENCE}json".startswith(start.strip()):
         return True
-    json_start = start.removeprefix(_FENCE).removeprefix("json").lstrip().removeprefix("[").lstrip()
-    if not json_start:
+    json_start = start.removeprefix(_FENCE).removeprefix("json").lstrip()
+    in_list = json_start.removeprefix("[").lstrip()
+    if not in_list:
         return True
-    key = json_start.removeprefix("{").lstrip()
-    return json_start.startswith("{") and any(known.startswith(key) or key.startswith(known) for known in _KEYS)
+    if in_list != json_start and (in_list[0].isalpha() or in_list[0] == "_"):  # a list of calls in Python
+        return in_list.partition("(")[0].isidentifier()
+    key = in_list.removeprefix("{").lstrip()
+    return in_list.startswith("{") and any(known.startswith(key) or key.startswith(known) for known in _KEYS)
+
+
+def mark_in(text: str) -> int:
+    """Where a mark of a call begins, or may begin at the end of the text; its length where there is none."""
+    whole = [place for mark in _MARKS if (place := text.find(mark)) >= 0]
+    if whole:
+        return min(whole)
+    ends = range(max(len(text) - _LONGEST_MARK, 0), len(text))
+    return next((place for place in ends if any(mark.startswith(text[place:]) for mark in _MARKS)), len(text))
 
 
 class HeldText:
-    """Keeps back the text of an answer that may turn out to be a call, so that nobody is shown raw JSON."""
+    """Keeps back the text of an answer that may turn out to be a call, so that nobody is shown raw JSON or marks."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._held = ""
-        self._open = True
+        self._began = False
 
     def __call__(self, event: Event) -> None:
-        if not isinstance(event, TextDelta) or not self._open:
+        if not isinstance(event, TextDelta):
             self._emit(event)
             return
         self._held += event.text
-        if not may_become_call(self._held):
-            self.show()
+        if not self._began and may_be_all_call(self._held):
+            return
+        self._began = True
+        # What is kept begins with a mark, or is too short for one: either way little is looked at.
+        if not self._held.startswith(_MARKS):
+            self._show(mark_in(self._held))
+
+    def _show(self, end: int) -> None:
+        shown, self._held = self._held[:end], self._held[end:]
+        if shown:
+            self._emit(TextDelta(shown))
 
     def show(self) -> None:
-        """Shows what was kept; from here on everything goes through."""
-        held, self._held, self._open = self._held, "", False
-        if held:
-            self._emit(TextDelta(held))
+        """Shows what is still kept."""
+        self._show(len(self._held))
