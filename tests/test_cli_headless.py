@@ -375,7 +375,7 @@ def test_servers_are_listed_and_tested(tmp_path: Path, capsys: pytest.CaptureFix
         }
     }
     (tmp_path / "mcp_servers.json").write_text(json.dumps(config, indent=1), "utf-8")
-    chosen = options(tmp_path, server=())
+    chosen = options(tmp_path, server=(), trust_project=True)
     assert list_servers(chosen) == ExitCode.OK
     listed = capsys.readouterr().out
     assert "mcp_servers.json:3" in listed
