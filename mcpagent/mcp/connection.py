@@ -232,10 +232,10 @@ class McpConnection:
         if self.config.command:
             ways: list[tuple[str, Era]] = [("stdio", "auto"), ("stdio", "legacy")]
             return ways if self.era == "auto" else ways[::-1]
-        # Over HTTP the probe costs one short request, so it is always made.
-        if self.config.transport == "auto":
-            return [("http", "auto"), ("sse", "legacy")]
-        return [("sse", "legacy")] if self.config.transport == "sse" else [("http", "auto")]
+        # Over HTTP the probe costs one short request, so it is made unless the configuration says otherwise.
+        http: tuple[str, Era] = ("http", self.config.era)
+        sse: tuple[str, Era] = ("sse", "legacy")
+        return {"auto": [http, sse], "sse": [sse]}.get(self.config.transport, [http])
 
     async def _hold(self, way: str, era: Era) -> None:
         client = Client(
