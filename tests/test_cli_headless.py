@@ -84,10 +84,12 @@ def test_verbose_tells_each_step_on_stderr(pipes: Pipes, tmp_path: Path) -> None
     assert pipes.ask(options(tmp_path, verbose=True, allow=("small.*",)), script) == ExitCode.OK
     lines = pipes.err.getvalue().splitlines()
     assert lines[0] == "scripted:test · 1 server from --server"
-    assert any(line.startswith("● small.get_weather  city=Tokyo") for line in lines), lines
-    assert any(line.startswith("✗ small.fail_always") for line in lines), lines
-    assert "  line 4" in lines
-    assert "  line 5" not in lines
+    assert "● 2 calls at the same time" in lines
+    assert any(line.startswith("  ├ ● small.get_weather  city=Tokyo") for line in lines), lines
+    assert any(line.startswith("  └ ✗ small.fail_always") for line in lines), lines
+    assert "      line 4" in lines
+    assert not any("line 5" in line for line in lines)
+    assert any("… 3 more lines" in line for line in lines)
     assert "2 requests" in lines[-1]
     assert pipes.out == "done\n"
 

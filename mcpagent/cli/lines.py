@@ -35,22 +35,24 @@ ERROR_LINES = 5
 MAX_VALUE = 60
 
 
-def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int) -> list[Text]:
+def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str = "") -> list[Text]:
     """One line per call; of a failed one also the first lines of what it said."""
     result = event.result
     name = safe_line(event.call.name, 80)
     shown = f"{event.server}.{name}" if event.server and not name.startswith(f"{event.server}_") else name
     arguments = short_arguments(event.call.arguments) or safe_line(event.call.malformed, MAX_VALUE)
-    size = f"{duration(result.seconds)} {glyphs.dot} {tokens(len(result.text))} chars"
+    mark = (glyphs.call, "ok") if result.error is None else (glyphs.failed, "error")
+    left = Text.assemble((indent, "dim"), mark, " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
     if result.error is None:
-        left = Text.assemble((glyphs.call, "ok"), " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
+        size = f"{duration(result.seconds)} {glyphs.dot} {tokens(len(result.text))} chars"
         return [_spread(left, size, glyphs, width)]
     kind = result.error.replace("_", " ")
-    left = Text.assemble((glyphs.failed, "error"), " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
     said = [line for line in safe_text(result.text).splitlines() if line.strip()]
-    body = [Text(f"  {safe_line(line, max(width - 3, 20))}", "error") for line in said[:ERROR_LINES]]
+    margin = " " * (len(indent) + 2)
+    room = max(width - len(margin) - 1, 20)
+    body = [Text(f"{margin}{safe_line(line, room)}", "error") for line in said[:ERROR_LINES]]
     if len(said) > ERROR_LINES:
-        body.append(Text(f"  {glyphs.ellipsis} {len(said) - ERROR_LINES} more lines", "dim"))
+        body.append(Text(f"{margin}{glyphs.ellipsis} {len(said) - ERROR_LINES} more lines", "dim"))
     return [_spread(left, f"{kind} {glyphs.dot} {duration(result.seconds)}", glyphs, width), *body]
 
 

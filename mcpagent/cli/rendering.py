@@ -14,7 +14,6 @@ from mcpagent.cli.activity import Activity
 from mcpagent.cli.lines import (
     FailureSurroundings,
     loaded_line,
-    progress_words,
     removed_line,
     search_lines,
     server_failed_lines,
@@ -22,6 +21,7 @@ from mcpagent.cli.lines import (
     usage_line,
 )
 from mcpagent.cli.markdown import BlockSplitter, print_block
+from mcpagent.cli.running import RunningCalls
 from mcpagent.cli.terminal import put, silent_console
 from mcpagent.events import (
     Event,
@@ -62,7 +62,7 @@ class TurnView:
         self._glyphs = glyphs
         self._activity = Activity(self._steps, glyphs)
         self._blocks = BlockSplitter()
-        self._running: dict[str, str] = {}
+        self._running = RunningCalls()
         self._held: ToolCallFinished | None = None
         self._calls = 0
         self._prints_steps = False
@@ -77,11 +77,12 @@ class TurnView:
                 self._activity.show(self._blocks.open_line or "writing")
             case ResponseReceived():
                 self._show_words(self._blocks.finish())
-            case ToolCallStarted(call=call):
-                self._running[call.id] = safe_line(call.name, 64)
+            case ToolCallStarted():
+                self._running.start(event)
                 self._show_running()
             case ToolProgress():
-                self._activity.show(progress_words(event))
+                self._running.progress(event)
+                self._show_running()
             case ToolCallFinished():
                 self._finish_call(event)
             case _:
@@ -124,16 +125,21 @@ class TurnView:
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         self._calls += 1
-        self._running.pop(event.call.id, None)
+        place = self._running.finish(event)
+        if place.opens:
+            self._print(Text(f"{self._glyphs.call} {place.opens} calls at the same time", "dim"))
         if event.result.error is None and event.call.name in _TOLD_BY_AN_EVENT:
             self._held = event
+        elif place.in_group:
+            branch = self._glyphs.under if place.is_last else self._glyphs.branch
+            self._print(*tool_line(event, self._glyphs, self._steps.width, f"  {branch} "))
         else:
             self._print(*tool_line(event, self._glyphs, self._steps.width))
         self._show_running()
 
     def _show_running(self) -> None:
-        if self._running:
-            self._activity.show("running " + ", ".join(self._running.values()))
+        if label := self._running.label:
+            self._activity.show(f"running {label}")
 
     def _settle(self, event: Event | None) -> None:
         """The held call's line is printed, unless this event tells the same better."""

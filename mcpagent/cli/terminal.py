@@ -46,6 +46,7 @@ class Glyphs:
     failed: str = "✗"
     warning: str = "!"
     under: str = "└"
+    branch: str = "├"
     bar: str = "│"
     dot: str = "·"
     ellipsis: str = "…"
@@ -55,7 +56,7 @@ class Glyphs:
     corners: tuple[str, str, str, str] = ("┌", "┐", "└", "┘")
 
 
-ASCII_GLYPHS = Glyphs("*", "?", "+", "ok", "x", "!", "-", "|", "-", "...", "#", "|/-\\", "-", ("+", "+", "+", "+"))
+ASCII_GLYPHS = Glyphs("*", "?", "+", "ok", "x", "!", "-", "-", "|", "-", "...", "#", "|/-\\", "-", ("+", "+", "+", "+"))
 
 
 @dataclass(frozen=True, slots=True)
