@@ -19,6 +19,7 @@ from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.options import PLAIN
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
+from mcpagent.cli.setup_app import doctor
 from mcpagent.cli.tools_app import tools_app
 from mcpagent.errors import McpAgentError
 
@@ -27,6 +28,7 @@ add_commands(app)
 app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(cards_app, name="cards")
+app.command()(doctor)
 
 
 def run(arguments: Sequence[str]) -> int:

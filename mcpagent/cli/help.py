@@ -22,6 +22,7 @@ Commands
   tools list|show|search|call|tokens|lint|eval   the tools: what is found, costs, works
   mcp list|test|add|remove|enable|disable|import|logs   your servers; do they work
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
+  doctor                   is everything there: model, keys, files, servers
   demo                     see how tool search works, offline, in under a minute
 
 Common options (each also as a variable, MCPAGENT_MODEL for --model)

@@ -1,0 +1,68 @@
+"""The servers of `mcpagent doctor` as a table: one row each, one column for each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from mcpagent.cli.lines import column
+from mcpagent.cli.probing import Probe, Stage, StageName
+from mcpagent.cli.terminal import Glyphs, Terminal
+from mcpagent.safe_text import safe_line
+
+COLUMNS: tuple[tuple[str, tuple[StageName, ...]], ...] = (
+    ("vars", ("variables", "trust")),
+    ("exec", ("executable", "address")),
+    ("spawn", ("spawn",)),
+    ("init", ("initialize",)),
+    ("list", ("list",)),
+)
+WIDTH = 7
+NAME_WIDTH = 24
+
+
+def server_table(probes: Sequence[Probe], terminal: Terminal) -> Iterator[Text]:
+    """Head and rows; a row that ends early says why, and under it what to do."""
+    if not probes:
+        return
+    name_width = min(max(len(safe_line(found.name, NAME_WIDTH)) for found in probes) + 2, NAME_WIDTH + 2)
+    name_width = max(name_width, len("server") + 2)
+    heads = "".join(f"{head:<{WIDTH}}" for head, _ in COLUMNS)
+    yield Text(f"  {'server':<{name_width}}{heads}{'tools':>6}{'tokens':>9}", "dim")
+    for found in probes:
+        yield from _rows(found, name_width, terminal)
+
+
+def _rows(found: Probe, name_width: int, terminal: Terminal) -> Iterator[Text]:
+    stages = {stage.name: stage for stage in found.stages}
+    row = Text.assemble("  ", (column(safe_line(found.name, NAME_WIDTH), name_width), "user"))
+    for _, names in COLUMNS:
+        stage = next((stages[name] for name in names if name in stages), None)
+        if stage is None:  # nothing to do there: no variables, no process
+            stage = Stage(names[0], ok=True, detail="-" if names[0] == "spawn" else "")
+        mark, style = _cell(stage, terminal.glyphs)
+        row.append(column(mark, WIDTH) if stage.ok else f"{mark} ", style)
+        if not stage.ok:
+            row.append(_short(stage))
+            break
+    if found.failure is None:
+        row.append(f"{found.tools:>6}{found.tokens:>9,}")
+    yield row
+    indent = " " * (name_width + 2)
+    if found.mend:
+        yield Text(f"{indent}do  {found.mend}", "dim")
+    yield from (Text(f"{indent}{terminal.glyphs.warning} {warning}", "warning") for warning in found.warnings)
+
+
+def _cell(stage: Stage, glyphs: Glyphs) -> tuple[str, str]:
+    if not stage.ok:
+        took = "" if stage.seconds is None else f"{stage.seconds:.1f}s "
+        return f"{took}{glyphs.failed}", "error"
+    if stage.detail == "-":
+        return "-", "dim"
+    return (glyphs.ok, "ok") if stage.seconds is None else (f"{stage.seconds:.1f}s", "none")
+
+
+def _short(stage: Stage) -> str:
+    return safe_line(stage.detail, 160)
