@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -20,6 +21,7 @@ from mcpagent.models import ModelRequest, OpenAIChatModel, resolve_model
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.http_model import encoded
 from mcpagent.models.prompted_calls import answer_format, prompted, read_prompted
+from mcpagent.models.server_traits import ServerTraits, TraitCache
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life
 from tests.wire.provider import PlayedProvider, chat_stream, failed
@@ -103,6 +105,74 @@ async def test_other_errors_stay_errors_and_a_model_said_to_call_natively_is_bel
     with pytest.raises(ModelError, match="does not support tools"):
         await made.respond(ModelRequest("", (user_message("x"),), (SEARCH,)), ignore)
     assert len(played.requests) == 1
+
+
+async def test_what_was_found_out_is_kept_on_disk_for_a_day(tmp_path: Path) -> None:
+    clock = [1_000_000.0]
+
+    async def ask(*answers: Any, **options: Any) -> tuple[list[str], list[dict[str, Any]]]:
+        traits = TraitCache(tmp_path / "models", now=lambda: clock[0])
+        made, played = model(*answers, traits=traits, **options)
+        events: list[Event] = []
+        for _ in range(2):
+            assert (await made.respond(REQUEST, events.append)).message.text == "hi"
+        return [event.text for event in events if isinstance(event, Notice)], played.bodies
+
+    def kinds(bodies: list[dict[str, Any]]) -> list[str]:
+        """Of each request, which of the two it asks with."""
+        return [" ".join(key for key in ("tools", "response_format") if key in body) for body in bodies]
+
+    hi, no_format = said({"answer": "hi"}), failed(400, {"error": {"message": "unknown field response_format"}})
+    notice = "ollama:gemma takes no tools; they are described in the prompt from now on"
+    told, bodies = await ask(REFUSALS["ollama"], no_format, hi)
+    assert (told, kinds(bodies)) == ([notice], ["tools", "response_format", "", ""])
+    told, bodies = await ask(hi)
+    assert (told, kinds(bodies)) == ([notice], ["", ""])
+    told, bodies = await ask(chat_stream({"content": "hi"}), base_url="http://localhost:2/v1")
+    assert (told, kinds(bodies)) == ([], ["tools", "tools"])
+    told, bodies = await ask(chat_stream({"content": "hi"}), calls="native")
+    assert (told, kinds(bodies)) == ([], ["tools", "tools"])
+    clock[0] += 25 * 3600
+    told, bodies = await ask(chat_stream({"content": "hi"}))
+    assert (told, kinds(bodies)) == ([], ["tools", "tools"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"format": 1, "found": "now", "traits": {}}',
+        b'{"format": 1, "found": 5.0, "traits": {"takes_tools": "no", "constrains": true}}',
+        b'{"format": 1, "found": 5.0, "traits": {"other": false}}',
+        b'{"format": 2, "found": 5.0, "traits": {"takes_tools": false, "constrains": true}}',
+        b'{"format": 1, "found": 9.0, "traits": {"takes_tools": false, "constrains": true}}',
+    ],
+)
+def test_a_kept_file_that_cannot_be_used_counts_as_none(content: bytes, tmp_path: Path) -> None:
+    cache = TraitCache(tmp_path, now=lambda: 6.0)
+    cache.save("http://localhost:1/v1", "gemma", ServerTraits(takes_tools=False))
+    assert cache.load("http://localhost:1/v1/", "gemma") == ServerTraits(takes_tools=False)
+    [file] = tmp_path.iterdir()
+    file.write_bytes(content)
+    assert cache.load("http://localhost:1/v1", "gemma") is None
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    cache = TraitCache(tmp_path / "file" / "models")
+    cache.save("http://localhost:1/v1", "gemma", ServerTraits())
+    assert cache.load("http://localhost:1/v1", "gemma") is None
+
+
+async def test_a_named_model_keeps_it_in_the_users_cache(tmp_path: Path) -> None:
+    played = PlayedProvider(REFUSALS["ollama"], said({"answer": "hi"}))
+    made = resolve_model("ollama:gemma", environ={"MCPAGENT_HOME": str(tmp_path)}, http_client=played.http_client)
+    await made.respond(REQUEST, ignore)
+    assert len(list((tmp_path / "cache" / "models").iterdir())) == 1
 
 
 REQUEST = ModelRequest("", (user_message("x"),), (SEARCH,))

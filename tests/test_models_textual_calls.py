@@ -84,7 +84,8 @@ def local(played: PlayedProvider) -> OpenAIChatModel:
         ),
         (
             '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n'
-            '<｜DSML｜parameter name="location" string="true">Rome</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+            '<｜DSML｜parameter name="location" string="true">Rome</｜DSML｜parameter>\n'
+            "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
             "",
         ),
         (

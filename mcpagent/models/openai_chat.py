@@ -32,6 +32,7 @@ from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
 from mcpagent.models.http_model import Delta, HttpModel
 from mcpagent.models.openai_responses import openai_client
 from mcpagent.models.prompted_calls import prompted, read_prompted, takes_no_tools
+from mcpagent.models.server_traits import ServerTraits, TraitCache
 from mcpagent.models.textual_calls import read_textual_calls
 from mcpagent.models.wire import (
     counted,
@@ -84,7 +85,7 @@ class OpenAIChatModel(HttpModel):
     which is what all other servers know. `capabilities` with discovery "call_tool" keeps the whole prefix of a
     conversation cached, where the default writes found tools at the end of `tools`.
     `calls` "prompted" describes tools in the prompt and has calls written as JSON, for models that cannot call; None
-    finds out with the first request, at servers other than OpenAI's.
+    finds out with the first request, at servers other than OpenAI's; `traits` remembers it beyond this object.
     """
 
     path = "/chat/completions"
@@ -105,6 +106,7 @@ class OpenAIChatModel(HttpModel):
         max_tokens_field: str | None = None,
         calls: Literal["native", "prompted"] | None = None,
         hint: str = "",
+        traits: TraitCache | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         at_openai = base_url is None or base_url.rstrip("/") == BASE_URL
@@ -120,7 +122,8 @@ class OpenAIChatModel(HttpModel):
         self.capabilities = capabilities or SAFE
         self.reads_textual_calls = not at_openai
         self.calls = calls or ("native" if at_openai else None)
-        self._constrains = True
+        self._cache = traits
+        self._traits: ServerTraits | None = None
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
@@ -134,27 +137,47 @@ class OpenAIChatModel(HttpModel):
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """As everywhere; with prompted calls where the server says that its model takes no tools, which is kept."""
-        if self.calls != "prompted" or not request.tools:
+        if not request.tools or self.calls == "native":
+            return await super().respond(request, emit)
+        if self.calls is None and self._known(emit).takes_tools:
             try:
                 return await super().respond(request, emit)
             except ModelError as error:
-                if self.calls is not None or not request.tools or not takes_no_tools(str(error)):
+                if not takes_no_tools(str(error)):
                     raise
-            self.calls = "prompted"
-            emit(Notice(f"{self.name} takes no tools; they are described in the prompt from now on", "warning"))
+            self._learn(takes_tools=False)
+            emit(self._no_tools_notice())
         return await self._prompted(request, emit)
+
+    def _known(self, emit: Emit) -> ServerTraits:
+        """What is known of the server; told where it comes from an earlier process."""
+        if self._traits is None:
+            loaded = self._cache.load(self.endpoint.base_url, self.model_name) if self._cache is not None else None
+            self._traits = loaded or ServerTraits()
+            if not self._traits.takes_tools and self.calls is None:
+                emit(self._no_tools_notice())
+        return self._traits
+
+    def _learn(self, **found: bool) -> None:
+        self._traits = replace(self._traits or ServerTraits(), **found)
+        if self._cache is not None:
+            self._cache.save(self.endpoint.base_url, self.model_name, self._traits)
+
+    def _no_tools_notice(self) -> Notice:
+        return Notice(f"{self.name} takes no tools; they are described in the prompt from now on", "warning")
 
     async def _prompted(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         def shown(event: Event) -> None:
             if not isinstance(event, TextDelta):  # raw JSON is for nobody
                 emit(event)
 
+        constrained = self._known(emit).constrains
         try:
-            answer = await super().respond(prompted(request, constrained=self._constrains), shown)
+            answer = await super().respond(prompted(request, constrained=constrained), shown)
         except ModelError as error:
-            if not self._constrains or error.status not in (400, 422) or "response_format" not in str(error):
+            if not constrained or error.status not in (400, 422) or "response_format" not in str(error):
                 raise
-            self._constrains = False
+            self._learn(constrains=False)
             return await self._prompted(request, emit)
         response = read_prompted(answer, request)
         if response.message.text and not response.message.tool_calls:

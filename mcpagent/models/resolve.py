@@ -240,9 +240,13 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         from mcpagent.models.openai_responses import OpenAIResponsesModel
 
         return OpenAIResponsesModel(spec.model, **shared)
+    from mcpagent.config.folders import cache_folder
     from mcpagent.models.openai_chat import OpenAIChatModel
+    from mcpagent.models.server_traits import TraitCache
 
-    return OpenAIChatModel(spec.model, provider=spec.prefix, hint=provider.hint, calls=_calls(spec.options), **shared)
+    traits = TraitCache(cache_folder(environ) / "models")
+    shared |= {"provider": spec.prefix, "hint": provider.hint, "calls": _calls(spec.options), "traits": traits}
+    return OpenAIChatModel(spec.model, **shared)
 
 
 def _calls(options: Mapping[str, str]) -> Literal["native", "prompted"] | None:
