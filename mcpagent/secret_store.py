@@ -98,6 +98,10 @@ class BoundedKeyring:
         return self._backend
 
 
+NO_KEYRING = BoundedKeyring(lambda: None)
+"""For stores whose secrets are all in files."""
+
+
 def _load_backend() -> Backend | None:
     try:
         import keyring

@@ -1,35 +1,28 @@
-"""Signing in to remote servers: the SDK's OAuth client with tokens kept on disk and a sign-in through the browser.
-
-Tokens belong to one server's origin and are never read for another.
-"""
+"""Signing in to remote servers: the SDK's OAuth client, with what it brings kept for the server's address."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import json
-import os
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl, BaseModel, ValidationError
+from mcp.shared.auth import OAuthClientMetadata
+from pydantic import AnyUrl
 
 from mcpagent.config import ServerConfig
-
-Model = TypeVar("Model", bound=BaseModel)
+from mcpagent.mcp.sign_ins import TokenStorage
+from mcpagent.safe_text import safe_line
+from mcpagent.secret_store import SecretStore
 
 SIGN_IN_SECONDS = 300.0
 _PAGE = b"<!doctype html><title>mcpagent</title><p>Signed in. You can close this page."
 
 
-class SignIn(Protocol):
+class Page(Protocol):
     """Takes a person through the authorization page."""
 
     @property
@@ -43,34 +36,28 @@ class SignIn(Protocol):
 
 
 def oauth_for(
-    config: ServerConfig, folder: Path, sign_in: SignIn | None = None, *, client_metadata_url: str | None = None
+    config: ServerConfig,
+    store: SecretStore,
+    page: Page,
+    *,
+    client_metadata_url: str | None = None,
 ) -> OAuthClientProvider:
-    """Authentication for one remote server with the tokens in `folder`.
+    """Authentication for one remote server by a person's sign-in; what it brings is kept in `store`.
 
     `client_metadata_url` is an https address of a client metadata document: servers that know such documents take it
-    for our client id, with others we register.
-
-    Without `sign_in` stored tokens are used and refreshed; where that is not enough, the server's call fails with a
-    line that names the command to sign in.
+    for our client id, with others we register. Without a person see `stored_auth`.
     """
     metadata = OAuthClientMetadata(
         client_name="mcpagent",
-        redirect_uris=[AnyUrl(sign_in.redirect_uri if sign_in else "http://127.0.0.1/callback")],
+        redirect_uris=[AnyUrl(page.redirect_uri)],
         grant_types=["authorization_code", "refresh_token"],
         response_types=["code"],
         token_endpoint_auth_method=None,
     )
-    storage = TokenFile(folder, config.url)
-    if sign_in is not None:
-        return OAuthClientProvider(config.url, metadata, storage, sign_in.show, sign_in.result, client_metadata_url)
-
-    async def refuse(_: str) -> None:
-        raise OAuthFlowError(f"run: mcpagent mcp login {config.name}")
-
-    async def never() -> AuthorizationCodeResult:
-        raise OAuthFlowError(f"run: mcpagent mcp login {config.name}")
-
-    return OAuthClientProvider(config.url, metadata, storage, refuse, never)
+    storage = TokenStorage(store, config.url)
+    provider = OAuthClientProvider(config.url, metadata, storage, page.show, page.result, client_metadata_url)
+    storage.context = provider.context
+    return provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +71,7 @@ class Machine:
 
 
 def oauth_for_machine(
-    config: ServerConfig, folder: Path, machine: Machine, *, issuer: str | None = None
+    config: ServerConfig, store: SecretStore, machine: Machine, *, issuer: str | None = None
 ) -> OAuthClientProvider:
     """Authentication by the client credentials grant; `issuer` names the only authorization server to trust with it."""
     from mcp.client.auth.extensions.client_credentials import (
@@ -93,7 +80,7 @@ def oauth_for_machine(
         SignedJWTParameters,
     )
 
-    storage = TokenFile(folder, config.url)
+    storage = TokenStorage(store, config.url)
     if not machine.private_key:
         return ClientCredentialsOAuthProvider(config.url, storage, machine.client_id, machine.secret, issuer=issuer)
     signer = SignedJWTParameters(
@@ -106,76 +93,38 @@ def oauth_for_machine(
     return PrivateKeyJWTOAuthProvider(config.url, storage, machine.client_id, provider, issuer=issuer)
 
 
-class TokenFile:
-    """The SDK's token storage in one file of the user's own (mode 0600), one for each server URL."""
-
-    def __init__(self, folder: Path, url: str) -> None:
-        host = urlsplit(url).hostname or "server"
-        name = "".join(char if char.isalnum() or char in ".-" else "_" for char in host)[:60]
-        self.path = folder / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.json"
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self._get("tokens", OAuthToken)
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self._set("tokens", tokens)
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self._get("client", OAuthClientInformationFull)
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._set("client", client_info)
-
-    def forget(self) -> bool:
-        """Signs out here: the tokens and the registration go. False where there were none."""
-        try:
-            self.path.unlink()
-        except FileNotFoundError:
-            return False
-        return True
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            data = json.loads(self.path.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return data if isinstance(data, dict) else {}
-
-    def _get(self, key: str, kind: type[Model]) -> Model | None:
-        try:
-            return kind.model_validate(self._read()[key])
-        except (KeyError, ValidationError):
-            return None
-
-    def _set(self, key: str, value: BaseModel) -> None:
-        data = self._read() | {key: value.model_dump(mode="json", exclude_none=True)}
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".new-")
-        with os.fdopen(handle, "w") as file:
-            json.dump(data, file)
-        Path(temporary).replace(self.path)
-
-
-class LoopbackSignIn:
+class LoopbackPage:
     """A sign-in whose answer comes to a port of 127.0.0.1 (RFC 8252 7.3); an async context manager.
 
-    `show` is given the address of the authorization page: it opens a browser, prints it, or both.
+    `show` is given the address of the authorization page: it opens a browser, prints it, or both. Where the browser is
+    on another machine, the address that it ended at can be given to `take` instead. `port` is tried first.
     """
 
-    def __init__(self, show: Callable[[str], Awaitable[None]], *, seconds: float = SIGN_IN_SECONDS) -> None:
+    def __init__(
+        self, show: Callable[[str], Awaitable[None]], *, port: int = 0, seconds: float = SIGN_IN_SECONDS
+    ) -> None:
         self._show = show
+        self._port = port
         self._seconds = seconds
+        self._state: str | None = None
         self._answer: asyncio.Future[AuthorizationCodeResult] | None = None
         self._server: asyncio.Server | None = None
 
     @property
     def redirect_uri(self) -> str:
         if self._server is None:
-            raise RuntimeError("LoopbackSignIn is not entered")
+            raise RuntimeError("LoopbackPage is not entered")
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
-    async def __aenter__(self) -> LoopbackSignIn:
-        self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0)
+    @property
+    def was_shown(self) -> bool:
+        return self._answer is not None
+
+    async def __aenter__(self) -> LoopbackPage:
+        try:
+            self._server = await asyncio.start_server(self._handle, "127.0.0.1", self._port)
+        except (OSError, OverflowError):
+            self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -184,6 +133,7 @@ class LoopbackSignIn:
         await self._server.wait_closed()
 
     async def show(self, url: str) -> None:
+        self._state = _first(url, "state")
         self._answer = asyncio.get_running_loop().create_future()
         await self._show(url)
 
@@ -194,26 +144,40 @@ class LoopbackSignIn:
         except TimeoutError:
             raise OAuthFlowError(f"nobody signed in within {self._seconds:g} s") from None
 
+    def take(self, address: str) -> str | None:
+        """Takes the address that the browser ended at, as somebody pasted it; else says what is wrong with it."""
+        parts = urlsplit(address.strip())
+        expected = urlsplit(self.redirect_uri)
+        if (parts.scheme, parts.netloc, parts.path) != (expected.scheme, expected.netloc, expected.path):
+            return f"this is not the address that the browser ends at; it begins with {self.redirect_uri}?"
+        return None if self._take(parts.path, parts.query) else "this address is of another sign-in"
+
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, TimeoutError):
             async with asyncio.timeout(10):
                 line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode("latin-1").split(" ")
-            found = line[0] == "GET" and len(line) > 1 and self._take(line[1])
+            parts = urlsplit(line[1] if len(line) > 1 else "")
+            found = line[0] == "GET" and self._take(parts.path, parts.query)
             status = b"200 OK" if found else b"404 Not Found"
             head = b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
             writer.write(head % (status, len(_PAGE) if found else 0) + (_PAGE if found else b""))
             await writer.drain()
         writer.close()
 
-    def _take(self, target: str) -> bool:
-        parts = urlsplit(target)
-        if parts.path != "/callback" or self._answer is None or self._answer.done():
+    def _take(self, path: str, query: str) -> bool:
+        if path != "/callback" or self._answer is None or self._answer.done():
             return False
+        if self._state is not None and _first(f"?{query}", "state") != self._state:
+            return False  # a page of somebody else's making must not end the sign-in
         try:
-            self._answer.set_result(callback_result(parts.query))
+            self._answer.set_result(callback_result(query))
         except OAuthFlowError as error:
             self._answer.set_exception(error)
         return True
+
+
+def _first(url: str, name: str) -> str | None:
+    return next(iter(parse_qs(urlsplit(url).query).get(name, [])), None)
 
 
 def callback_result(query: str) -> AuthorizationCodeResult:
@@ -221,5 +185,5 @@ def callback_result(query: str) -> AuthorizationCodeResult:
     values = {name: found[0] for name, found in parse_qs(query).items()}
     if "code" not in values:
         reason = values.get("error_description") or values.get("error") or "no code came back"
-        raise OAuthFlowError(reason)
+        raise OAuthFlowError(safe_line(reason, 200))
     return AuthorizationCodeResult(code=values["code"], state=values.get("state"), iss=values.get("iss"))

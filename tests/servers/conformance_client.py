@@ -22,11 +22,13 @@ from mcp.shared.auth import OAuthClientInformationFull
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.oauth import Machine, TokenFile, callback_result, oauth_for, oauth_for_machine
+from mcpagent.mcp.oauth import Machine, callback_result, oauth_for, oauth_for_machine
+from mcpagent.mcp.sign_ins import TokenStorage
+from mcpagent.secret_store import NO_KEYRING, SecretStore
 from mcpagent.mcp.toolset import McpToolset
 
 if TYPE_CHECKING:
-    from mcpagent.tools import Tool
+from mcpagent.tools import Tool
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -98,14 +100,15 @@ async def id_jag(audience: str, resource: str) -> str:
 async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | None:
     if not SCENARIO.startswith("auth/"):
         return None
+    store = SecretStore(folder, keyring=NO_KEYRING)
     if "client-credentials" in SCENARIO:
         secret, key = CONTEXT.get("client_secret", ""), CONTEXT.get("private_key_pem", "")
         machine = Machine(CONTEXT["client_id"], secret, key, CONTEXT.get("signing_algorithm", "ES256"))
-        return oauth_for_machine(config, folder, machine)
+        return oauth_for_machine(config, store, machine)
     if "idp_id_token" in CONTEXT:
         return IdentityAssertionOAuthProvider(
             config.url,
-            TokenFile(folder, config.url),
+            TokenStorage(store, config.url),
             CONTEXT["client_id"],
             CONTEXT["client_secret"],
             await issuer_of(config.url),
@@ -119,8 +122,8 @@ async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | No
             redirect_uris=None,
             token_endpoint_auth_method="client_secret_basic" if CONTEXT.get("client_secret") else "none",
         )
-        await TokenFile(folder, config.url).set_client_info(known)
-    return oauth_for(config, folder, HeadlessSignIn(), client_metadata_url=METADATA_URL)
+        await TokenStorage(store, config.url).set_client_info(known)
+    return oauth_for(config, store, HeadlessSignIn(), client_metadata_url=METADATA_URL)
 
 
 async def use(tools: list[Tool]) -> None:

@@ -16,7 +16,7 @@ from mcp.server.auth.provider import (
     RefreshToken,
     construct_redirect_uri,
 )
-from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
@@ -27,14 +27,18 @@ from tests.servers.everyday import serving
 
 @dataclass
 class Authority:
-    """Grants every request at once. `token_seconds` is the life of an access token."""
+    """Grants every request at once. `token_seconds` is the life of an access token; `revokes`: tokens on request."""
 
     token_seconds: int = 3600
+    revokes: bool = True
     clients: dict[str, OAuthClientInformationFull] = field(default_factory=dict)
     codes: dict[str, AuthorizationCode] = field(default_factory=dict)
     access: dict[str, AccessToken] = field(default_factory=dict)
     refresh: dict[str, RefreshToken] = field(default_factory=dict)
     granted: list[str] = field(default_factory=list)
+    revoked: list[str] = field(default_factory=list)
+    headers: list[str] = field(default_factory=list)
+    """The `Authorization` header of each request to the server itself."""
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -79,6 +83,7 @@ class Authority:
         return found if found is not None and (found.expires_at or 0) > time.time() else None
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        self.revoked.append(token.token)
         self.access.pop(token.token, None)
         self.refresh.pop(token.token, None)
 
@@ -111,6 +116,7 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
                 issuer_url=AnyHttpUrl(address),
                 resource_server_url=AnyHttpUrl(f"{address}/mcp"),
                 client_registration_options=ClientRegistrationOptions(enabled=True),
+                revocation_options=RevocationOptions(enabled=authority.revokes),
                 validate_token_resource=True,
             ),
         )
@@ -120,7 +126,14 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
             """Tells it."""
             return "42"
 
-        return server.streamable_http_app()
+        app = server.streamable_http_app()
+
+        async def noting(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and scope["path"] == "/mcp":
+                authority.headers.append(dict(scope["headers"]).get(b"authorization", b"").decode())
+            await app(scope, receive, send)
+
+        return noting  # type: ignore[return-value]
 
     async with serving(build) as address:
         yield f"{address}/mcp"
