@@ -88,10 +88,11 @@ class ServerLog:
         text = "".join(f"{stamp} {line}\n" for line in shown if line)
         if text:
             with contextlib.suppress(OSError):
-                _append(self._path, text.encode(), self._max_bytes)
+                append_bounded(self._path, text.encode(), self._max_bytes)
 
 
-def _append(path: Path, content: bytes, max_bytes: int) -> None:
+def append_bounded(path: Path, content: bytes, max_bytes: int = MAX_LOG_BYTES) -> None:
+    """Appends to a file that only its user can read; one that would grow larger becomes `NAME.1`. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size + len(content) > max_bytes:
