@@ -36,6 +36,8 @@ _IMAGE_STARTS: Mapping[bytes, str] = {
     b"GIF89a": "image/gif",
 }
 _CLOSING = ".,;:!?)]}"
+_USER_LABEL = "[user]\n"
+"""What `output_of_prompt` sets before the user's words; needless where all are the user's."""
 
 
 def marks(line: str) -> list[str]:
@@ -55,17 +57,19 @@ async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str |
     blocks: list[str] = []
     images: list[Part] = []
     told: list[str] = []
-    for mark in marks(line):
+    for written in marks(line):
+        mark = written
         server, colon, uri = mark.partition(":")
         if colon and uri and server in agent.servers:
             output = await agent.mcp.read_resource(server, uri)
             text, pictures = _content(output, mark)
             told.append(f"{safe_line(mark, 100)}  {_sizes(text, pictures)}")
         else:
-            path = _file(mark, folder)
-            if path is None:
+            name = _file_name(mark, folder)
+            if name is None:
                 continue
-            text, pictures = read_file(path)
+            mark = name
+            text, pictures = read_file(folder / Path(name).expanduser())
             told.append(f"{safe_line(mark, 100)}  {_sizes(text, pictures)}")
         if text:
             blocks.append(fenced(text, safe_line(mark, 200)))
@@ -97,13 +101,13 @@ def read_file(path: Path) -> tuple[str, list[Part]]:
     return data.decode("utf-8", "replace").removesuffix("\n"), []
 
 
-def _file(mark: str, folder: Path) -> Path | None:
+def _file_name(mark: str, folder: Path) -> str | None:
     """The file that is meant; a full stop or comma behind it belongs to the sentence."""
     for name in dict.fromkeys((mark, mark.rstrip(_CLOSING))):
         try:
             path = folder / Path(name).expanduser()
             if name and path.is_file():
-                return path
+                return name
             if name and path.is_dir():
                 raise InputError(f"@{safe_line(name, 100)} is a folder; name a file in it")
         except (OSError, RuntimeError, ValueError):  # no home folder, or no path at all
@@ -150,9 +154,12 @@ async def server_prompt(agent: Agent, server: str, name: str, words: str) -> lis
     """
     prompts = agent.mcp.prompts.get(server, ())
     known = next((prompt for prompt in prompts if prompt.name == name), None)
-    names = [argument.name for argument in known.arguments] if known is not None else []
-    output = await agent.mcp.get_prompt(server, name, _arguments(words, names))
+    # Of an unknown one it is the server's list that tells, with near names.
+    arguments = _arguments(words, [item.name for item in known.arguments]) if known is not None else {}
+    output = await agent.mcp.get_prompt(server, name, arguments)
     text, images = _content(output, f"{server}:{name}")
+    if "\n[assistant]\n" not in text:
+        text = text.removeprefix(_USER_LABEL)
     if not text.strip() and not images:
         raise InputError(f'prompt "{safe_line(name, 60)}" of {safe_line(server, 60)} is empty')
     return [Text(text), *images]
@@ -174,6 +181,7 @@ def _arguments(words: str, names: list[str]) -> dict[str, str]:
     if plain:
         free = [name for name in names if name not in found]
         if len(free) != 1:
-            raise InputError(f"write {' '.join(f'{name}=...' for name in names) or 'no arguments: it takes none'}")
+            takes = " ".join(f"{safe_line(name, 60)}=..." for name in names)
+            raise InputError(f"write {takes}" if takes else "this prompt takes no arguments")
         found[free[0]] = " ".join(plain)
     return found

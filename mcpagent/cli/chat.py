@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -254,13 +254,16 @@ class Chat:
 
     def _connected(self) -> None:
         """No server is connecting any more: what can be said about all of them."""
+        lines: list[Text] = []
         if (summary := self.startup.summary()) is not None and not self.options.quiet:
-            self._tell(summary)
-        for line in rules_without_effect(self.agent, self.approvals):
-            self._tell(notice_line(line, "warning", self.terminal.glyphs))
+            lines.append(summary)
+        idle = rules_without_effect(self.agent, self.approvals)
+        lines += [notice_line(line, "warning", self.terminal.glyphs) for line in idle]
         chosen_by_itself = self.options.tool_search is ToolSearchMode.auto and self.options.card is None
         if self.agent.catalog.searching and chosen_by_itself and not self.options.quiet:
-            self._tell(Text(search_line(self.agent), "dim"))
+            lines.append(Text(search_line(self.agent), "dim"))
+        if lines:
+            self._tell(*lines)
         self.figures.read(self.agent)
 
     async def _close(self) -> None:
@@ -292,7 +295,7 @@ class Chat:
         self._refresh()
 
     def _aside(self) -> AbstractContextManager[None]:
-        return self._view.paused() if self._view is not None else nullcontext()
+        return self._view.paused() if self._view is not None else self.input.aside()
 
     # -- the screen -----------------------------------------------------------------------------------------------
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
+from prompt_toolkit.application.current import get_app_or_none
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth, Output, create_output
@@ -75,6 +77,20 @@ class InputLine:
             self.shown.set()
         with patch_stdout(raw=True):
             return await self._session.prompt_async()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Around what is printed by others; where the line cannot move out of the way, it is written again below."""
+        app = get_app_or_none() if is_dumb_terminal() else None
+        if app is None or not app.is_running:
+            yield
+            return
+        output = terminal_output()
+        output.write("\n")
+        output.flush()
+        yield
+        output.write(f"> {app.current_buffer.text}")
+        output.flush()
 
     def end(self) -> None:
         """Ends `read` with `EOFError`, where something is being read."""

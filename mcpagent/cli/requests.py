@@ -118,9 +118,11 @@ def _remarks(request: SentRequest, glyphs: Glyphs) -> list[Text]:
         lines.append(Text(f"largest tools: {shown}{saved}", "dim"))
     usage = request.usage
     if usage is not None and usage.input_tokens:
-        cached = f"{usage.cache_read_tokens:,} of it read from the provider's cache"
-        written = f", {usage.cache_write_tokens:,} written to it" if usage.cache_write_tokens else ""
-        lines.append(Text(f"answered with {usage.output_tokens:,} tokens; {cached}{written}", "dim"))
+        facts = [f"answered with {usage.output_tokens:,} tokens"]
+        if usage.cache_read_tokens or usage.cache_write_tokens:
+            facts.append(f"{usage.cache_read_tokens:,} read from the provider's cache")
+            facts.append(f"{usage.cache_write_tokens:,} written to it")
+        lines.append(Text(", ".join(facts), "dim"))
     return lines
 
 

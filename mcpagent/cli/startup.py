@@ -63,6 +63,8 @@ class Startup:
         self._watching = asyncio.create_task(self._watch(), name="chat-watch")
         if all_known:
             await asyncio.wait({self._entering})
+            if self.is_entered and not self._is_connecting():
+                self._finish()
 
     async def _enter(self, shown: asyncio.Event | None) -> None:
         if shown is not None:
@@ -82,6 +84,11 @@ class Startup:
         while self._is_connecting():
             self._changed()
             await self._tick()
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.is_over:
+            return
         self.is_over = True
         self.take_joined()
         self._finished()

@@ -1,7 +1,8 @@
 """A small MCP server over stdio for tests of the terminal, standard library only: `small_server.py MODE`.
 
 Modes: "good" answers; "poor" describes its tools badly; "writes" has one more tool, which changes
-things; "dies" writes its reason to stderr and exits; "sleeps" never answers.
+things; "offers" has prompts and resources besides; "dies" writes its reason to stderr and exits; "sleeps" never
+answers.
 """
 
 from __future__ import annotations
@@ -58,17 +59,53 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
+PROMPTS = [
+    {
+        "name": "review",
+        "description": "Review a text.",
+        "arguments": [{"name": "text", "required": True}, {"name": "tone", "description": "How to say it."}],
+    },
+    {"name": "greeting"},
+]
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+RESOURCES = {
+    "note://today": {"text": f"water the plants\n{HOSTILE}"},
+    "picture://dot": {"blob": DOT, "mimeType": "image/png"},
+}
+CAPABILITIES: dict[str, Any] = {"tools": {}}
+
+
+def offer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    """What the mode "offers" answers besides."""
+    if method == "prompts/list":
+        return {"prompts": PROMPTS}
+    if method == "prompts/get":
+        given = params.get("arguments") or {}
+        said = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+        text = f"What is the weather in Tokyo? prompt {params['name']} {said}".strip()
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+    if method == "resources/list":
+        return {"resources": [{"uri": uri, "name": uri.partition("://")[2]} for uri in RESOURCES]}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": []}
+    if method == "resources/read" and params["uri"] in RESOURCES:
+        return {"contents": [{"uri": params["uri"], **RESOURCES[params["uri"]]}]}
+    return None
+
+
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         return {
             "protocolVersion": "2025-06-18",
-            "capabilities": {"tools": {}},
+            "capabilities": CAPABILITIES,
             "serverInfo": {"name": "small", "version": "1"},
         }
     if method == "tools/list":
         return {"tools": [tool(name) for name in TOOLS]}
     if method == "tools/call":
         return call(params["name"], params.get("arguments") or {})
+    if "prompts" in CAPABILITIES and (offered := offer(method, params)) is not None:
+        return offered
     return {} if method == "ping" else None
 
 
@@ -81,6 +118,8 @@ def main() -> None:
     if mode == "poor":
         TOOLS.clear()
         TOOLS.update(POOR)
+    if mode == "offers":
+        CAPABILITIES.update(prompts={}, resources={})
     if mode == "sleeps":
         time.sleep(60)
     for line in sys.stdin:

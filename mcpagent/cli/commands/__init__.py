@@ -35,7 +35,7 @@ __all__ = [
 
 async def show_help(desk: Desk, argument: str) -> None:
     """the commands by group; all: what each one does"""
-    lines = everything() if argument == "all" else overview()
+    lines = everything() if argument == "all" else overview(desk.width)
     desk.say(*lines)
 
 
@@ -117,14 +117,14 @@ def is_command(line: str) -> bool:
     return word.startswith("/") and "/" not in word[1:] and "\n" not in word and len(word) > 1
 
 
-def overview() -> list[Text]:
-    """The commands by group, on one screen of 80 columns and 24 rows."""
+def overview(width: int = 80) -> list[Text]:
+    """The commands by group: 80 columns and 24 rows hold them."""
     lines: list[Text] = []
     for title, names in GROUPS.items():
         row = Text(column(title, 10), "user")
         for name in names:
             shown = f"{name} {COMMANDS[name].parameter}".strip()
-            if row.cell_len + len(shown) + 2 > 78:
+            if row.cell_len + len(shown) > min(width, 80):
                 lines.append(row)
                 row = Text(" " * 10)
             row.append(shown, "tool").append("  ")

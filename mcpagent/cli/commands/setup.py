@@ -43,5 +43,5 @@ def _show(desk: Desk) -> None:
             missing.append(f"{name} ({provider.key_variables[0]})")
     desk.say(f"ready  {', '.join([*ready, 'offline'])}")
     if missing:
-        desk.note(f"no key {', '.join(missing)}")
+        desk.note(f"no key for {', '.join(missing)}")
     desk.note("/model NAME goes on with another one in this conversation")
