@@ -19,9 +19,10 @@ from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.options import PLAIN
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
+from mcpagent.cli.run_log import RunLog, run_log_path
 from mcpagent.cli.setup_app import doctor
 from mcpagent.cli.tools_app import tools_app
-from mcpagent.errors import McpAgentError
+from mcpagent.errors import McpAgentError, ModelError, ServerError
 
 app = typer.Typer(name="mcpagent", **PLAIN)
 add_commands(app)
@@ -103,7 +104,9 @@ def _report(error: Exception, *, debug: bool) -> int:
     if debug:
         report_exception(error, debug=True)
     if isinstance(error, McpAgentError | TimeoutError):
-        report_error(str(error))
+        # What went wrong outside of us may need a closer look; what was typed or written wrong is in the line.
+        is_mishap = isinstance(error, ModelError | ServerError | TimeoutError)
+        report_error(str(error), kept=error if is_mishap and not debug else None)
     elif not debug:
         report_exception(error, debug=False)
     return code_of_error(error)
@@ -134,5 +137,4 @@ def _set_up_logging(*, debug: bool) -> None:
 
     if debug or os.environ.get("MCPAGENT_LOG", "").lower() == "debug":
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s: %(message)s")
-    else:
-        logging.getLogger().addHandler(logging.NullHandler())
+    logging.getLogger().addHandler(RunLog(run_log_path(os.environ)))

@@ -1,4 +1,4 @@
-"""The log of the program itself: warnings of its libraries and the tracebacks of errors, in one file of bounded size."""
+"""The log of the program itself: warnings of its libraries and tracebacks of errors, in one file of bounded size."""
 
 from __future__ import annotations
 
