@@ -111,6 +111,7 @@ def _server_options(
     requests: ServerRequests | None,
 ) -> ServerOptions:
     from mcpagent.cli.folders import state_folder
+    from mcpagent.mcp.authentication import stored_sign_ins
     from mcpagent.mcp.pins import PinStore
     from mcpagent.mcp.servers import ServerOptions
 
@@ -129,6 +130,7 @@ def _server_options(
         allow_change=trusted if options.trust_changes else allow_change or untrusted,
         log_folder=state / "logs",
         handlers=requests.handlers if requests is not None else None,
+        auth=stored_sign_ins(options.environ),
     )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError, ServerError
@@ -18,12 +17,9 @@ from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists import PromptInfo, ResourceInfo, ToolsDifference, difference
 from mcpagent.mcp.pins import PinStore
 from mcpagent.mcp.status import ServerStatus
-from mcpagent.mcp.toolset import AllowChange, McpToolset
+from mcpagent.mcp.toolset import AllowChange, Authenticate, McpToolset
 from mcpagent.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
-
-if TYPE_CHECKING:
-    import httpx2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,7 @@ class ServerOptions:
     With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
     where `eager` or its own configuration says so. With `pins`, a tool that its server changed since it was first used
     is called only where `allow_change` says so. `handlers` say what servers may ask of us (nothing without), or what
-    one server may. `auth` gives the authentication for a remote server, if it needs one. What servers write to their
+    one server may. `auth` gives the authentication for a remote server (`stored_sign_ins`). What servers write to their
     standard error goes to files in `log_folder` (`mcpagent.mcp.server_log.log_path`).
     """
 
@@ -42,7 +38,7 @@ class ServerOptions:
     pins: PinStore | None = None
     allow_change: AllowChange | None = None
     handlers: Handlers | Callable[[ServerConfig], Handlers | None] | None = None
-    auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
+    auth: Authenticate | None = None
     log_folder: Path | None = None
 
 
@@ -92,7 +88,7 @@ class McpServers:
             cache=options.cache,
             eager=options.eager or config.eager,
             handlers=options.handlers(config) if callable(options.handlers) else options.handlers,
-            auth=options.auth(config) if options.auth is not None and config.url else None,
+            auth=options.auth if config.url else None,
             pins=options.pins,
             allow_change=options.allow_change,
             log_folder=options.log_folder,

@@ -27,11 +27,6 @@ EARLY_SECONDS = 30.0
 """A token is refreshed so long before it ends, since clocks differ and a request takes time."""
 
 
-def has_own_authorization(config: ServerConfig) -> bool:
-    """Whether the configuration itself says how to be let in."""
-    return any(name.lower() == "authorization" for name in config.headers)
-
-
 class StoredSignIn(httpx2.Auth):
     """Uses and refreshes the sign-in kept for one server.
 

@@ -50,6 +50,9 @@ PROGRESS_SECONDS = 0.1
 SETTLE_SECONDS = 2.0
 
 
+Authenticate: TypeAlias = "Callable[[ServerConfig], httpx2.Auth | None]"
+"""Gives a remote server's authentication when it is connected, and not before: it may have to load something."""
+
 AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
 """Asks whether a changed tool may be used as it is now."""
 
@@ -80,7 +83,7 @@ class McpToolset:
         cache: ListCache | None = None,
         eager: bool = False,
         handlers: Handlers | None = None,
-        auth: httpx2.Auth | None = None,
+        auth: httpx2.Auth | Authenticate | None = None,
         pins: PinStore | None = None,
         allow_change: AllowChange | None = None,
         log_folder: Path | None = None,
@@ -408,7 +411,7 @@ class McpToolset:
             era="legacy" if is_legacy else "auto",
             environ=self._environ,
             handlers=self._handlers,
-            auth=self._auth,
+            auth=self._auth(self.config) if callable(self._auth) else self._auth,
             log=self._new_log(),
         )
         await connection.open()
