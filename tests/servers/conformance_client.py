@@ -28,7 +28,7 @@ from mcpagent.secret_store import NO_KEYRING, SecretStore
 from mcpagent.mcp.toolset import McpToolset
 
 if TYPE_CHECKING:
-from mcpagent.tools import Tool
+    from mcpagent.tools import Tool
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
