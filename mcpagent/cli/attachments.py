@@ -69,7 +69,7 @@ async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str |
             if name is None:
                 continue
             mark = name
-            text, pictures = read_file(folder / Path(name).expanduser())
+            text, pictures = read_file(_path(folder, name))
             told.append(f"{safe_line(mark, 100)}  {_sizes(text, pictures)}")
         if text:
             blocks.append(fenced(text, safe_line(mark, 200)))
@@ -78,6 +78,10 @@ async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str |
         return line, told
     words = "\n\n".join([line, *blocks])
     return ([Text(words), *images] if images else words), told
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / Path(name).expanduser()
 
 
 def read_file(path: Path) -> tuple[str, list[Part]]:
@@ -105,7 +109,7 @@ def _file_name(mark: str, folder: Path) -> str | None:
     """The file that is meant; a full stop or comma behind it belongs to the sentence."""
     for name in dict.fromkeys((mark, mark.rstrip(_CLOSING))):
         try:
-            path = folder / Path(name).expanduser()
+            path = _path(folder, name)
             if name and path.is_file():
                 return name
             if name and path.is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from mcpagent.cli.commands.desk import Desk
+from mcpagent.cli.figures import counted
 from mcpagent.errors import ConfigError
 from mcpagent.safe_text import safe_line
 
@@ -21,11 +22,11 @@ async def model(desk: Desk, argument: str) -> None:
     except ConfigError as error:
         desk.warn(safe_line(str(error), 300))
         return
-    offered = len(desk.agent.discovered_tools)
+    found = counted(len(desk.agent.discovered_tools), "tool")
     desk.figures.read(desk.agent)
     desk.say(Text.assemble("model  ", (desk.agent.model.name, "user"), (f"  (was {before})", "dim")))
     if desk.agent.messages:
-        desk.note(f"the conversation goes on with it, and the {offered} tools found so far; the cache starts anew")
+        desk.note(f"the conversation goes on with it, and with {found} found so far; the provider's cache starts anew")
 
 
 def _show(desk: Desk) -> None:
