@@ -24,8 +24,8 @@ from mcpagent.config import ServerConfig
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.oauth import Machine, callback_result, oauth_for, oauth_for_machine
 from mcpagent.mcp.sign_ins import TokenStorage
-from mcpagent.secret_store import NO_KEYRING, SecretStore
 from mcpagent.mcp.toolset import McpToolset
+from mcpagent.secret_store import NO_KEYRING, SecretStore
 
 if TYPE_CHECKING:
     from mcpagent.tools import Tool
