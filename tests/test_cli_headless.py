@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -394,7 +395,9 @@ def test_servers_are_listed_and_tested(tmp_path: Path, capsys: pytest.CaptureFix
 def test_the_demo_is_a_real_conversation(tmp_path: Path) -> None:
     done = run(["demo"], tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "request 1: the model sees 2 of" in done.stdout
+    assert re.search(r"4 real MCP servers with 1,\d{3} tools", done.stdout), done.stdout
+    assert re.search(r"request 1: the model sees 2 of 1,\d{3} tools", done.stdout)
+    assert "converter.convert_kilometres_to_miles  value=42" in done.stdout
     assert "26.0976" in done.stdout
     assert "416.5" in done.stdout
     assert "tool definitions sent" in done.stdout

@@ -148,6 +148,23 @@ def convert_units(
     return f"{shown(value)} {source} = {float(f'{result:.6g}'):g} {target}"
 
 
+def unit_names() -> dict[str, list[str]]:
+    """The names of the units by the quantity that they measure."""
+    return {quantity: [name for name, _, _ in known] for quantity, known in _UNITS.items()} | {
+        "temperature": list(_TO_KELVIN)
+    }
+
+
+def plural(name: str) -> str:
+    """`miles per hour` for `mile per hour`."""
+    first, _, rest = name.partition(" per ")
+    if first in ("foot", "square foot"):
+        first = first.replace("foot", "feet")
+    elif first not in ("celsius", "fahrenheit", "kelvin", "psi"):
+        first += "es" if first.endswith("ch") else "s"
+    return f"{first} per {rest}" if rest else first
+
+
 def list_units(quantity: Annotated[Quantity, Field(description="What the units measure")]) -> list[str]:
     """List the units that convert_units knows for one quantity."""
     return list(_TO_KELVIN) if quantity == "temperature" else [name for name, _, _ in _UNITS[quantity]]
