@@ -1,140 +1,193 @@
-"""Finds how strong a best match must be before a search says that nothing fits.
+"""Finds out what tells a request that a catalogue serves from one that it does not, and how sure a match must be.
 
-    python benchmarks/search_threshold.py CATALOGUE ... [--queries FOLDER ...] [--strategy bm25]
+    python benchmarks/search_threshold.py CATALOGUE ... --queries FOLDER ... [--strategy bm25]
 
-CATALOGUE and FOLDER are as for `search_probes.py` and `search.py`. For every threshold it prints how many of the
-requests below still get tools from each CATALOGUE, which serves hardly any of them, and how much recall@5 the queries
-of each FOLDER lose on their own catalogue. `MIN_STRENGTH` and `MIN_HYBRID_STRENGTH` in `mcpagent/search/index.py` are
-the points where about 3 of 20 of the former are left.
+CATALOGUE and FOLDER are as for `search_probes.py` and `search.py`. First a logistic regression over the evidence for
+each best match (`mcpagent/search/strength.py`, where the printed weights go): queries of the FOLDERs on their own
+catalogues, as they are and mistyped, against the requests `CALIBRATION` of `search_unserved.py` on every CATALOGUE and
+on parts of it. Then, for each threshold and with the weights as they stand in that file, how many of the other
+requests, `HELD_OUT`, still get tools, and what is lost of recall@5 on queries that the regression has not seen.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import random
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 sys.path.pop(0)  # this folder: its file names would hide packages
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.search_data import Row
 from benchmarks.search_eval import queries_of
-from benchmarks.search_probes import index_of, load_tools
+from benchmarks.search_probes import index_of, load_tools, with_typos
+from benchmarks.search_unserved import CALIBRATION, HELD_OUT
+from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.search.strength import Evidence
 
-UNSERVED = """
-what is the capital of France
-hello how are you
-tell me a joke
-who won the world cup in 1998
-what is the meaning of life
-thanks, that was helpful
-good morning
-explain quantum entanglement to a ten year old
-write a poem about autumn
-what is 17 times 23
-who wrote War and Peace
-how tall is Mount Everest
-do you like music
-what is your name
-what is the difference between a virus and a bacterium
-when did the Roman Empire fall
-translate good night into Spanish
-how do I boil an egg
-what does the word serendipity mean
-sing me a song
-why is the sky blue
-are you a robot
-can you help me
-I feel sad today
-what should I cook for dinner tonight
-book a table at an Italian restaurant for four
-order a large pizza with mushrooms
-call me a taxi to the airport
-turn the volume of my guitar amplifier down
-play some jazz
-mow the lawn
-feed my cat at six
-water the plants
-knit a sweater
-make me a cup of coffee
-fold the laundry
-wash my car
-open the garage door
-buy two tickets for the opera on Saturday
-renew my passport
-pay my electricity bill
-refinance my mortgage
-file my taxes
-find me a dentist
-schedule a haircut
-measure my blood pressure
-what is the boiling point of ethanol
-recommend a novel by Jane Austen
-how old is the universe
-name three prime numbers
-who painted the Mona Lisa
-summarise the plot of Hamlet
-give me tips to sleep better
-what rhymes with orange
-is it ethical to eat meat
-how many legs does a spider have
-what language is spoken in Brazil
-convert 20 miles into kilometres
-design a logo for my bakery
-diagnose my rash
-train a puppy
-hire a plumber
-lower the thermostat of the sauna
-reserve a hotel in Lisbon
-rent a bicycle
-stream the football match
-pick a lottery number
-solve this crossword clue
-sharpen the kitchen knives
-tune my piano
-""".strip().splitlines()
-"""Small talk, general knowledge, and things that no common MCP server does."""
+THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+_PARTS = ((12, 20), (40, 10), (120, 5))
+"""Tools of a part of a catalogue, and how many such parts."""
 
-THRESHOLDS = {"bm25": (0.0, 0.7, 0.8, 0.88, 0.95, 1.05, 1.2), "hybrid": (0.0, 1.4, 1.6, 1.75, 1.85, 2.0, 2.3)}
+_PART_WEIGHT = 0.3
+"""How much all parts of one size count beside the whole."""
+
+_MISTYPED = 0.25
+"""How much a mistyped query counts beside the one as it was."""
+
+_RIDGE = 1e-3
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The evidence for one request's best match."""
+
+    evidence: Evidence
+    is_served: bool
+    weight: float
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("catalogues", type=Path, nargs="+")
     parser.add_argument("--queries", type=Path, nargs="*", default=[])
-    parser.add_argument("--strategy", choices=sorted(THRESHOLDS), default="bm25")
+    parser.add_argument("--strategy", choices=("bm25", "hybrid"), default="bm25")
     parser.add_argument("--cap", type=int, default=200, help="queries of each source (200)")
     options = parser.parse_args()
     catalogues = {folder.name: load_tools(folder) for folder in options.catalogues}
-    asked = {folder: load_tools(folder) for folder in options.queries}
-    for threshold in THRESHOLDS[options.strategy]:
-        answered = {
-            name: sum(bool(index.search(query).matches) for query in UNSERVED)
-            for name, tools in catalogues.items()
-            for index in [index_of(tools, options.strategy, threshold)]
-        }
-        told = ", ".join(f"{name} {count} of {len(UNSERVED)}" for name, count in answered.items())
-        found = [
-            _recalls(index_of(tools, options.strategy, threshold), folder, options.cap)
-            for folder, tools in asked.items()
+    served = {folder: index_of(load_tools(folder), options.strategy, 0.0) for folder in options.queries}
+    queries = {folder: queries_of(folder, options.cap) for folder in options.queries}
+    samples = list(_unserved_samples(catalogues.values(), options.strategy))
+    random_ = random.Random(3)
+    for folder, index in served.items():
+        rows = [row for row in queries[folder] if not _is_held_out(row)]
+        samples += _served_samples(index, rows, 1.0)
+        for size, count in _PARTS:
+            for _ in range(count):
+                part = _part(index.tools, size, random_)
+                names = {tool.name for tool in part}
+                theirs = [row for row in rows if names.issuperset(row["relevant"])]
+                samples += _served_samples(index_of(part, options.strategy, 0.0), theirs, _PART_WEIGHT / count)
+    if any(sample.is_served for sample in samples):
+        weights = fit(samples)
+        told = ", ".join(f"{name}={weight:.2f}" for name, weight in zip(Evidence._fields, weights[1:], strict=True))
+        print(f"intercept {weights[0]:.2f}, Evidence({told})\n")
+    _tell_thresholds(catalogues, served, queries, options.strategy)
+
+
+def _is_held_out(row: Row) -> bool:
+    return bool(hashlib.sha256(b"threshold" + row["query"].encode()).digest()[0] & 1)
+
+
+def _unserved_samples(catalogues: Iterable[Sequence[ToolDefinition]], strategy: str) -> Iterator[Sample]:
+    random_ = random.Random(5)
+    for tools in catalogues:
+        yield from _samples(index_of(tools, strategy, 0.0), CALIBRATION, is_served=False, weight=1.0)
+        for size, count in _PARTS:
+            for _ in range(count):
+                index = index_of(_part(tools, size, random_), strategy, 0.0)
+                some = random_.sample(CALIBRATION, 20)
+                yield from _samples(index, some, is_served=False, weight=_PART_WEIGHT / count * len(CALIBRATION) / len(some))
+
+
+def _part(tools: Sequence[ToolDefinition], size: int, random_: random.Random) -> list[ToolDefinition]:
+    """Whole servers of about so many tools together."""
+    servers: dict[str | None, list[ToolDefinition]] = defaultdict(list)
+    for tool in tools:
+        servers[tool.server].append(tool)
+    chosen: list[ToolDefinition] = []
+    for server in random_.sample(list(servers), len(servers)):
+        if len(chosen) + len(servers[server]) <= size * 1.3:
+            chosen += servers[server]
+    return chosen
+
+
+def _served_samples(index: ToolIndex, rows: Sequence[Row], weight: float) -> Iterator[Sample]:
+    """Those of the queries whose tools are found at all; each source of queries counts as much as each other."""
+    random_ = random.Random(7)
+    sources: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if _recall(index.search(row["query"]).names, row):
+            sources[row["source"]].append(row["query"])
+    for texts in sources.values():
+        yield from _samples(index, texts, is_served=True, weight=weight / len(texts))
+        mistyped = [with_typos(text, random_) for text in texts]
+        yield from _samples(index, mistyped, is_served=True, weight=weight * _MISTYPED / len(texts))
+
+
+def _samples(index: ToolIndex, texts: Iterable[str], *, is_served: bool, weight: float) -> Iterator[Sample]:
+    assert len(index)  # and so all is indexed now
+    for text in texts:
+        evidence = index._ranker.rank(text, 5).assessed.evidence
+        if evidence is not None:
+            yield Sample(evidence, is_served, weight)
+
+
+def fit(samples: Sequence[Sample]) -> list[float]:
+    """Intercept and weights of a logistic regression by Newton's method, both kinds weighing the same in all."""
+    values = np.array([sample.evidence for sample in samples])
+    wanted = np.array([float(sample.is_served) for sample in samples])
+    share = np.array([sample.weight for sample in samples])
+    for kind in (0.0, 1.0):
+        share[wanted == kind] /= share[wanted == kind].sum()
+    mean, spread = values.mean(axis=0), np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
+    table = np.hstack([np.ones((len(values), 1)), (values - mean) / spread])
+    weights = np.zeros(table.shape[1])
+    for _ in range(60):
+        chance = 1 / (1 + np.exp(-table @ weights))
+        slope = table.T @ (share * (chance - wanted)) + _RIDGE * weights
+        curve = (table * (share * chance * (1 - chance))[:, None]).T @ table + _RIDGE * np.eye(len(weights))
+        weights = weights - np.linalg.solve(curve, slope)
+    own = weights[1:] / spread
+    return [float(weights[0] - own @ mean), *map(float, own)]
+
+
+def _tell_thresholds(
+    catalogues: dict[str, list[ToolDefinition]],
+    served: dict[Path, ToolIndex],
+    queries: dict[Path, list[Row]],
+    strategy: str,
+) -> None:
+    answered = {
+        f"{name}, {len(tools):,} tools": [
+            result.strength if result.matches else -1.0
+            for index in [index_of(tools, strategy, 0.0)]
+            for result in map(index.search, HELD_OUT)
         ]
-        recalls = {source: recall for folder in found for source, recall in folder.items()}
-        mean = f"{statistics.fmean(recalls.values()):.4f}" if recalls else "-"
-        shown = " ".join(f"{source} {recall:.3f}" for source, recall in recalls.items())
-        print(f"{threshold:5.2f}  answered: {told}  recall@5 {mean}  {shown}", flush=True)
+        for name, tools in catalogues.items()
+    }
+    recalls: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for folder, index in served.items():
+        for row in filter(_is_held_out, queries[folder]):
+            result = index.search(row["query"])
+            recalls[f"{folder.name} {row['source']}"].append((_recall(result.names, row), result.strength))
+    whole = {source: statistics.fmean(recall for recall, _ in found) for source, found in recalls.items()}
+    print(f"| `{strategy}` | {' | '.join(answered)} | recall@5 | most lost by |")
+    print("|" + " --- |" * (len(answered) + 3))
+    for threshold in THRESHOLDS:
+        counts = [f"{sum(one >= threshold for one in found)} of {len(found)}" for found in answered.values()]
+        kept = {
+            source: statistics.fmean(recall * (strength >= threshold) for recall, strength in found)
+            for source, found in recalls.items()
+        }
+        worst = max(kept, key=lambda source: whole[source] - kept[source], default="")
+        lost = f"{worst} {whole[worst] - kept[worst]:.3f}" if worst else ""
+        mean = f"{statistics.fmean(kept.values()):.4f}" if kept else ""
+        print(f"| {threshold:.2f} | {' | '.join(counts)} | {mean} | {lost} |")
 
 
-def _recalls(index: ToolIndex, folder: Path, cap: int) -> dict[str, float]:
-    met: defaultdict[str, list[float]] = defaultdict(list)
-    for row in queries_of(folder, cap):
-        needs = row.get("groups") or [[name] for name in row["relevant"]]
-        names = index.search(row["query"]).names
-        met[f"{folder.name} {row['source']}"].append(
-            statistics.fmean(any(name in names for name in need) for need in needs)
-        )
-    return {source: statistics.fmean(values) for source, values in met.items()}
+def _recall(names: Sequence[str], row: Row) -> float:
+    needs = row.get("groups") or [[name] for name in row["relevant"]]
+    return statistics.fmean(any(name in names for name in need) for need in needs)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 from mcpagent.names import plain
 from mcpagent.search.bm25 import Postings
 from mcpagent.search.spelling import Spelling
-from mcpagent.search.words import STOP_WORDS, pieces, stem, written_words
+from mcpagent.search.words import MAX_WORD, STOP_WORDS, pieces, stem, written_words
 
 MAX_TERMS = 64
 """Terms of one query that are scored; a longer query keeps its first ones."""
@@ -85,8 +85,9 @@ class Asker:
         if not parts or (len(written) == 1 and written.isascii()):
             return _Reading((), known=True)
         known = [(part, term) for part in parts if (term := self._term(part)) is not None]
-        whole_known = bool(known) and known[0][0] == parts[0]
-        read = [(term, part, _PIECE_FACTOR if whole_known and part != parts[0] else 1.0) for part, term in known]
+        whole = plain(written[:MAX_WORD])  # no piece of a text without spaces is its whole
+        whole_known = bool(known) and known[0][0] == whole
+        read = [(term, part, _PIECE_FACTOR if whole_known and part != whole else 1.0) for part, term in known]
         return _Reading(tuple(read), known=bool(known) or written.isdigit())
 
     def _add_joined(self, asked: Asked, words: Iterable[str]) -> None:

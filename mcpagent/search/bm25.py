@@ -119,6 +119,10 @@ class Postings:
             known = self._rarities[term] = self._rarity(len(self.tools[term]))
         return known
 
+    def rarities(self, factors: Mapping[int, float]) -> float:
+        """Of all these terms together, each times its factor."""
+        return sum(self.rarity(term) * factor for term, factor in factors.items())
+
     @property
     def highest_rarity(self) -> float:
         """What a term that no tool holds would have."""

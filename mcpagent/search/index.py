@@ -31,6 +31,7 @@ from mcpagent.search.query import MAX_QUERY, mentioned_names, selected_names, se
 from mcpagent.search.ranking import Ranked, Ranker
 from mcpagent.search.result import How, Match, Reason, SearchResult
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
+from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import terms, written_words
@@ -45,10 +46,6 @@ _NEAR_LIKENESS = 60.0
 _NEAREST = 3
 _MAX_NAME = 64
 _MAX_NAME_WORDS = 5
-
-MIN_STRENGTH = 0.95
-MIN_HYBRID_STRENGTH = 2.0
-"""Strength of a best match below which nothing is found, by words alone and with vectors."""
 
 
 class ToolIndex:
@@ -82,7 +79,7 @@ class ToolIndex:
         if strategy == "hybrid" or (strategy == "auto" and (embedder or static_model_folder())):
             _check_vectors(embedder)
             self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
-        self._min_strength = min_strength if min_strength is not None else self._usual_min_strength(embedder)
+        self._min_strength = min_strength if min_strength is not None else 0.0 if embedder else MIN_STRENGTH
         self._history = history
         self._strategy = strategy
         self._server_descriptions = dict(server_descriptions or {})
@@ -96,11 +93,6 @@ class ToolIndex:
         self._named_by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
         self._postings = Postings()
         self._ranker = Ranker(self._postings, self._vectors)
-
-    def _usual_min_strength(self, embedder: Embedder | None) -> float:
-        if self._vectors is None:
-            return MIN_STRENGTH
-        return MIN_HYBRID_STRENGTH if embedder is None else 0.0
 
     def __len__(self) -> int:
         return len(self.tools)
@@ -261,12 +253,14 @@ class ToolIndex:
             named = self._mentioned(text, server)
         notes: list[str] = []
         error = ""
+        least = self._min_strength
         if not named and (self._strategy == "regex" or patterns.looks_like_pattern(text)):
             try:
                 result = self._match_pattern(query, text, limit, server)
                 if result.matches:
                     return result
             except patterns.PatternError as problem:
+                least = 0.0  # who writes patterns is after tools, and their operators are no words that are missing
                 if str(problem).startswith("invalid"):
                     error = str(problem)
                 else:
@@ -276,7 +270,7 @@ class ToolIndex:
             notes.append(f"the query was cut at {MAX_QUERY} characters")
             text = text[:MAX_QUERY]
         with self._lock:
-            return self._search_words(query, text, limit, server, named, notes, error)
+            return self._search_words(query, text, limit, server, named, notes, error, least)
 
     def _servers(self) -> list[str]:
         return [server for server in self._numbers if server]
@@ -363,6 +357,7 @@ class ToolIndex:
         named: Mapping[int, str],
         notes: list[str],
         error: str,
+        least: float,
     ) -> SearchResult:
         only = None if server is None else self._numbers.get(server, {}).values()
         ranking = self._ranker.rank(text, limit + len(named), only)
@@ -373,18 +368,28 @@ class ToolIndex:
         others.sort(key=lambda one: (-one.score, self._tools[one.number].name))
         notes = [*notes, *ranking.notes]
         missing = tuple(asked.missing)
-        if not named and server is None and ranking.strength < self._min_strength:
+        if not named and server is None and ranking.assessed.strength < least:
             near = tuple(self._tools[one.number].name for one in others[:_NEAREST]) or self.names_near(text)
             return self._like_named(text, limit) or SearchResult(
-                query, error=error, notes=tuple(notes), nearest=near, unmatched_words=missing
+                query, (), 0, "none", error, tuple(notes), near, missing, ranking.assessed.strength, least
             )
         matches = [self._exact_match(number, word) for number, word in named.items()]
         matches += [self._word_match(one, asked) for one in others[: max(limit - len(named), 0)]]
         found = max(ranking.found + len(named) - (len(ranking.candidates) - len(others)), len(matches))
         how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
         near = () if matches else self.names_near(text)
+        strength = math.inf if named else ranking.assessed.strength
         return SearchResult(
-            query, tuple(matches), found, how if matches else "none", error, tuple(notes), near, missing
+            query,
+            tuple(matches),
+            found,
+            how if matches else "none",
+            error,
+            tuple(notes),
+            near,
+            missing,
+            strength,
+            least,
         )
 
     def _favours(self, text: str, only: Collection[int] | None, notes: list[str]) -> dict[int, float]:

@@ -13,8 +13,8 @@ from mcpagent.safe_text import safe_line
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import MAX_CANDIDATES, SCORED_POSTINGS, Hits, Postings
 from mcpagent.search.embedding import EmbeddingError
+from mcpagent.search.strength import Assessed, assess, telling_words
 from mcpagent.search.vectors import Vectors
-from mcpagent.search.words import written_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +31,9 @@ _FOR_A_NEED = _Work(500, 15)
 
 _VECTOR_WEIGHT = 0.8
 _STRONG = 2.5
-"""Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more."""
+"""Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
+of few words one less is enough: who asks with one word wants the tools that hold it."""
 
-_COSINE_STRENGTH = 2.5
-_SAME_MEANING = 0.6
-"""Cosine from which a match is sure without a common word."""
-
-_COVERED = 0.75
-_TELLING = 0.5
-"""Share of a query's words that must say something before being wholly covered makes a match sure."""
-_SEVERAL = 2
-"""So many words that say something are enough, however long the sentence around them."""
-
-_MANY_TOOLS = 500
-"""In smaller catalogues no word is rare, so that scores stay lower."""
-
-_QUESTION = re.compile(
-    r"\W*(?:what|who|whose|when|where|why|which|how|is|are|do|does|did|tell|explain|name|i feel)\b", re.IGNORECASE
-)
-_QUESTION_FACTOR = 0.7
-"""Questions are mostly answered, not acted on: a tool must fit them better than it must fit a request."""
 _NEED_WEIGHT = 0.5
 _LEARNED_WEIGHT = 0.6
 _NEED_RARITY = 8.0
@@ -86,13 +69,13 @@ class Ranked:
 class Ranking:
     """The candidates, in no order; `found` counts the tools whose words score at least half of the best.
 
-    `strength` says how sure it is that the best tool is meant at all (see `Ranker._strength`).
+    `assessed` says how sure it is that the best tool is meant at all.
     """
 
     asked: Asked
     candidates: list[Ranked]
     found: int
-    strength: float
+    assessed: Assessed
     notes: tuple[str, ...] = ()
 
 
@@ -134,8 +117,10 @@ class Ranker:
             numbers = list(dict.fromkeys(chain(close, *scores)))
             with contextlib.suppress(EmbeddingError):  # already noted for the whole request
                 likeness = self._vectors.likeness([need for need, _ in needs], numbers)
-                strong = _STRONG * self._postings.highest_rarity
-                return [_fused(hits, near, strong) for hits, near in zip(scores, likeness, strict=True)]
+                return [
+                    _fused(hits, near, self._strong(need))
+                    for (_, need), hits, near in zip(needs, scores, likeness, strict=True)
+                ]
         return [[Ranked(number, score) for number, score in hits.items()] for hits in scores]
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
@@ -146,62 +131,41 @@ class Ranker:
             number: replace(known.get(number) or Ranked(number, 0.0), learned=favour * _LEARNED_WEIGHT * top)
             for number, favour in favours.items()
         }
-        return replace(ranking, candidates=list((known | raised).values()), strength=math.inf)
+        return replace(ranking, candidates=list((known | raised).values()), assessed=Assessed(math.inf))
 
     def _needs(self, text: str) -> list[tuple[str, Asked]]:
         """The clauses of the text that say enough to be looked for on their own."""
         clauses = [clause for clause in _CLAUSE_END.split(text) if clause and not clause.isspace()]
         if len(clauses) < 2:
             return []
-        asked = [(clause, self.ask(clause)) for clause in clauses]
-        return [(clause, one) for clause, one in asked if self._rarity(one.factors) >= _NEED_RARITY][:_MAX_NEEDS]
-
-    def _rarity(self, factors: Mapping[int, float]) -> float:
-        return sum(self._postings.rarity(term) * factor for term, factor in factors.items())
+        rarities = self._postings.rarities
+        needs = [(clause, self.ask(clause)) for clause in clauses]
+        return [need for need in needs if rarities(need[1].factors) >= _NEED_RARITY][:_MAX_NEEDS]
 
     def _rank_one(self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: _Work) -> Ranking:
         pool = limit if self._vectors is None else max(limit, work.candidates // 2)
         hits = self._hits(asked, pool, only, work)
         by_words = [Ranked(number, score) for number, score in hits.scores.items()]
         if self._vectors is None:
-            return Ranking(asked, by_words, hits.found, self._strength(text, asked, hits.scores))
+            return Ranking(asked, by_words, hits.found, assess(text, asked, hits.scores, self._postings))
         try:
             likeness = self._vectors.closest(text, pool, hits.scores if only is None else only)
         except EmbeddingError as error:
             note = f"searched without embeddings: {safe_line(str(error))}"
-            return Ranking(asked, by_words, hits.found, self._strength(text, asked, hits.scores), (note,))
+            return Ranking(asked, by_words, hits.found, assess(text, asked, hits.scores, self._postings), (note,))
         if only is not None:
             likeness = {number: likeness[number] for number in only}
         cosine = max(likeness.values(), default=0.0)
-        strength = self._strength(text, asked, hits.scores) * math.exp(_COSINE_STRENGTH * cosine)
-        if cosine >= _SAME_MEANING:
-            strength = math.inf
-        return Ranking(
-            asked, _fused(hits.scores, likeness, _STRONG * self._postings.highest_rarity), hits.found, strength
-        )
+        sure = assess(text, asked, hits.scores, self._postings, cosine)
+        return Ranking(asked, _fused(hits.scores, likeness, self._strong(asked)), hits.found, sure)
+
+    def _strong(self, asked: Asked) -> float:
+        return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
 
     def _hits(self, asked: Asked, limit: int, only: Collection[int] | None, work: _Work) -> Hits:
         return self._postings.best(
             asked.factors, limit, only, most_postings=work.postings, most_candidates=work.candidates
         )
-
-    def _strength(self, text: str, asked: Asked, scores: Mapping[int, float]) -> float:
-        """The best BM25 score in units of the rarest word there can be; infinite where a tool holds nearly all that
-        was asked. Vectors multiply it by e^(2.5 cosine): both were fitted on requests with and without a right tool."""
-        if not scores:
-            return 0.0
-        rarest = self._postings.highest_rarity
-        highest = max(scores.values())
-        best = min(number for number, score in scores.items() if score == highest)
-        held = {term: factor for term, factor in asked.factors.items() if self._postings.weight(term, best)}
-        whole = self._rarity(asked.factors) + rarest * len(asked.missing)
-        telling = len(set(asked.words.values())) + len(asked.missing)
-        enough = telling >= _TELLING * len(written_words(text)) or len(held) >= _SEVERAL
-        if enough and self._rarity(held) >= _COVERED * whole:
-            return math.inf
-        question = _QUESTION_FACTOR if _QUESTION.match(text) else 1.0
-        few = max(1.0, math.log(_MANY_TOOLS) / math.log(1 + self._postings.size))
-        return scores[best] / rarest * question * few
 
 
 def _lifted(one: Ranked | None, number: int, need: float) -> Ranked:
@@ -213,7 +177,7 @@ def _lifted(one: Ranked | None, number: int, need: float) -> Ranked:
 def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> list[Ranked]:
     """Both parts are divided by the best of their kind, words at least by `strong`, and then added: their scales
     differ from query to query."""
-    word_share = 1 / max(max(scores.values(), default=0.0), strong)
+    word_share = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
     closest = max(likeness.values(), default=0.0)
     share = _VECTOR_WEIGHT / closest if closest > 0 else 0.0
     return [

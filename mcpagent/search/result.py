@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,7 +44,8 @@ class SearchResult:
     `matches` are the best `limit` of `found`. `how` says what kind of match they are; "fuzzy" ones were found only by
     correcting or completing the query's words. `error` tells what was wrong with the query; there can be matches all
     the same. `notes` tell what else happened (query cut, pattern too slow). `nearest` are names like the query, only
-    where nothing matched. `unmatched_words` are in no tool.
+    where nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the best tool is meant, where
+    it was found by words; below `least` nothing is found.
     """
 
     query: str
@@ -54,6 +56,8 @@ class SearchResult:
     notes: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
     unmatched_words: tuple[str, ...] = ()
+    strength: float = math.inf
+    least: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,127 @@
+"""How sure it is that a best match is meant at all: the odds that the catalogue serves the request.
+
+Logistic regressions over what the ranking knows of a match, one for words alone and one with vectors. Their weights
+and `MIN_STRENGTH` are what `benchmarks/search_threshold.py` found on requests with and without a right tool.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mcpagent.names import plain
+from mcpagent.search.asked import Asked
+from mcpagent.search.bm25 import Postings
+from mcpagent.search.words import written_words
+
+MIN_STRENGTH = 0.3
+"""Odds below which nothing is found; where both kinds of requests are as frequent, 1 is as likely as not."""
+
+_COVERED = 0.75
+_TELLING = 0.5
+"""Share of a query's words that must say something before being wholly covered makes a match sure."""
+
+_SEVERAL = 2
+"""So many words that say something are enough, however long the sentence around them."""
+
+_SAME_MEANING = 0.6
+"""Cosine from which a match is sure without a common word."""
+
+_MANY_TOOLS = 500
+"""In smaller catalogues no word is rare, so that scores stay lower."""
+
+_QUESTION = re.compile(
+    r"\W*(?:what|who|whose|when|where|why|which|how|is|are|do|does|did|tell|explain|name|i feel)\b", re.IGNORECASE
+)
+
+
+class Evidence(NamedTuple):
+    """What speaks for and against the best match; also the weights of that."""
+
+    score: float
+    """Logarithm of the best BM25 score in units of the rarest word there can be."""
+
+    question: float
+    """1 for a question, which is mostly answered, not acted on."""
+
+    few_tools: float
+    """0 from 500 tools on, more the fewer there are."""
+
+    missing: float
+    """Share of the telling words that no tool holds, without names and the like, which are written with capitals."""
+
+    guessed: float
+    """Share of what was asked that a word like it stands for, divided by the number of such words: one among others
+    may be no typo, many are."""
+
+    words: float
+    """Logarithm of how many words the text has, and one."""
+
+    meaning: float = 0.0
+    """The highest cosine."""
+
+
+_BY_WORDS = (-7.49, Evidence(2.33, -2.40, 4.24, -4.94, -3.40, 4.01))
+_WITH_VECTORS = (-9.43, Evidence(2.09, -2.51, 4.59, -3.19, -1.23, 3.63, 7.26))
+"""Intercept and weights."""
+
+
+class Assessed(NamedTuple):
+    """The odds that the best match is meant; infinite without `evidence`, where the tool holds nearly all that was
+    asked or means the same, and 0 without it where nothing scored."""
+
+    strength: float
+    evidence: Evidence | None = None
+
+
+def assess(
+    text: str, asked: Asked, scores: Mapping[int, float], postings: Postings, cosine: float | None = None
+) -> Assessed:
+    if cosine is not None and cosine >= _SAME_MEANING:
+        return Assessed(math.inf)
+    if not scores:
+        return Assessed(0.0)
+    if is_covered(text, asked, scores, postings):
+        return Assessed(math.inf)
+    intercept, weights = _BY_WORDS if cosine is None else _WITH_VECTORS
+    found = evidence(text, asked, scores, postings, cosine or 0.0)
+    told = sum(weight * value for weight, value in zip(weights, found, strict=True))
+    return Assessed(math.exp(intercept + told), found)
+
+
+def is_covered(text: str, asked: Asked, scores: Mapping[int, float], postings: Postings) -> bool:
+    """Whether the best tool holds nearly all that was asked. One mistyped word among others may have been no typo."""
+    highest = max(scores.values())
+    best = min(number for number, score in scores.items() if score == highest)
+    held = {term: factor for term, factor in asked.factors.items() if postings.weight(term, best)}
+    if len(asked.guessed & held.keys()) == 1 and len(asked.factors) > 1:
+        return False
+    enough = telling_words(asked) >= _TELLING * len(written_words(text)) or len(held) >= _SEVERAL
+    return enough and postings.rarities(held) >= _COVERED * _whole(asked, postings)
+
+
+def evidence(text: str, asked: Asked, scores: Mapping[int, float], postings: Postings, cosine: float = 0.0) -> Evidence:
+    words = written_words(text)
+    names = {plain(word) for word in words[1:] if not word.islower()}
+    guessed = {term: asked.factors[term] for term in asked.guessed}
+    corrected = {asked.words[term] for term in asked.guessed}
+    return Evidence(
+        score=math.log(max(scores.values()) / postings.highest_rarity),
+        question=1.0 if _QUESTION.match(text) else 0.0,
+        few_tools=max(0.0, math.log(math.log(_MANY_TOOLS) / math.log(1 + postings.size))),
+        missing=sum(word not in names for word in asked.missing) / max(telling_words(asked), 1),
+        guessed=postings.rarities(guessed) / _whole(asked, postings) / max(len(corrected), 1),
+        words=math.log(1 + len(words)),
+        meaning=cosine,
+    )
+
+
+def telling_words(asked: Asked) -> int:
+    """Words of the query that say something."""
+    return len(set(asked.words.values())) + len(asked.missing)
+
+
+def _whole(asked: Asked, postings: Postings) -> float:
+    return postings.rarities(asked.factors) + postings.highest_rarity * len(asked.missing)
