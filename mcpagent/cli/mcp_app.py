@@ -175,3 +175,48 @@ def mcp_logs(
     from mcpagent.cli.server_logs import show_log
 
     return show_log(opt.server_options(config, server, False, debug, color), name, lines, follow=follow)
+
+
+@mcp_app.command("login")
+def mcp_login(
+    name: Name,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address; what the browser ends at can be pasted.")
+    ] = False,
+    client_id: Annotated[
+        str | None,
+        typer.Option(
+            "--client-id",
+            metavar="ID",
+            help="A client registered by hand, where a server registers none; its secret, if any, is taken from "
+            "MCPAGENT_CLIENT_SECRET.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port its redirect address has.")
+    ] = 0,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Signs in to a remote server (OAuth) in the browser; the sign-in is kept and renewed."""
+    from mcpagent.cli.login_commands import Login, log_in
+
+    options = opt.server_options(config, server, False, debug, color, trust_project=trust_project)
+    return log_in(Login(name, not no_browser, client_id, port), options)
+
+
+@mcp_app.command("logout")
+def mcp_logout(
+    name: Annotated[str, typer.Argument(metavar="NAME|URL", show_default=False, help="The server, or its address.")],
+    config: opt.Config = None,
+    server: opt.Server = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """Signs out: revokes the sign-in where the server offers that, and forgets it."""
+    from mcpagent.cli.login_commands import log_out
+
+    return log_out(name, opt.server_options(config, server, False, debug, color))

@@ -1,0 +1,142 @@
+"""`mcpagent keys set|list|remove`: secrets by name, in the system keyring or a file of the user's own."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TextIO
+
+from rich.text import Text
+
+from mcpagent.cli.configuration import short_path
+from mcpagent.cli.exit_codes import ExitCode
+from mcpagent.cli.headless import write_out
+from mcpagent.cli.lines import column
+from mcpagent.cli.options import Options, OutputFormat
+from mcpagent.cli.terminal import Terminal, is_a_terminal, open_terminal, put
+from mcpagent.errors import InputError
+from mcpagent.known_secrets import hide
+from mcpagent.safe_text import safe_line
+from mcpagent.secret_store import Kept, SecretStore, is_key_name, key_store
+
+MAX_KEY_CHARACTERS = 65_536
+
+ReadHidden = Callable[[str], str]
+"""Asks for one line that is not shown as it is typed."""
+
+
+def set_key(
+    name: str,
+    options: Options,
+    *,
+    stdin: TextIO | None = None,
+    hidden: ReadHidden = getpass.getpass,
+    store: SecretStore | None = None,
+) -> ExitCode:
+    """Keeps the key that is typed or piped in, and says where."""
+    terminal = open_terminal(options.color, os.environ)
+    keep_secret(name, options.environ, terminal, stdin=stdin, hidden=hidden, store=store)
+    if options.environ.get(key_name(name), "").strip():
+        put(terminal.err, Text(f"{key_name(name)} is set in the environment too, which goes first", "warning"))
+    return ExitCode.OK
+
+
+def keep_secret(
+    name: str,
+    environ: Mapping[str, str],
+    terminal: Terminal,
+    *,
+    stdin: TextIO | None = None,
+    hidden: ReadHidden = getpass.getpass,
+    store: SecretStore | None = None,
+) -> str:
+    """Asks for a secret, keeps it and says where; gives what stands for it in a configuration, `${keyring:name}`.
+
+    Raises `InputError` where the name or what was given cannot be used.
+    """
+    name = key_name(name)
+    value = _read(name, stdin if stdin is not None else sys.stdin, hidden)
+    hide(value)
+    kept = (store or key_store(environ)).set(name, value)
+    put(terminal.out, *_kept_lines(kept, terminal))
+    return f"${{keyring:{name}}}"
+
+
+def key_name(name: str) -> str:
+    """The name a key is kept under: for a provider its variable, as `ANTHROPIC_API_KEY` for `anthropic`.
+
+    Raises `InputError`.
+    """
+    from mcpagent.models.resolve import PROVIDERS
+
+    provider = PROVIDERS.get(name.strip().lower())
+    if provider is not None and provider.key_variables:
+        return provider.key_variables[0]
+    if not is_key_name(name):
+        raise InputError(
+            f'a key cannot be named "{safe_line(name, 60)}"; use letters, digits and _ . @ : / -, 100 at most'
+        )
+    return name
+
+
+def _read(name: str, stdin: TextIO | None, hidden: ReadHidden) -> str:
+    if is_a_terminal(stdin):
+        try:
+            value = hidden(f"{name} (not shown): ")
+        except EOFError:
+            value = ""
+    else:
+        value = stdin.read(MAX_KEY_CHARACTERS + 1) if stdin is not None else ""
+    value = value.strip("\r\n") if "\n" in value.strip("\r\n") else value.strip()
+    if not value:
+        raise InputError(f"no value for {name}; type it, or pipe it in: mcpagent keys set {name} < FILE")
+    if len(value) > MAX_KEY_CHARACTERS or "\0" in value:
+        raise InputError(f"this cannot be the value of {name}: {'too long' if len(value) > 100 else 'a NUL in it'}")
+    return value
+
+
+def _kept_lines(kept: Kept, terminal: Terminal) -> list[Text]:
+    ok = (terminal.glyphs.ok, "ok")
+    if kept.place == "keyring":
+        return [Text.assemble(ok, f" {kept.name} is kept in the system keyring")]
+    where = short_path(str(kept.path), Path("/nowhere"))
+    return [
+        Text.assemble(ok, f" {kept.name} is kept in {where}, which only you can read"),
+        Text(f"  not in a keyring: {safe_line(kept.reason or '', 200)}", "dim"),
+    ]
+
+
+def list_keys(options: Options, *, store: SecretStore | None = None) -> ExitCode:
+    terminal = open_terminal(options.color, os.environ)
+    kept = (store or key_store(options.environ)).list()
+    if options.output is OutputFormat.json:
+        write_out(json.dumps([{"name": key.name, "place": key.place, "saved": key.saved} for key in kept]) + "\n")
+        return ExitCode.OK
+    if not kept:
+        put(terminal.out, "no keys are set; mcpagent keys set NAME keeps one")
+    width = max((len(key.name) for key in kept), default=0)
+    for key in kept:
+        name = column(safe_line(key.name, 100), width)
+        day = time.strftime("%Y-%m-%d", time.localtime(key.saved))
+        put(terminal.out, Text.assemble((name, "user"), f"  {key.place:<7}  ", (day, "dim")))
+    return ExitCode.OK
+
+
+def remove_key(name: str, options: Options, *, store: SecretStore | None = None) -> ExitCode:
+    terminal = open_terminal(options.color, os.environ)
+    keys = store or key_store(options.environ)
+    name = key_name(name)
+    kept = keys.remove(name)
+    if kept is None:
+        known = [key.name for key in keys.list()]
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"set are: {', '.join(known) or 'none'}"
+        raise InputError(f"no key {safe_line(name, 100)} is set; {hint}")
+    put(terminal.out, Text.assemble((terminal.glyphs.ok, "ok"), f" {name} is no longer kept"))
+    return ExitCode.OK
