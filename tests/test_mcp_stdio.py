@@ -56,8 +56,11 @@ class Connected:
 
 
 @asynccontextmanager
-async def connected(mode: str, log: Path, *arguments: str, **settings: Any) -> AsyncIterator[Connected]:
-    async with nothing_left(str(log)) as lag, McpToolset(config(mode, log, *arguments, **settings)) as toolset:
+async def connected(
+    mode: str, log: Path, *arguments: str, most_lag_seconds: float = 0.1, **settings: Any
+) -> AsyncIterator[Connected]:
+    watched = nothing_left(str(log), most_lag_seconds=most_lag_seconds)
+    async with watched as lag, McpToolset(config(mode, log, *arguments, **settings)) as toolset:
         yield Connected(toolset, {tool.name: tool for tool in await toolset.tools()}, lag)
 
 
@@ -248,7 +251,8 @@ async def test_endless_pages_stop(mode: str, tools: int, lists: int, log: Path) 
 
 
 async def test_no_more_tools_than_the_limit(log: Path) -> None:
-    async with connected("list-huge", log) as server:
+    # The SDK validates them all in one step.
+    async with connected("list-huge", log, most_lag_seconds=1.0) as server:
         assert len(server.tools) == MAX_TOOLS
 
 
@@ -476,7 +480,6 @@ async def test_a_large_answer_does_not_hold_the_loop(log: Path) -> None:
         output, seconds = await server.trouble()
         assert len(text_of(output)) == 4 * 1024 * 1024
         assert seconds < 20
-        assert server.lag.seconds < 3
 
 
 # --- environment and end ---

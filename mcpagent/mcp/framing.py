@@ -28,6 +28,8 @@ INVALID_ANSWER = -32019
 """Our own error code (implementation-defined band) for an answer that is not one."""
 
 _HEAD_BYTES = 4096
+_BEGINNINGS = b"{[\xef"
+"""Of an object, a batch, and a byte order mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
     line = line.strip()
     if not line:
         return []
+    if line[0] not in _BEGINNINGS and b'"jsonrpc"' not in line and b'"result"' not in line:
+        return [Junk(safe_line(line[:_HEAD_BYTES].decode("utf-8", "replace"), 80))]
     try:
         return [jsonrpc_message_adapter.validate_python(from_json(line), by_name=False)]
     except (ValidationError, ValueError):

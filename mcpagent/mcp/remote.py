@@ -287,6 +287,7 @@ async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
     async for chunk in stream:
         data = chunk
         while data:
+            await asyncio.sleep(0)  # a piece of 1 MiB at a time: a bomb must not hold the event loop
             try:
                 yield decompressor.decompress(data, 1 << 20)
             except zlib.error:

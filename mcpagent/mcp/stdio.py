@@ -43,6 +43,7 @@ _INHERITED = (
 
 _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
+_LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
 
 
@@ -226,7 +227,9 @@ class StdioTransport:
             with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 while True:
                     while pipes.chunks:
-                        for line in reader.lines(pipes.take()):
+                        for number, line in enumerate(reader.lines(pipes.take()), 1):
+                            if number % _LINES_AT_ONCE == 0:
+                                await asyncio.sleep(0)
                             for message in await decoded(line):
                                 await self._deliver(message, incoming)
                     if not pipes.stdout_open:

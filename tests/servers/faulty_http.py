@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import cache
 from typing import Any
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -170,9 +171,13 @@ async def sse_huge(_: FaultyHttp, seen: Seen, writer: asyncio.StreamWriter) -> N
     respond(writer, 200, event(envelope(seen, text("x" * 1_500_000))), kind="text/event-stream")
 
 
+@cache
+def bomb() -> bytes:
+    return gzip.compress(b" " * 200_000_000, 1)
+
+
 async def gzip_bomb(_: FaultyHttp, __: Seen, writer: asyncio.StreamWriter) -> None:
-    body = gzip.compress(b" " * 200_000_000, 1)
-    respond(writer, 200, body, {"Content-Encoding": "gzip"})
+    respond(writer, 200, bomb(), {"Content-Encoding": "gzip"})
 
 
 async def gzip_answer(_: FaultyHttp, seen: Seen, writer: asyncio.StreamWriter) -> None:
