@@ -70,13 +70,25 @@ class Screen:
         """Reads until the pattern is in what came after the last match; gives what came until then."""
         deadline = time.monotonic() + seconds
         while (match := re.search(pattern, self.text[self._seen :])) is None:
-            if time.monotonic() > deadline or not self._read(0.2):
+            if time.monotonic() > deadline or not self.read(0.2):
                 raise AssertionError(f"{pattern!r} did not appear; the screen holds:\n{self.text[-3000:]}")
         found = self.text[self._seen : self._seen + match.end()]
         self._seen += match.end()
         return found
 
-    def _read(self, seconds: float) -> bool:
+    def cpu_seconds(self) -> float:
+        """What the program has used so far, of user and system time; Linux only, 0 elsewhere."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resize(self, columns: int, rows: int = 40) -> None:
+        """As if somebody pulled at the window."""
+        _set_size(self._descriptor, columns, rows)
+
+    def read(self, seconds: float) -> bool:
         """Reads what there is, waiting a little; False when the program has ended."""
         if not select.select([self._descriptor], [], [], seconds)[0]:
             return True
@@ -92,27 +104,29 @@ class Screen:
     def exit_code(self, seconds: float = SECONDS) -> int:
         """Reads to the end and gives the exit code."""
         deadline = time.monotonic() + seconds
-        while self._read(0.2):
+        while self.read(0.2):
             assert time.monotonic() < deadline, f"it did not end; the screen holds:\n{self.text[-3000:]}"
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 @contextmanager
 def on_a_terminal(
-    arguments: Sequence[str], folder: Path, *, columns: int = 100, env: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    columns: int = 100,
+    rows: int = 40,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[Screen]:
     """The command on a terminal of this width; ended at the latest when the block is left."""
-    import fcntl
     import pty
-    import struct
-    import termios
 
     variables = environment(folder / "home", env)
     pid, descriptor = pty.fork()
     if pid == 0:
         os.chdir(folder)
         os.execve(sys.executable, [sys.executable, "-m", "mcpagent", *arguments], variables)
-    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    _set_size(descriptor, columns, rows)
     try:
         yield Screen(descriptor, pid)
     finally:
@@ -122,3 +136,11 @@ def on_a_terminal(
         except (ProcessLookupError, ChildProcessError):
             pass
         os.close(descriptor)
+
+
+def _set_size(descriptor: int, columns: int, rows: int) -> None:
+    import fcntl
+    import struct
+    import termios
+
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
