@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -14,15 +15,15 @@ from typer.exceptions import TyperException
 from mcpagent.cli.ask_app import add_commands
 from mcpagent.cli.cards_app import cards_app
 from mcpagent.cli.exit_codes import ExitCode, code_of_error
-from mcpagent.cli.failures import report_error, report_exception
+from mcpagent.cli.failures import report_error, report_exception, report_warning
 from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.options import PLAIN
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.run_log import RunLog, run_log_path
-from mcpagent.cli.setup_app import doctor
+from mcpagent.cli.setup_app import config_app, doctor
 from mcpagent.cli.tools_app import tools_app
-from mcpagent.errors import McpAgentError, ModelError, ServerError
+from mcpagent.errors import ConfigError, McpAgentError, ModelError, ServerError
 
 app = typer.Typer(name="mcpagent", **PLAIN)
 add_commands(app)
@@ -30,6 +31,7 @@ app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(cards_app, name="cards")
 app.command()(doctor)
+app.add_typer(config_app, name="config")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -58,8 +60,25 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if _asks_for_help(routed):
         sys.stdout.write(_help_page(command, routed))
         return ExitCode.OK
-    result = command.main(routed, prog_name="mcpagent", standalone_mode=False)
+    defaults = _defaults(command, routed)
+    result = command.main(routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults)
     return int(result or 0)
+
+
+def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
+    """What `config.toml` says. Commands that show those files or mend them work without, and tell what is wrong."""
+    from mcpagent.cli.settings import default_map, read_settings, settable
+
+    is_about_files = routed[:1] and routed[0] in ("config", "doctor", "completion")
+    try:
+        settings = read_settings(Path.cwd(), os.environ, settable(command))
+    except ConfigError:
+        if is_about_files:
+            return {}
+        raise
+    for line in settings.warnings if not is_about_files else ():
+        report_warning(line)
+    return default_map(command, settings)
 
 
 def _asks_for_help(routed: Sequence[str]) -> bool:

@@ -313,7 +313,7 @@ class Chat:
         return f"{line}\n{progress}" if progress else line
 
     def _own_status(self) -> StatusCommand | None:
-        command = self.options.environ.get("MCPAGENT_STATUS_LINE", "")
+        command = self.options.status_line
         if not command.strip():
             return None
         from mcpagent.cli.status_command import StatusCommand

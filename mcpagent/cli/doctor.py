@@ -19,7 +19,7 @@ from rich.text import Text
 
 from mcpagent.cli.activity import Activity
 from mcpagent.cli.configuration import Configuration, short_path
-from mcpagent.cli.doctor_checks import Finding, Level, file_findings, key_findings, model_finding
+from mcpagent.cli.doctor_checks import Finding, Level, file_findings, key_findings, model_finding, settings_findings
 from mcpagent.cli.doctor_table import server_table
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted
@@ -52,13 +52,13 @@ class Report:
         return min(codes, default=ExitCode.OK)
 
 
-def run_doctor(options: Options, *, fix: bool) -> ExitCode:
-    """Looks at everything and tells; with `fix` mends what can be mended without a question."""
+def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
+    """Looks at everything and tells; with `fix` mends what can be mended without a question. `command` is typer's."""
     terminal = open_terminal(options.color, os.environ)
     told = options.output is OutputFormat.text
     configuration, findings = _configuration(options, terminal)
     findings = [*environment_findings(terminal), model_finding(options), *key_findings(options.environ), *findings]
-    findings += file_findings(options.environ)
+    findings += [*settings_findings(options, command), *file_findings(options.environ)]
     if fix:
         findings = [finding.mended() for finding in findings]
     if told:

@@ -113,6 +113,18 @@ def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding("key", "warning", str(error))
 
 
+def settings_findings(options: Options, command: Any) -> Iterator[Finding]:
+    """The `config.toml` files: what cannot be read and what is left out."""
+    from mcpagent.cli.settings import read_settings, settable
+
+    try:
+        settings = read_settings(options.folder, options.environ, settable(command))
+    except ConfigError as error:
+        yield Finding("config", "error", str(error), "mend it: mcpagent config edit", code=ExitCode.CONFIG)
+        return
+    yield from (Finding("config", "warning", warning) for warning in settings.warnings)
+
+
 def file_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Files of this user that hold keys, conversations or decisions, and that others can read or write."""
     if sys.platform == "win32":

@@ -20,6 +20,11 @@ def report_error(text: str, *, kept: BaseException | None = None) -> None:
     _write(f"error: {safe_line(text, MAX_LINE)}{log}\n")
 
 
+def report_warning(text: str) -> None:
+    """Writes `! ...` as one line."""
+    _write(f"! {safe_line(text, MAX_LINE)}\n")
+
+
 def report_exception(error: BaseException, *, debug: bool) -> None:
     """Writes an exception that nobody expected, or any with `debug`."""
     if debug:

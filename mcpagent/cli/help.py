@@ -23,6 +23,7 @@ Commands
   mcp list|test|add|remove|enable|disable|import|logs   your servers; do they work
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers
+  config show|path|edit    your settings and where each comes from
   demo                     see how tool search works, offline, in under a minute
 
 Common options (each also as a variable, MCPAGENT_MODEL for --model)

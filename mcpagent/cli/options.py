@@ -241,6 +241,15 @@ Timeout = Annotated[
         help="Stop after so many seconds, with exit code 124; in chat, for each question.",
     ),
 ]
+StatusLine = Annotated[
+    str,
+    typer.Option(
+        "--status-line",
+        metavar="COMMAND",
+        envvar="MCPAGENT_STATUS_LINE",
+        help="A command that makes the status line: it gets JSON on stdin and prints one line.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", envvar="MCPAGENT_QUIET", help="On stderr only what went wrong.")]
 Verbose = Annotated[
     bool,
@@ -292,6 +301,7 @@ class Options:
     verbose: bool = False
     debug: bool = False
     color: ColorMode = ColorMode.auto
+    status_line: str = ""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     folder: Path = field(default_factory=Path.cwd)
 
