@@ -87,6 +87,8 @@ class Asker:
         known = [(part, term) for part in parts if (term := self._term(part)) is not None]
         whole = plain(written[:MAX_WORD])  # no piece of a text without spaces is its whole
         whole_known = bool(known) and known[0][0] == whole
+        if not whole.isascii():
+            known = [(whole, term) for _, term in known]
         read = [(term, part, _PIECE_FACTOR if whole_known and part != whole else 1.0) for part, term in known]
         return _Reading(tuple(read), known=bool(known) or written.isdigit())
 
