@@ -75,6 +75,7 @@ class Agent:
     `max_turns` limits the model's answers per `ask`. `startup_seconds`: how long entering waits for slow servers (None:
     until each is ready or has failed, 0: not at all); those that need longer join the conversation when they are ready.
     `server_options` says what all servers share: lists cached on disk, pinned tools, what they may ask of us.
+    `card` is the one it was made of, and `start_notices` what is told of it when the agent starts.
     `recording`: a `Recorder` writes the run down, a `Replay` takes the place of the model and of all tools.
 
     Constructing does no I/O and needs no key; entering connects all servers at once. A server that fails is named in
@@ -123,7 +124,7 @@ class Agent:
         self._tool_search = setting.search or ToolSearch(enabled="marked")
         self._pinned = setting.pinned
         self._on_approval = on_approval
-        self._mcp_config = mcp_config
+        self.mcp_config = mcp_config
         self._sources = ToolSources(
             [item if isinstance(item, Tool) else function_tool(item) for item in tools if not self._tape.plays],
             toolsets if not self._tape.plays else (),
@@ -142,8 +143,8 @@ class Agent:
         self._pending: tuple[PendingCall, ...] = ()
         self._spent = Spent()
         self._busy = False
-        self._card: AgentCard | None = None
-        self._start_notices: tuple[str, ...] = ()
+        self.card: AgentCard | None = None
+        self.start_notices: tuple[str, ...] = ()
         self._told_of_search = False
 
     # -- asking ---------------------------------------------------------------------------------------------------
@@ -340,6 +341,16 @@ class Agent:
             self._model = self._resolved(self._model_choice)
         return self._model
 
+    @property
+    def model_choice(self) -> str | Model | Sequence[str | Model] | None:
+        """The model as it was chosen: a name, an object, a chain of these, or None for the environment's."""
+        return self._model_choice
+
+    @property
+    def tool_search(self) -> ToolSearch:
+        """How tool search works in the conversations of this agent."""
+        return self._tool_search
+
     def _resolved(self, choice: str | Model | Sequence[str | Model] | None) -> Model:
         from mcpagent.models import resolve_model
 
@@ -469,7 +480,7 @@ class Agent:
                 raise
             self._exits = exits.pop_all()
         eager = eager_tool_warnings(self._tool_search.eager_tools, self._tool_names_by_server())
-        for line in (*self._start_notices, *eager, *collision_warnings(self.catalog.names)):
+        for line in (*self.start_notices, *eager, *collision_warnings(self.catalog.names)):
             self._emit(Notice(safe_line(line, 300), "warning"))
         for name in self.catalog.unknown_pins:
             near = ", ".join(self.catalog.near(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +16,9 @@ from mcpagent.cards.card import AgentCard, CardError, CardStrategy, ToolSearchCo
 from mcpagent.cards.reading import FOREIGN, REQUEST_PARAMS, load_card, load_cards
 from mcpagent.catalog import ToolSearch
 from mcpagent.config import ServerConfig, ServersConfig, load_found_servers, load_servers
-from mcpagent.models.base import ModelSettings
+from mcpagent.models.base import Model, ModelSettings
+from mcpagent.models.fallback import FallbackModel
+from mcpagent.models.resolve import spec_of
 from mcpagent.safe_text import safe_line
 from mcpagent.secret_store import with_stored_keys
 
@@ -65,7 +67,7 @@ def team_of(card: AgentCard, **options: Any) -> dict[str, Agent]:
             )
             # Asking a member changes nothing by itself: each call that it makes is judged on its own.
             agents[name].tool(replace(tool, definition=replace(tool.definition, read_only=True)))
-    agents[card.name]._start_notices = tuple(line for item in cards.values() for line in card_warnings(item))
+    agents[card.name].start_notices = tuple(line for item in cards.values() for line in card_warnings(item))
     return agents
 
 
@@ -107,7 +109,7 @@ def _single(card: AgentCard, options: Mapping[str, Any]) -> Agent:
         **options,
     }
     agent = Agent(values.pop("model"), **values)
-    agent._card = card
+    agent.card = card
     return agent
 
 
@@ -209,12 +211,15 @@ def _model(card: AgentCard) -> str | None:
     if not card.model:
         return None
     model = _VARIABLE.sub(lambda match: _value_of(match, card), card.model)
-    variable = _VARIABLE.fullmatch(card.api_key)
     if not card.api_key or "api_key_env=" in model:
         return model
+    variable = _VARIABLE.fullmatch(card.api_key)
     if variable is None:
         details = "Write api_key: ${NAME_OF_A_VARIABLE}; a key itself does not belong into a file"
         raise CardError(f"'api_key' must be an environment variable in {card.path}", details)
+    if "," in model:
+        details = "Write ?api_key_env=NAME behind each model instead"
+        raise CardError(f"'api_key' is for one model, and 'model' names several in {card.path}", details)
     return f"{model}{'&' if '?' in model else '?'}api_key_env={variable[1]}"
 
 
@@ -271,9 +276,9 @@ def card_warnings(card: AgentCard) -> list[str]:
 
 def card_of(agent: Agent, name: str = "") -> AgentCard:
     """See `Agent.to_card`."""
-    if agent._card is not None:
-        return replace(agent._card, name=name) if name else agent._card
-    config, chosen = agent._mcp_config, agent._model_choice
+    if agent.card is not None:
+        return replace(agent.card, name=name) if name else agent.card
+    config = agent.mcp_config
     servers: dict[str, Any] = {}
     if isinstance(config, Mapping):
         servers["mcp_servers"] = dict(config.get("mcpServers", config))
@@ -285,12 +290,23 @@ def card_of(agent: Agent, name: str = "") -> AgentCard:
     return AgentCard(
         name or "agent",
         agent.instructions.strip(),
-        model=chosen if isinstance(chosen, str) else agent.model.name if chosen is not None else "",
-        tool_search=_search_config(agent._tool_search),
+        model=_model_text(agent.model_choice),
+        tool_search=_search_config(agent.tool_search),
         max_turns=agent.max_turns if agent.max_turns != _DEFAULT_TURNS else 0,
         request_params=_request_params(agent.settings),
         **servers,
     )
+
+
+def _model_text(chosen: str | Model | Sequence[str | Model] | None) -> str:
+    """What a card says of a model: a text that can be read back. A model object that has none is code, and left out."""
+    if chosen is None or isinstance(chosen, str):
+        return chosen or ""
+    if isinstance(chosen, FallbackModel):
+        chosen = chosen.models
+    if isinstance(chosen, Model):
+        return spec_of(chosen)
+    return ", ".join(text for one in chosen if (text := _model_text(one)))
 
 
 _DEFAULT_TURNS = 100

@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ from mcpagent.cards.card import AgentCard, CardError, ToolSearchConfig
 from mcpagent.cards.reading import FOREIGN, load_card, load_cards, parse_card
 from mcpagent.cards.writing import dump_card, save_card
 from mcpagent.events import Event, Notice, RequestSent, SubagentEvent
-from mcpagent.models.scripted import ScriptedModel
+from mcpagent.models import AnthropicModel, FallbackModel, ModelSettings, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.pending import PendingCall
 from tests.scenes import CountedTools, call, offered, results
 
@@ -219,7 +219,7 @@ CARDS = st.builds(
     instruction=INSTRUCTIONS,
     description=WORDS.map(str.strip).filter(str.isprintable).filter(str.isascii),
     default=st.booleans(),
-    model=st.sampled_from(["", "offline", "${MODEL}"]),
+    model=st.sampled_from(["", "offline", "${MODEL}", "offline, ${MODEL}?temperature=0"]),
     servers=st.lists(NAMES, max_size=2).map(tuple),
     tools=st.dictionaries(NAMES, PATTERN_LISTS, max_size=2),
     mcp_servers=st.dictionaries(NAMES, st.dictionaries(WORDS, VALUES, max_size=2), max_size=2),
@@ -519,3 +519,50 @@ def test_a_card_of_an_agent_made_in_code() -> None:
         tool_search=ToolSearchConfig(True, "mcp", "bm25", {"g": ("a*",)}),
     )
     assert parse_card(dump_card(card), Path("x.md")) == card
+
+
+KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "MY_KEY": "k"}
+CHOICES: dict[str, tuple[Any, Any]] = {
+    "a name": ("anthropic:claude-sonnet-5-5", "anthropic:claude-sonnet-5-5"),
+    "nothing": (None, ""),
+    "a chain": (["anthropic:claude-sonnet-5-5", "ollama:qwen3"], "anthropic:claude-sonnet-5-5, ollama:qwen3"),
+    "a chain of one": (["ollama:qwen3"], "ollama:qwen3"),
+    "an object": (AnthropicModel("claude-opus-5-5"), "anthropic:claude-opus-5-5"),
+    "an object with options": (
+        OpenAIChatModel(
+            "m", base_url="http://localhost:8000/v1", settings=ModelSettings(16, 0.5), key_variable="MY_KEY"
+        ),
+        "openai-chat:m?base_url=http://localhost:8000/v1&api_key_env=MY_KEY&temperature=0.5&max_output_tokens=16",
+    ),
+    "an object that is a chain": (
+        FallbackModel([AnthropicModel("claude-opus-5-5"), ScriptedModel([])]),
+        "anthropic:claude-opus-5-5",
+    ),
+    "a chain of both": ([AnthropicModel("claude-opus-5-5"), "offline"], "anthropic:claude-opus-5-5, offline"),
+    "the stand-in": (resolve_model("offline"), "offline"),
+    "code": (ScriptedModel(["hello"]), ""),
+}
+
+
+@pytest.mark.parametrize("form", ["md", "yaml"])
+@pytest.mark.parametrize("choice", list(CHOICES))
+def test_the_model_of_a_card_can_be_read_back(
+    choice: str, form: Literal["md", "yaml"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, written = CHOICES[choice]
+    card = Agent(chosen, instructions="You help.").to_card("mine")
+    assert card.model == written
+    read = parse_card(dump_card(card, form), Path(f"x.{form}"))
+    assert read == card
+    for variable, key in KEYS.items():
+        monkeypatch.setenv(variable, key)
+    again = Agent.from_card(card, mcp_config={}).model_choice
+    assert Agent(again, instructions="You help.").to_card("mine") == card
+    if written:
+        resolve_model(again, environ=KEYS)  # raises nothing: each name means a model
+
+
+def test_one_key_is_not_for_a_chain() -> None:
+    card = AgentCard("x", model="openai:gpt-5.5, ollama:qwen3", api_key="${MY_KEY}", path="x.md")
+    with pytest.raises(CardError, match=r"'api_key' is for one model, and 'model' names several in x\.md"):
+        Agent.from_card(card, mcp_config={})

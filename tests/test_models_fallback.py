@@ -146,7 +146,7 @@ async def test_a_conversation_goes_from_anthropic_to_openai_and_back_with_its_to
 async def test_a_list_is_a_chain_that_closes_what_it_made() -> None:
     mine = ScriptedModel(["hi"])
     chain = resolve_model([mine, "ollama:qwen3"], environ={})
-    assert chain.name == "scripted:test, else ollama:qwen3"
+    assert chain.name == "scripted:test, ollama:qwen3"
     assert (await chain.respond(HELLO, ignore)).message.text == "hi"
     await chain.aclose()
     assert not mine.closed
@@ -178,7 +178,16 @@ async def test_an_agents_chain_goes_on_with_the_tools_that_were_found() -> None:
 
     async with Agent([first, second], tools=[double], with_tool_search_mode=True, on_event=events.append) as agent:
         assert await agent.ask("Twice four?") == "8"
-        assert agent.model.name == "first:m, else second:m"
+        assert agent.model.name == "first:m, second:m"
     assert [tool.name for tool in second.requests[0].tools] == ["search_tools", "add_tool", "double"]
     assert second.requests[0].messages == first.requests[1].messages
     assert [event.text for event in events if isinstance(event, Notice)] == [str(DOWN), "second:m answers instead"]
+
+
+@pytest.mark.parametrize("text", ["ollama:a,vllm:b", " ollama:a , vllm:b, ", "ollama:a?temperature=0,vllm:b"])
+async def test_a_text_with_commas_is_a_chain(text: str) -> None:
+    chain = resolve_model(text, environ={})
+    assert isinstance(chain, FallbackModel)
+    assert chain.name == "ollama:a, vllm:b"
+    by_environment = resolve_model(None, environ={"MCPAGENT_MODEL": text})
+    assert by_environment.name == resolve_model(chain.name, environ={}).name == chain.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -195,3 +196,9 @@ def test_naming_models_loads_no_sdk() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("kind", [AnthropicModel, OpenAIResponsesModel, OpenAIChatModel])
+def test_a_mistyped_option_is_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match=r"Model\(\) got an unexpected keyword argument 'api_kye'"):
+        kind("m", api_kye="k")

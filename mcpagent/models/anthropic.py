@@ -7,10 +7,9 @@ turn with very many blocks one more is set, where the request before ended.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mcpagent.events import Event, TextDelta, ThinkingDelta
 from mcpagent.messages import (
@@ -30,11 +29,11 @@ from mcpagent.models.anthropic_history import (
     search_events,
     write_tool,
 )
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
 from mcpagent.models.discovery import with_found
-from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
-from mcpagent.models.http_model import Delta, HttpModel, timeouts
+from mcpagent.models.failures import AnswerError, ReportedError
+from mcpagent.models.http_model import ANTHROPIC_URL, Connection, Delta, HttpModel, timeouts
 from mcpagent.models.wire import (
     counted,
     distinct_ids,
@@ -45,9 +44,7 @@ from mcpagent.models.wire import (
 
 if TYPE_CHECKING:
     import anthropic
-    import httpx2
 
-BASE_URL = "https://api.anthropic.com"
 DEFAULT_MAX_TOKENS = 32_000
 """Anthropic demands a limit; every model from Claude 4.5 on can write at least this much."""
 
@@ -70,39 +67,20 @@ _STOPS: dict[str, ResponseStop] = {
 
 
 class AnthropicModel(HttpModel):
-    """A Claude model.
+    """A Claude model, by default with the key in ANTHROPIC_API_KEY.
 
-    `api_key` None reads ANTHROPIC_API_KEY at the first request. `betas` go into the `anthropic-beta` header, beside
-    those a request needs. `capabilities` overrules what is known of the model.
+    `betas` go into the `anthropic-beta` header, beside those a request needs. The rest is in `Connection`.
     """
 
     path = "/v1/messages"
+    usual_url = ANTHROPIC_URL
 
-    def __init__(
-        self,
-        model_name: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        http_client: httpx2.AsyncClient | None = None,
-        max_retries: int = 2,
-        settings: ModelSettings | None = None,
-        betas: Sequence[str] = (),
-        capabilities: Capabilities | None = None,
-        silent_seconds: float = 300.0,
-        key_variable: str = "ANTHROPIC_API_KEY",
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        super().__init__(
-            Endpoint(PROVIDER, model_name, base_url or BASE_URL, key_variable, silent_seconds=silent_seconds),
-            api_key=api_key,
-            http_client=http_client,
-            max_retries=max_retries,
-            settings=settings,
-            sleep=sleep,
-        )
+    def __init__(self, model_name: str, *, betas: Sequence[str] = (), **connection: Unpack[Connection]) -> None:
+        super().__init__(PROVIDER, model_name, "ANTHROPIC_API_KEY", **connection)
         self.betas = tuple(betas)
-        self.capabilities = capabilities or anthropic_capabilities(model_name)
+
+    def known_capabilities(self) -> Capabilities:
+        return anthropic_capabilities(self.model_name)
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         return request_body(request, self.model_name, self.capabilities)

@@ -40,7 +40,7 @@ class FallbackModel:
 
     @property
     def name(self) -> str:
-        return ", else ".join(model.name for model in self.models)
+        return ", ".join(model.name for model in self.models)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """The first usable answer. Raises `ModelError` that says what was tried, and why each failed."""

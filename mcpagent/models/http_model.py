@@ -14,12 +14,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypedDict, Unpack
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
 from mcpagent.messages import Message, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
+from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.failures import (
     AnswerError,
     Endpoint,
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 Delta: TypeAlias = TextDelta | ThinkingDelta
 
+ANTHROPIC_URL = "https://api.anthropic.com"
+OPENAI_URL = "https://api.openai.com/v1"
+
 END_SECONDS = 1.0
 """Longest wait for the end of a stream whose answer is whole."""
 
@@ -62,39 +66,59 @@ class StreamReader(Protocol):
         ...
 
 
-class HttpModel(ABC):
-    """A model behind a provider's HTTP API. Constructing one needs no key and does no I/O.
+class Connection(TypedDict, total=False):
+    """How a provider is reached: what every adapter takes as keywords, beside what is its own.
 
-    `settings` are defaults that a request's own settings override. `http_client` is used as it is and not closed.
-    `sleep` waits between attempts, for tests.
+    `api_key` None reads `key_variable` at the first request; "" there sends no real key, for servers without one.
+    `base_url` is the provider's own where it is None. `http_client` is used as it is and not closed. `settings` are
+    defaults that a request's own settings override. `capabilities` overrules what is known of the model.
+    `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts, for tests.
     """
 
-    provider: str
-    model_name: str
+    api_key: str | None
+    base_url: str | None
+    http_client: httpx2.AsyncClient | None
+    max_retries: int
+    settings: ModelSettings | None
+    capabilities: Capabilities | None
+    silent_seconds: float
+    key_variable: str | None
+    sleep: Callable[[float], Awaitable[None]]
+
+
+class HttpModel(ABC):
+    """A model behind a provider's HTTP API. Constructing one needs no key and does no I/O."""
+
     path: ClassVar[str]
+    usual_url: ClassVar[str]
     reads_textual_calls = False
     """Whether calls may come as text, so that text which may become one is not shown at once."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        api_key: str | None,
-        http_client: httpx2.AsyncClient | None,
-        max_retries: int,
-        settings: ModelSettings | None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self, provider: str, model_name: str, usual_key: str, *, hint: str = "", **connection: Unpack[Connection]
     ) -> None:
-        self.endpoint = endpoint
-        self.provider = endpoint.provider
-        self.model_name = endpoint.model
-        self.settings = settings or ModelSettings()
-        self._api_key = api_key
-        self._http_client = http_client
-        self._max_retries = max_retries
-        self._sleep = sleep
+        for key in connection:
+            if key not in Connection.__annotations__:
+                raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {key!r}")
+        url = connection.get("base_url") or self.usual_url
+        named = connection.get("key_variable")
+        variable = named if named is not None else usual_key
+        silent = connection.get("silent_seconds", 300.0)
+        self.endpoint = Endpoint(provider, model_name, url, variable, hint, silent_seconds=silent)
+        self.provider = provider
+        self.model_name = model_name
+        self.settings = connection.get("settings") or ModelSettings()
+        self._api_key = connection.get("api_key")
+        self._http_client = connection.get("http_client")
+        self._max_retries = connection.get("max_retries", 2)
+        self._sleep = connection.get("sleep", asyncio.sleep)
+        self.capabilities = connection.get("capabilities") or self.known_capabilities()
         self._client: SdkClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def known_capabilities(self) -> Capabilities:
+        """What is known of the model at its address."""
+        return SAFE
 
     @property
     def name(self) -> str:

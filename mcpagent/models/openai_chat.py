@@ -6,10 +6,9 @@ calls) is kept and goes back to the same server.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Unpack
 
 from mcpagent.errors import ModelError
 from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
@@ -25,12 +24,12 @@ from mcpagent.messages import (
     ToolResult,
     Usage,
 )
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.discovery import Change, ToolPlan, annotated, as_text, plan_tools, redefinition_notes
-from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
-from mcpagent.models.http_model import Delta, HttpModel
-from mcpagent.models.openai_responses import openai_client
+from mcpagent.models.failures import AnswerError, ReportedError
+from mcpagent.models.http_model import Connection, Delta
+from mcpagent.models.openai_model import OpenAIModel, is_openai
 from mcpagent.models.prompted_calls import prompted, read_prompted, takes_no_tools
 from mcpagent.models.server_traits import ServerTraits, TraitCache
 from mcpagent.models.textual_calls import read_textual_calls
@@ -50,12 +49,6 @@ from mcpagent.models.wire import (
     usable_image,
     without,
 )
-
-if TYPE_CHECKING:
-    import httpx2
-    import openai
-
-BASE_URL = "https://api.openai.com/v1"
 
 CALL_TOOL = ToolDefinition(
     "call_tool",
@@ -77,10 +70,11 @@ _REASONING_KEYS = ("reasoning_content", "reasoning")
 _NOT_REPLAYED = ("role", "content", "tool_calls", "refusal", "audio", "function_call")
 
 
-class OpenAIChatModel(HttpModel):
+class OpenAIChatModel(OpenAIModel):
     """A model behind any server that speaks Chat Completions.
 
-    `provider` names the server in errors and histories. `key_variable` "" sends no real key, for servers without one.
+    `provider` names the server in errors and histories, `hint` says what to do where nothing answers; how it is reached
+    is in `Connection`, by default without a key elsewhere than at OpenAI.
     `max_tokens_field` is what the server calls its output limit: OpenAI's newer models refuse the old `max_tokens`,
     which is what all other servers know. `capabilities` with discovery "call_tool" keeps the whole prefix of a
     conversation cached, where the default writes found tools at the end of `tools`.
@@ -94,32 +88,15 @@ class OpenAIChatModel(HttpModel):
         self,
         model_name: str,
         *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        http_client: httpx2.AsyncClient | None = None,
-        max_retries: int = 2,
-        settings: ModelSettings | None = None,
-        capabilities: Capabilities | None = None,
         provider: str = "openai-chat",
-        silent_seconds: float = 300.0,
-        key_variable: str | None = None,
+        hint: str = "",
         max_tokens_field: str | None = None,
         calls: Literal["native", "prompted"] | None = None,
-        hint: str = "",
         traits: TraitCache | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        **connection: Unpack[Connection],
     ) -> None:
-        at_openai = base_url is None or base_url.rstrip("/") == BASE_URL
-        variable = key_variable if key_variable is not None else ("OPENAI_API_KEY" if at_openai else "")
-        super().__init__(
-            Endpoint(provider, model_name, base_url or BASE_URL, variable, hint, silent_seconds=silent_seconds),
-            api_key=api_key,
-            http_client=http_client,
-            max_retries=max_retries,
-            settings=settings,
-            sleep=sleep,
-        )
-        self.capabilities = capabilities or SAFE
+        at_openai = is_openai(connection.get("base_url"))
+        super().__init__(provider, model_name, "OPENAI_API_KEY" if at_openai else "", hint=hint, **connection)
         self.reads_textual_calls = not at_openai
         self.calls = calls or ("native" if at_openai else None)
         self._cache = traits
@@ -192,19 +169,6 @@ class OpenAIChatModel(HttpModel):
 
     def stream_reader(self) -> CompletionStream:
         return CompletionStream()
-
-    def connect(self, api_key: str) -> openai.AsyncOpenAI:
-        return openai_client(self.endpoint, api_key, self._http_client)
-
-    def sdk_errors(self) -> tuple[type[Exception], ...]:
-        import openai
-
-        return (openai.OpenAIError,)
-
-    def stream_class(self) -> type[openai.AsyncStream[object]]:
-        import openai
-
-        return openai.AsyncStream[object]
 
 
 def request_body(

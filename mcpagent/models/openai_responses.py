@@ -5,10 +5,9 @@ Nothing is stored at OpenAI: the whole history goes out each time, reasoning as 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolsSearched
 from mcpagent.messages import (
@@ -23,11 +22,12 @@ from mcpagent.messages import (
     ToolResult,
     Usage,
 )
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ResponseStop
+from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, openai_capabilities
 from mcpagent.models.discovery import ToolPlan, annotated, plan_tools, redefinition_notes, with_found
-from mcpagent.models.failures import AnswerError, Endpoint, ReportedError
-from mcpagent.models.http_model import Delta, HttpModel, timeouts
+from mcpagent.models.failures import AnswerError, ReportedError
+from mcpagent.models.http_model import Connection, Delta
+from mcpagent.models.openai_model import OpenAIModel
 from mcpagent.models.wire import (
     counted,
     data_url,
@@ -46,49 +46,24 @@ from mcpagent.models.wire import (
 )
 from mcpagent.safe_text import safe_line
 
-if TYPE_CHECKING:
-    import httpx2
-    import openai
-
 PROVIDER = "openai"
-BASE_URL = "https://api.openai.com/v1"
 
 _LONGEST_ID = 64
 
 
-class OpenAIResponsesModel(HttpModel):
-    """A model behind OpenAI's Responses API.
+class OpenAIResponsesModel(OpenAIModel):
+    """A model behind OpenAI's Responses API, by default with the key in OPENAI_API_KEY.
 
-    `api_key` None reads OPENAI_API_KEY at the first request. `capabilities` overrules what is known of the model; at
-    an address of your own nothing is known.
+    At an address of your own nothing is known of the model's capabilities. Options are in `Connection`.
     """
 
     path = "/responses"
 
-    def __init__(
-        self,
-        model_name: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        http_client: httpx2.AsyncClient | None = None,
-        max_retries: int = 2,
-        settings: ModelSettings | None = None,
-        capabilities: Capabilities | None = None,
-        silent_seconds: float = 300.0,
-        key_variable: str = "OPENAI_API_KEY",
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        super().__init__(
-            Endpoint(PROVIDER, model_name, base_url or BASE_URL, key_variable, silent_seconds=silent_seconds),
-            api_key=api_key,
-            http_client=http_client,
-            max_retries=max_retries,
-            settings=settings,
-            sleep=sleep,
-        )
-        known = openai_capabilities(model_name) if self.endpoint.base_url.rstrip("/") == BASE_URL else SAFE
-        self.capabilities = capabilities or known
+    def __init__(self, model_name: str, **connection: Unpack[Connection]) -> None:
+        super().__init__(PROVIDER, model_name, "OPENAI_API_KEY", **connection)
+
+    def known_capabilities(self) -> Capabilities:
+        return openai_capabilities(self.model_name) if self.at_openai else SAFE
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         return request_body(request, self.model_name, self.capabilities)
@@ -107,31 +82,6 @@ class OpenAIResponsesModel(HttpModel):
 
     def stream_reader(self) -> ResponseStream:
         return ResponseStream()
-
-    def connect(self, api_key: str) -> openai.AsyncOpenAI:
-        return openai_client(self.endpoint, api_key, self._http_client)
-
-    def sdk_errors(self) -> tuple[type[Exception], ...]:
-        import openai
-
-        return (openai.OpenAIError,)
-
-    def stream_class(self) -> type[openai.AsyncStream[object]]:
-        import openai
-
-        return openai.AsyncStream[object]
-
-
-def openai_client(endpoint: Endpoint, api_key: str, http_client: httpx2.AsyncClient | None) -> openai.AsyncOpenAI:
-    import openai
-
-    return openai.AsyncOpenAI(
-        api_key=api_key,
-        base_url=endpoint.base_url,
-        max_retries=0,
-        timeout=timeouts(endpoint),
-        http_client=http_client,
-    )
 
 
 def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.capabilities import Capabilities, Discovery
-from mcpagent.models.http_model import usable_key
+from mcpagent.models.http_model import ANTHROPIC_URL, OPENAI_URL, HttpModel, usable_key
 from mcpagent.safe_text import safe_line
 from mcpagent.secret_store import EnvironmentWithKeys, with_stored_keys
 
@@ -107,8 +107,8 @@ def resolve_model(
 
     A `Model` is returned as it is. A text is `provider:model`, with options as in a URL's query:
     `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline"
-    is the built-in stand-in. A list is a chain: the next one answers when one cannot, or has no key. None is
-    MCPAGENT_MODEL, else the default model of the first provider whose key is set, else the stand-in.
+    is the built-in stand-in. A list, or a text with commas, is a chain: the next one answers when one cannot, or has no
+    key. None is MCPAGENT_MODEL, else the default model of the first provider whose key is set, else the stand-in.
 
     Keys come from `environ`; without it from the process's environment and, for what that lacks, from the keys set by
     `mcpagent keys set`. Connects to nothing. Raises `ConfigError` for a name that means nothing and
@@ -123,7 +123,10 @@ def resolve_model(
         raise ConfigError(_not_a_model(spec))
     if spec is None:
         spec = environ.get("MCPAGENT_MODEL", "").strip() or _first_with_a_key(environ)
-    spec = spec.strip()
+    names = [name.strip() for name in spec.split(",")]
+    if len(names) > 1:
+        return _chain([name for name in names if name], environ, http_client)
+    [spec] = names
     if spec == "offline":
         from mcpagent.models.offline import OfflineModel
 
@@ -152,6 +155,27 @@ def _not_a_model(given: object) -> str:
     missing = [name for name in ("name", "respond", "aclose") if not hasattr(given, name)]
     what = f"{type(given).__name__}, which has no {', '.join(missing)}"
     return f"model: expected a name such as anthropic:claude-sonnet-5-5, or a Model; got {what}"
+
+
+def spec_of(model: Model) -> str:
+    """The text that `resolve_model` makes such a model of; "" for one that has none. Keys are never in it."""
+    provider, colon, name = model.name.partition(":")
+    if provider == "offline":
+        return provider
+    if not isinstance(model, HttpModel) or not colon or provider not in PROVIDERS:
+        return ""
+    at, settings = PROVIDERS[provider], model.settings
+    usual = at.base_url or {"messages": ANTHROPIC_URL, "responses": OPENAI_URL, "chat": OPENAI_URL}[at.protocol]
+    options: dict[str, Any] = {
+        "base_url": model.endpoint.base_url if model.endpoint.base_url.rstrip("/") != usual else None,
+        "api_key_env": model.endpoint.key_variable
+        if model.endpoint.key_variable and model.endpoint.key_variable not in at.key_variables
+        else None,
+        "temperature": settings.temperature,
+        "max_output_tokens": settings.max_output_tokens,
+    }
+    given = urlencode({key: value for key, value in options.items() if value is not None}, safe=":/")
+    return f"{provider}:{name}?{given}" if given else f"{provider}:{name}"
 
 
 @dataclass(frozen=True, slots=True)
