@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,12 +21,14 @@ from mcpagent.mcp.lists import ServerLists
 from mcpagent.mcp.servers import ServerOptions
 from mcpagent.messages import ToolDefinition
 from mcpagent.models import ScriptedModel
+from mcpagent.safe_text import safe_text
+from tests.terminal import small_server
 from tests.terminal.process import SMALL_SERVER, Screen, on_a_terminal
 
 PROMPT = r"(?m)^>"
 SERVERS = 50
+TOOLS = SERVERS + 3
 KNOWS_WEATHER = "s01"
-WEATHER = "Get the current weather for a city."
 PAINT = "Paint a wall. " + "In red or in blue. " * 150
 
 
@@ -48,12 +51,19 @@ def configured(folder: Path, count: int, mode: str = "good", **extra: object) ->
 
 def known(folder: Path, *, saved: float | None = None) -> None:
     """Puts the lists of all configured servers into the cache, as an earlier chat would have."""
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     cache = ListCache(folder / "home" / "cache" / "catalog", now=lambda: saved or time.time())
     for server in load_servers(folder / "servers.json").servers:
-        name, about = ("get_weather", WEATHER) if server.name == KNOWS_WEATHER else (f"paint_{server.name}", PAINT)
-        tool = ToolDefinition(name, about, schema, server.name, name)
-        cache.save(server, CachedServer(ServerLists((tool,)), False))
+        name = f"paint_{server.name}"
+        tools = [ToolDefinition(name, PAINT, {"type": "object"}, server.name, name)]
+        if server.name == KNOWS_WEATHER:
+            tools = [_listed(small_server.tool(name), server.name) for name in small_server.TOOLS]
+        cache.save(server, CachedServer(ServerLists(tuple(tools)), False))
+
+
+def _listed(tool: dict[str, Any], server: str) -> ToolDefinition:
+    return ToolDefinition(
+        tool["name"], safe_text(tool["description"]), tool["inputSchema"], server, tool["name"], read_only=True
+    )
 
 
 def started(folder: Path) -> list[str]:
@@ -65,11 +75,11 @@ def test_fifty_known_servers_are_searchable_at_once_and_start_with_their_first_c
     known(tmp_path)
     with on_a_terminal(arguments, tmp_path) as screen:
         start = screen.wait_for(PROMPT)
-        assert f"tool search on: {SERVERS} tools would cost" in start
-        screen.wait_for(rf"tools 2/{SERVERS} .* mcp {SERVERS} ok")
+        assert f"tool search on: {TOOLS} tools would cost" in start
+        screen.wait_for(rf"tools 2/{TOOLS} .* mcp {SERVERS} ok")
         assert screen.cpu_seconds() < 3.0
         screen.type("/find weather\r")
-        screen.wait_for(rf"\d of {SERVERS} tools match")
+        screen.wait_for(rf"\d of {TOOLS} tools match")
         screen.wait_for("get_weather")
         assert started(tmp_path) == []
         screen.type("what is the weather in Tokyo?\r")
