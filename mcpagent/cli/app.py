@@ -17,11 +17,12 @@ from mcpagent.cli.cards_app import cards_app
 from mcpagent.cli.exit_codes import ExitCode, code_of_error
 from mcpagent.cli.failures import report_error, report_exception, report_warning
 from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
+from mcpagent.cli.keys_app import approvals_app, keys_app
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.options import PLAIN
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.run_log import RunLog, run_log_path
-from mcpagent.cli.setup_app import config_app, doctor
+from mcpagent.cli.setup_app import completion, config_app, doctor
 from mcpagent.cli.tools_app import tools_app
 from mcpagent.errors import ConfigError, McpAgentError, ModelError, ServerError
 
@@ -32,6 +33,9 @@ app.add_typer(mcp_app, name="mcp")
 app.add_typer(cards_app, name="cards")
 app.command()(doctor)
 app.add_typer(config_app, name="config")
+app.add_typer(keys_app, name="keys")
+app.add_typer(approvals_app, name="approvals")
+app.command()(completion)
 
 
 def run(arguments: Sequence[str]) -> int:

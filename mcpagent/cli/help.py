@@ -20,10 +20,13 @@ Commands
   chat                     talk to the agent in the terminal
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
   tools list|show|search|call|tokens|lint|eval   the tools: what is found, costs, works
-  mcp list|test|add|remove|enable|disable|import|logs   your servers; do they work
+  mcp list|test|add|remove|enable|disable|import|logs|login|logout   your servers; do they work
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers
   config show|path|edit    your settings and where each comes from
+  keys list|set|remove     API keys and other secrets, in the system keyring
+  approvals list|forget    what runs without a question since you answered "always"
+  completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute
 
 Common options (each also as a variable, MCPAGENT_MODEL for --model)
@@ -31,8 +34,7 @@ Common options (each also as a variable, MCPAGENT_MODEL for --model)
   --config FILE            servers to use instead of .mcp.json and the user's mcp.json
   --server NAME='command'  one more server, also NAME=https://...
   --tool-search MODE       auto, on or off
-  -h, --help               this page; mcpagent COMMAND --help tells more
-  --version
+  -h, --help, --version    this page, and the version; mcpagent COMMAND --help tells more
 """
 
 MAX_WIDTH = 100
