@@ -138,6 +138,8 @@ def _bfcl(packages: Path) -> tuple[list[Row], list[Row]]:
                     queries.append({"query": asked, "relevant": sorted(right), "source": source})
     servers: dict[str, list[str]] = {}
     for path in sorted((data / "multi_turn_func_doc").glob("*.json")):
+        if path.stem.startswith("memory"):
+            continue  # nothing asks for these
         for function in read_rows(path):
             servers.setdefault(function["name"], []).append(_bfcl_tool(tools, path.stem, function))
     queries += _bfcl_turns(data, servers)
@@ -145,16 +147,21 @@ def _bfcl(packages: Path) -> tuple[list[Row], list[Row]]:
 
 
 def _bfcl_tool(tools: dict[str, Row], server: str, function: Row) -> str:
-    """Adds the function and gives its name; another one of the same name gets a number."""
+    """Adds the function and gives its name. The data define many functions over and over in slightly other words:
+    one with the same parameters is the same, another of the same name gets a number."""
     schema = json.loads(json.dumps(function["parameters"]))
     _mend_types(schema)
     number, name = 1, function["name"]
     while True:
         tool = _tool(server, name, function.get("description", ""), schema)
-        if tools.setdefault(tool["name"], tool) == tool:
+        if _parameter_names(tools.setdefault(tool["name"], tool)) == _parameter_names(tool):
             return str(tool["name"])
         number += 1
         name = f"{function['name']}_v{number}"
+
+
+def _parameter_names(tool: Row) -> set[str]:
+    return set(tool["input_schema"].get("properties", {}))
 
 
 def _mend_types(schema: Any) -> None:

@@ -29,8 +29,8 @@ _FOR_A_QUERY = _Work(SCORED_POSTINGS, MAX_CANDIDATES)
 _FOR_SEVERAL_NEEDS = _Work(2000, 30)
 _FOR_A_NEED = _Work(500, 15)
 
-_VECTOR_WEIGHT = 0.8
-_STRONG = 2.5
+_VECTOR_WEIGHT = 0.6
+_STRONG = 3.0
 """Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
 of few words one less is enough: who asks with one word wants the tools that hold it."""
 
