@@ -146,8 +146,10 @@ def chat(
     if not is_a_terminal(sys.stdin):
         return _answer(options, "", ())
     from mcpagent.cli.chat import run_chat
+    from mcpagent.cli.first_steps import first_steps
 
-    return run_chat(options, open_terminal(color, os.environ))
+    terminal = open_terminal(color, os.environ)
+    return run_chat(first_steps(options, terminal), terminal)
 
 
 def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
