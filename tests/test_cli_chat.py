@@ -151,6 +151,8 @@ def test_ask_on_a_terminal_shows_steps_and_formatted_words(tmp_path: Path) -> No
 
 
 def test_without_key_and_configuration_the_chat_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "home" / "state").mkdir(parents=True)
+    (tmp_path / "home" / "state" / "welcomed").touch()  # the first steps were offered before
     with on_a_terminal([], tmp_path) as screen:
         start = screen.wait_for(PROMPT)
         assert "ANTHROPIC_API_KEY" in start
