@@ -48,8 +48,22 @@ def main() -> None:
         if measured is not None:
             results[name] = measured
             print(f"measured {name}", file=sys.stderr)
-    for table in (_recall_table(results), *_folder_tables(results, folders)):
+    print(_told(options), end="\n\n")
+    for table in (_recall_table(results), _depth_table(results), *_folder_tables(results, folders)):
         print(table, end="\n\n")
+
+
+def _told(options: argparse.Namespace) -> str:
+    """Which state of what was measured."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    told = [f"mcpagent at {commit.stdout.strip() or 'no commit'}", f"Python {sys.version.split()[0]}"]
+    if not options.no_peers:
+        names = ", ".join(repr(name) for name in PEER_PACKAGES)
+        code = f"from importlib.metadata import version\nprint(*(n + ' ' + version(n) for n in ({names},)), sep=', ')"
+        run = [str(_peers_python(options.cache)), "-c", code]
+        told.append(subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+    return ", ".join(told) + f", at most {options.cap} queries of each source"
 
 
 def _options() -> argparse.Namespace:
@@ -104,6 +118,16 @@ def _recall_table(results: dict[str, Figures]) -> str:
         values = [figures[folder]["sources"][source]["recall@5"] for folder, source in sources]
         rows.append([name, *(f"{value:.2f}" for value in values), f"{statistics.fmean(values):.3f}"])
     return _table(["recall@5", *(f"{folder} {source}" for folder, source in sources), "mean"], rows)
+
+
+def _depth_table(results: dict[str, Figures]) -> str:
+    """Means over all sources of queries, each counting the same."""
+    keys = ("recall@1", "recall@3", "recall@5", "recall@10", "mrr")
+    rows = []
+    for name, figures in results.items():
+        scores = [figures[folder]["sources"][source] for folder, source in _sources(results)]
+        rows.append([name, *(f"{statistics.fmean(score[key] for score in scores):.3f}" for key in keys)])
+    return _table(["mean of all", "recall@1", "@3", "@5", "@10", "MRR"], rows)
 
 
 def _folder_tables(results: dict[str, Figures], folders: list[Path]) -> list[str]:

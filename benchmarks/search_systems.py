@@ -12,6 +12,7 @@ from benchmarks.search_data import Row
 from benchmarks.search_eval import Factory, Search
 
 PEER_PACKAGES = ("fastmcp", "pydantic-ai-slim", "bm25s", "PyStemmer")
+"""Installed by `search.py` in an environment of their own, each in its latest release."""
 
 
 def _mcpagent(strategy: Any) -> Factory:

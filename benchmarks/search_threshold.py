@@ -38,6 +38,7 @@ THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 _PARTS = ((12, 20), (40, 10), (120, 5))
 """Tools of a part of a catalogue, and how many such parts."""
 
+_PART_REQUESTS = 20
 _PART_WEIGHT = 0.3
 """How much all parts of one size count beside the whole."""
 
@@ -95,8 +96,9 @@ def _unserved_samples(catalogues: Iterable[Sequence[ToolDefinition]], strategy: 
         for size, count in _PARTS:
             for _ in range(count):
                 index = index_of(_part(tools, size, random_), strategy, 0.0)
-                some = random_.sample(CALIBRATION, 20)
-                yield from _samples(index, some, is_served=False, weight=_PART_WEIGHT / count * len(CALIBRATION) / len(some))
+                weight = _PART_WEIGHT / count * len(CALIBRATION) / _PART_REQUESTS
+                some = random_.sample(CALIBRATION, _PART_REQUESTS)
+                yield from _samples(index, some, is_served=False, weight=weight)
 
 
 def _part(tools: Sequence[ToolDefinition], size: int, random_: random.Random) -> list[ToolDefinition]:
