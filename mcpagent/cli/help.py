@@ -14,7 +14,6 @@ mcpagent - an agent with any number of MCP tools: it searches, adds what it need
   mcpagent                                 chat (works without a key or configuration)
   mcpagent -p "what time is it in Tokyo"   one answer on stdout
   git diff | mcpagent -p "write a commit message"
-  mcpagent tools search "send mail"        what the model would find
 
 Commands
   chat                     talk to the agent in the terminal

@@ -105,10 +105,11 @@ def _kept_lines(kept: Kept, terminal: Terminal) -> list[Text]:
     ok = (terminal.glyphs.ok, "ok")
     if kept.place == "keyring":
         return [Text.assemble(ok, f" {kept.name} is kept in the system keyring")]
-    where = short_path(str(kept.path), Path("/nowhere"))
     return [
-        Text.assemble(ok, f" {kept.name} is kept in {where}, which only you can read"),
-        Text(f"  not in a keyring: {safe_line(kept.reason or '', 200)}", "dim"),
+        Text.assemble(
+            ok, f" {kept.name} is kept in a file that only you can read: {safe_line(kept.reason or '', 200)}"
+        ),
+        Text(f"  {short_path(str(kept.path), Path('/nowhere'))}", "dim"),
     ]
 
 
