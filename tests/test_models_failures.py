@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import httpx2
@@ -127,6 +128,52 @@ async def test_the_wait_a_provider_asks_for_is_kept(provider_name: str, headers:
 
 
 @ALL
+async def test_a_wait_until_a_date_is_kept(provider_name: str) -> None:
+    waits = Waits()
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)
+    played = PlayedProvider(failed(429, headers={"retry-after": date}), OK[provider_name])
+    await model(provider_name, played, waits).respond(HELLO, ignore)
+    assert 10 < waits.seconds[0] <= 50
+
+
+GOOGLE = "type.googleapis.com/google.rpc."
+
+
+def google_error(quota: str, delay: str) -> list[dict[str, Any]]:
+    """As Gemini's compatible endpoint says it."""
+    violation = {"quotaId": quota, "quotaMetric": "generate_requests"}
+    details = [
+        {"@type": f"{GOOGLE}QuotaFailure", "violations": [violation]},
+        {"@type": f"{GOOGLE}RetryInfo", "retryDelay": delay},
+    ]
+    error = {"code": 429, "message": "You exceeded your current quota.", "status": "RESOURCE_EXHAUSTED"}
+    return [{"error": {**error, "details": details}}]
+
+
+async def test_geminis_wait_stands_in_the_body() -> None:
+    waits = Waits()
+    played = PlayedProvider(failed(429, google_error("RequestsPerMinute", "7s")), OK["openai-chat"])
+    await model("openai-chat", played, waits).respond(HELLO, ignore)
+    assert waits.seconds == [7.0]
+
+
+async def test_geminis_quota_of_a_day_is_not_waited_for() -> None:
+    error = await error_of("openai-chat", PlayedProvider(failed(429, google_error("RequestsPerDayFree", "7s"))))
+    assert "credit or spend limit is used up (HTTP 429: You exceeded your current quota.)" in str(error)
+
+
+async def test_an_error_of_the_provider_behind_a_gateway_is_an_error() -> None:
+    inner = {"code": 502, "message": "Upstream failed."}
+    streamed = sse({"choices": [{"delta": {}, "finish_reason": "error", "error": inner}]}, named=False, done=True)
+    whole = httpx2.Response(200, json={"choices": [{"message": {"content": ""}, "error": inner}]})
+    for answer in (streamed, whole):
+        error = await error_of("openai-chat", PlayedProvider(answer), max_retries=0)
+        assert isinstance(error, ModelError)
+        assert (error.status, error.retryable) == (502, True)
+        assert "Upstream failed." in str(error)
+
+
+@ALL
 async def test_a_long_wait_is_not_sat_out_but_told(provider_name: str) -> None:
     played = PlayedProvider(failed(429, said(provider_name, "rate_limit_error", "slow"), {"retry-after": "3600"}))
     error = await error_of(provider_name, played)
@@ -147,6 +194,11 @@ async def test_a_long_wait_is_not_sat_out_but_told(provider_name: str) -> None:
         ),
         ("openai", 429, said("openai", "insufficient_quota", "You exceeded your quota", code="insufficient_quota")),
         ("openai-chat", 402, {"error": {"message": "Insufficient credits", "code": 402}}),
+        (
+            "anthropic",
+            400,
+            said("anthropic", "invalid_request_error", "Your credit balance is too low to access the API."),
+        ),
     ],
 )
 async def test_a_used_up_quota_is_not_retried(provider_name: str, status: int, body: dict[str, Any]) -> None:

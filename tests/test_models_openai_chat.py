@@ -162,10 +162,11 @@ async def test_a_server_that_answers_in_one_piece_although_a_stream_was_asked_fo
     assert (response.message.text, response.stop, response.usage.input_tokens) == ("Hi.", "end", 4)
 
 
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "model_length"])
 @pytest.mark.parametrize("arguments", ['{"location": "Ro', '{"location": "Rome"}', ""])
-async def test_a_call_at_which_the_answer_was_cut_off_is_never_whole(arguments: str) -> None:
+async def test_a_call_at_which_the_answer_was_cut_off_is_never_whole(arguments: str, reason: str) -> None:
     calls = [{"index": 0, **function("f", "{}", "a")}, {"index": 1, **function("f", arguments, "b")}]
-    answer = await model(PlayedProvider(chat_stream({"tool_calls": calls}, finish="length"))).respond(HELLO, ignore)
+    answer = await model(PlayedProvider(chat_stream({"tool_calls": calls}, finish=reason))).respond(HELLO, ignore)
     assert answer.stop == "length"
     whole, cut = answer.message.tool_calls
     assert not whole.malformed

@@ -58,6 +58,9 @@ _QUOTA_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "enforced_spend_limit_reached", "billing_error"}
 )
 
+_QUOTA_WORDS = ("credit balance is too low", "insufficient balance")
+"""As Anthropic (with status 400) and DeepSeek word it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -99,7 +102,8 @@ class Failure:
     @property
     def is_quota(self) -> bool:
         """Paid-for or allowed use is used up: waiting seconds does not help."""
-        return self.status == 402 or self.code in _QUOTA_CODES
+        text = self.message.lower()
+        return self.status == 402 or self.code in _QUOTA_CODES or any(words in text for words in _QUOTA_WORDS)
 
     @property
     def delay_is_too_long(self) -> bool:
@@ -201,11 +205,13 @@ def _http_cause(error: BaseException) -> BaseException | None:
 
 def _answered_failure(error: Exception) -> Failure:
     body = getattr(error, "body", None)
+    if isinstance(body, list) and body:  # Gemini's endpoint wraps its errors so
+        body = body[0]
     found: Any = body.get("error", body) if isinstance(body, dict) else {}
     inner: dict[str, Any] = found if isinstance(found, dict) else {"message": found}
     details = inner.get("details")
     named = (details.get("error_code") if isinstance(details, dict) else None, inner.get("code"), inner.get("type"))
-    codes = [name for name in named if isinstance(name, str) and name]
+    codes = [*_google_codes(details), *(name for name in named if isinstance(name, str) and name)]
     numbered = next((name for name in named if isinstance(name, int)), None)
     status = getattr(error, "status_code", None)
     response = getattr(error, "response", None)
@@ -221,7 +227,24 @@ def _answered_failure(error: Exception) -> Failure:
         for text in (inner.get("message"), body, code, str(error), "no reason given")
         if isinstance(text, str) and text
     )
-    return Failure(status, code, safe_line(_without_markup(message)), headers=headers)
+    return Failure(status, code, safe_line(_without_markup(message)), headers={**_google_wait(details), **headers})
+
+
+def _google_details(details: object, kind: str) -> list[Mapping[str, Any]]:
+    listed = details if isinstance(details, list) else ()
+    return [item for item in listed if isinstance(item, Mapping) and str(item.get("@type")).endswith(kind)]
+
+
+def _google_codes(details: object) -> list[str]:
+    """A quota for a day is used up for long; those for a minute come back (google.rpc.QuotaFailure)."""
+    failed = [item.get("violations") for item in _google_details(details, "QuotaFailure")]
+    return ["insufficient_quota"] if any("PerDay" in str(violations) for violations in failed) else []
+
+
+def _google_wait(details: object) -> dict[str, str]:
+    """Gemini says how long to wait in the body (google.rpc.RetryInfo: "39s"), not in a header."""
+    delay = next((item.get("retryDelay") for item in _google_details(details, "RetryInfo")), None)
+    return {"retry-after": delay.removesuffix("s")} if isinstance(delay, str) else {}
 
 
 def _without_markup(text: str) -> str:

@@ -67,6 +67,9 @@ _LONGEST_ID = 40
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 """Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""
 
+_CUT = ("length", "max_tokens", "model_length")
+"""Finish reasons of an answer that was cut off: OpenAI's, and what other servers say instead."""
+
 _NOT_REPLAYED = ("role", "content", "tool_calls", "refusal", "audio", "function_call")
 
 
@@ -320,7 +323,9 @@ def read_completion(answer: Mapping[str, Any], *, provider: str, history: Sequen
         raise ReportedError(answer["error"])
     choice = answer["choices"][0]
     message, reason = choice["message"], choice.get("finish_reason")
-    cut = reason == "length"
+    if choice.get("error"):  # OpenRouter, where the provider behind it failed
+        raise ReportedError(choice["error"])
+    cut = reason in _CUT
     calls = message.get("tool_calls") or []
     parts = [*_read_extras(message, provider), *_read_content(message.get("content"), beside_calls=bool(calls))]
     if isinstance(message.get("refusal"), str) and message["refusal"]:
@@ -357,7 +362,7 @@ def _unwrapped(call: ToolCall) -> ToolCall:
 
 
 def _stop(message: Message, reason: object, *, refused: bool) -> ResponseStop:
-    if reason == "length":
+    if reason in _CUT:
         return "length"
     if refused or reason == "content_filter":
         return "refusal"
@@ -426,6 +431,8 @@ class CompletionStream:
         if not choices:
             return None
         choice = choices[0]
+        if choice.get("error"):
+            raise ReportedError(choice["error"])
         self._finish = choice.get("finish_reason") or self._finish
         delta = choice.get("delta") or {}
         for call in delta.get("tool_calls") or ():
