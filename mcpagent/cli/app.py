@@ -64,6 +64,10 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if _asks_for_help(routed):
         sys.stdout.write(_help_page(command, routed))
         return ExitCode.OK
+    if routed[:1] == ["completion"] and "--" in routed:  # a shell asks at each press of a key: nothing more is loaded
+        from mcpagent.cli.completion import print_candidates
+
+        return print_candidates(routed[1:], command)
     defaults = _defaults(command, routed)
     result = command.main(routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults)
     return int(result or 0)
@@ -138,7 +142,7 @@ def _report(error: Exception, *, debug: bool) -> int:
 def _usage_line(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     where = f"; see {context.command_path} --help" if context is not None else ""
-    message = error.format_message().strip().rstrip(".")
+    message = error.format_message().replace("Value error, ", "").strip().rstrip(".")
     if context is not None and context.info_name == "add" and hasattr(error, "option_name"):
         where = "; what the command itself takes stands after --: mcpagent mcp add NAME -- COMMAND ARGS"
     near = getattr(error, "possibilities", None)

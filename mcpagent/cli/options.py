@@ -54,6 +54,15 @@ class TokensBy(StrEnum):
     tool = "tool"
 
 
+class Shell(StrEnum):
+    """Shells that a completion script is written for."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+    pwsh = "pwsh"
+
+
 class OutputFormat(StrEnum):
     text = "text"
     json = "json"

@@ -30,6 +30,15 @@ def doctor(
     return run_doctor(replace(options, model=model), context.find_root().command, fix=fix)
 
 
+def completion(
+    shell: Annotated[opt.Shell, typer.Argument(metavar="SHELL", show_default=False, help="bash, zsh, fish or pwsh.")],
+) -> int:
+    """The script that completes commands, options, servers and tools: eval "$(mcpagent completion bash)"."""
+    from mcpagent.cli.completion import print_script
+
+    return print_script(shell)
+
+
 @config_app.command("show")
 def config_show(
     context: typer.Context,
