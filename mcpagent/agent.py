@@ -551,11 +551,13 @@ class Agent:
         run = self._run_of(session, guarded(emit), deps=deps, tool_context=tool_context)
         run.answers = answers
         self._busy = True
+        earlier = len(session.conversation.parts)
         try:
             yield run
         finally:
             self._busy = False
             self._spent += run.spent
+            session.learn(earlier, run.emit)
 
     def _run_of(
         self, session: Session, emit: Emit, *, deps: Any = None, tool_context: ToolContext | None = None

@@ -20,7 +20,9 @@ from mcpagent.names import NameMap, ToolKey, offered_names
 from mcpagent.tools import Tool
 
 if TYPE_CHECKING:
-    from mcpagent.search import ToolIndex
+    from pathlib import Path
+
+    from mcpagent.search import SearchHistory, ToolIndex
 
 RESERVED_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
 """Names of virtual tools; no server's tool is ever offered under one of them."""
@@ -59,6 +61,9 @@ class ToolSearch:
     search and loads it, showing the signature, where it was not; "run" runs it whenever the arguments validate;
     "refuse" answers with what to do.
     `renderer`: `(ToolDefinition) -> dict`, what one search result shows.
+    `cache_folder`: where the index of a large catalogue is kept from one run to the next.
+    `history`: opt-in learning: what is searched, added and called without an error is noted in this file on the
+    machine, and the same tools stand higher for such queries from then on.
     """
 
     enabled: bool | Literal["auto", "marked"] = True
@@ -72,6 +77,8 @@ class ToolSearch:
     scope: Literal["all", "mcp"] = "all"
     on_direct_call: Literal["load", "run", "refuse"] = "load"
     renderer: Callable[[ToolDefinition], dict[str, Any]] | None = None
+    cache_folder: Path | None = None
+    history: SearchHistory | None = None
 
     def __post_init__(self) -> None:
         _one_of("enabled", self.enabled, (True, False, "auto", "marked"))
@@ -252,7 +259,12 @@ class Catalog:
         if self._index is None:
             from mcpagent.search import ToolIndex
 
-            index = ToolIndex(self.options.strategy, server_descriptions=self.server_descriptions)
+            index = ToolIndex(
+                self.options.strategy,
+                server_descriptions=self.server_descriptions,
+                cache_folder=self.options.cache_folder,
+                history=self.options.history,
+            )
             by_server: dict[str | None, list[ToolDefinition]] = {}
             for tool in self.known.values():
                 by_server.setdefault(tool.definition.server, []).append(tool.definition)

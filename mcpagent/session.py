@@ -8,8 +8,10 @@ from uuid import uuid4
 
 from mcpagent.catalog import Catalog
 from mcpagent.conversation import Conversation
+from mcpagent.events import Emit, Notice
 from mcpagent.messages import ToolsChanged
 from mcpagent.models.discovery import places_of
+from mcpagent.safe_text import safe_line
 from mcpagent.tools import Tool
 
 
@@ -56,6 +58,21 @@ class Session:
         if text or record is not None:
             self.conversation.announce(text or _words(removed, update.changed), record)
         return update
+
+    def learn(self, since: int, emit: Emit) -> None:
+        """Notes which found tools were added and called from that part of the conversation on, where that is wanted."""
+        history = self.catalog.options.history
+        if history is None:
+            return
+        import sqlite3
+
+        from mcpagent.search.learning import served_queries
+
+        try:
+            for query, served in served_queries(self.conversation.parts, since).items():
+                history.record(query, served.added, served.called)
+        except (sqlite3.Error, OSError) as error:
+            emit(Notice(f"tool search: nothing was learned from this answer: {safe_line(str(error), 120)}", "warning"))
 
 
 def _words(gone: Sequence[str], changed: Sequence[str]) -> str:

@@ -9,9 +9,10 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from mcpagent.messages import Part, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.search.words import terms, written_words
 
 _SCHEMA = """
@@ -23,6 +24,9 @@ CREATE TABLE IF NOT EXISTS uses (
 """
 _MAX_QUERY = 500
 _MAX_ROWS = 5_000
+_LOCKED_SECONDS = 0.2
+"""How long another process may hold the file: what is not learned once is learned the next time."""
+
 _LIKE = 0.5
 """Share of common words (of all words of both) from which two queries are alike."""
 
@@ -41,6 +45,47 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """What one query led to: which of the tools it found were added, and which were called without an error."""
+
+    added: dict[str, None] = field(default_factory=dict[str, None])
+    called: dict[str, None] = field(default_factory=dict[str, None])
+
+
+def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
+    """By query, what a conversation's parts show of it; only what was added and called from the part `since` on.
+
+    A tool counts for the last search that found it.
+    """
+    asked: dict[str, str] = {}
+    found_by: dict[str, str] = {}
+    queries: dict[str, Served] = {}
+    result: ToolResult | None = None
+    for place, part in enumerate(parts):
+        if isinstance(part, ToolCall) and part.name == "search_tools":
+            asked[part.id] = _query_of(part)
+        elif isinstance(part, ToolResult):
+            result = part
+            query = found_by.get(part.name)
+            if query is not None and part.error is None and place >= since:
+                queries.setdefault(query, Served()).called[part.name] = None
+        elif isinstance(part, ToolsShown | ToolsChanged) and result is not None:
+            names = part.names if isinstance(part, ToolsShown) else [tool.name for tool in part.added]
+            if query := asked.get(result.call_id):
+                found_by.update(dict.fromkeys(names, query))
+            elif result.name == "add_tool" and place >= since:
+                for name in names:
+                    if name in found_by:
+                        queries.setdefault(found_by[name], Served()).added[name] = None
+    return queries
+
+
+def _query_of(call: ToolCall) -> str:
+    query = call.arguments.get("query") or call.arguments.get("queries")
+    return " ".join(map(str, query)) if isinstance(query, list) else str(query or "")
+
+
+@dataclass(frozen=True, slots=True)
 class _Searches:
     """Weight of each tool by the words of a search, and the searches that have a word."""
 
@@ -49,7 +94,10 @@ class _Searches:
 
 
 class SearchHistory:
-    """A SQLite file of what was searched, added and called. Raises `sqlite3.Error` where the file cannot be used."""
+    """A SQLite file of what was searched, added and called, readable by its user only.
+
+    Raises `sqlite3.Error` or `OSError` where the file cannot be used.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -128,8 +176,9 @@ class SearchHistory:
         return self._known
 
     def _open(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, timeout=2.0)
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path.touch(mode=0o600)
+        connection = sqlite3.connect(self._path, timeout=_LOCKED_SECONDS)
         try:
             connection.execute(_SCHEMA)
         except sqlite3.Error:  # no database, or a locked one: nobody else will close it
