@@ -24,6 +24,7 @@ from mcpagent.cli.terminal import Terminal, open_terminal, put
 from mcpagent.cli.trust_box import untrusted_apart
 from mcpagent.config import ServersConfig
 from mcpagent.errors import InputError
+from mcpagent.mcp.authentication import stored_sign_ins
 from mcpagent.safe_text import safe_line
 
 LABEL_WIDTH = 11
@@ -65,8 +66,8 @@ async def probe_servers(options: Options, configuration: Configuration, tell: Te
     ]
     for found in problems:
         tell(found)
-    logs = state_folder(options.environ) / "logs"
-    return [*problems, *await probe_all(configuration.enabled, options.environ, logs, None, tell)]
+    logs, auth = state_folder(options.environ) / "logs", stored_sign_ins(options.environ)
+    return [*problems, *await probe_all(configuration.enabled, options.environ, logs, auth, tell)]
 
 
 def only(configuration: Configuration, name: str) -> Configuration:
