@@ -67,7 +67,7 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
     probes = _probes(options, configuration, terminal)
     report = Report(tuple(findings), configuration, tuple(probes))
     if told:
-        put(terminal.out, *server_table(probes, terminal), *total_lines(probes))
+        put(terminal.out, *server_table(probes, terminal, options.folder), *total_lines(probes))
     else:
         write_out(json.dumps(document(report, options), indent=2) + "\n")
     return report.exit_code

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.text import Text
 
+from mcpagent.cli.configuration import short_path
 from mcpagent.cli.lines import column
 from mcpagent.cli.probing import Probe, Stage, StageName
 from mcpagent.cli.terminal import Glyphs, Terminal
@@ -22,7 +24,7 @@ WIDTH = 7
 NAME_WIDTH = 24
 
 
-def server_table(probes: Sequence[Probe], terminal: Terminal) -> Iterator[Text]:
+def server_table(probes: Sequence[Probe], terminal: Terminal, folder: Path) -> Iterator[Text]:
     """Head and rows; a row that ends early says why, and under it what to do."""
     if not probes:
         return
@@ -31,10 +33,10 @@ def server_table(probes: Sequence[Probe], terminal: Terminal) -> Iterator[Text]:
     heads = "".join(f"{head:<{WIDTH}}" for head, _ in COLUMNS)
     yield Text(f"  {'server':<{name_width}}{heads}{'tools':>6}{'tokens':>9}", "dim")
     for found in probes:
-        yield from _rows(found, name_width, terminal)
+        yield from _rows(found, name_width, terminal, folder)
 
 
-def _rows(found: Probe, name_width: int, terminal: Terminal) -> Iterator[Text]:
+def _rows(found: Probe, name_width: int, terminal: Terminal, folder: Path) -> Iterator[Text]:
     stages = {stage.name: stage for stage in found.stages}
     row = Text.assemble("  ", (column(safe_line(found.name, NAME_WIDTH), name_width), "user"))
     for _, names in COLUMNS:
@@ -44,7 +46,8 @@ def _rows(found: Probe, name_width: int, terminal: Terminal) -> Iterator[Text]:
         mark, style = _cell(stage, terminal.glyphs)
         row.append(column(mark, WIDTH) if stage.ok else f"{mark} ", style)
         if not stage.ok:
-            row.append(_short(stage))
+            place = f" ({short_path(found.source, folder)})" if stage.name == "variables" else ""
+            row.append(safe_line(stage.detail, 160) + place)
             break
     if found.failure is None:
         row.append(f"{found.tools:>6}{found.tokens:>9,}")
@@ -62,7 +65,3 @@ def _cell(stage: Stage, glyphs: Glyphs) -> tuple[str, str]:
     if stage.detail == "-":
         return "-", "dim"
     return (glyphs.ok, "ok") if stage.seconds is None else (f"{stage.seconds:.1f}s", "none")
-
-
-def _short(stage: Stage) -> str:
-    return safe_line(stage.detail, 160)

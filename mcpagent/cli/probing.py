@@ -104,12 +104,17 @@ class Probe:
 
 
 def probe_of_problem(problem: ServerProblem, *, untrusted: bool) -> Probe:
-    """A server that cannot be tried: its variables are not set, or nobody has said yes to it."""
-    place, colon, what = problem.reason.partition(": ")
-    detail = problem.reason if untrusted or not colon else what
-    name: StageName = "trust" if untrusted else "variables"
-    source = "" if untrusted else place
-    return Probe(problem.name, [Stage(name, ok=False, detail=safe_line(detail, 300))], source=source)
+    """A server that cannot be tried: nobody has said yes to it, or its variables are not set.
+
+    The reason of the latter is `file:line:column: place in the file: what`; the place is the source.
+    """
+    place, colon, rest = problem.reason.partition(": ")
+    if untrusted or not colon:
+        return Probe(problem.name, [Stage("trust", ok=False, detail=safe_line(problem.reason, 300))])
+    source = place.rpartition(":")[0]
+    what = rest.partition(": ")[2] or rest
+    where = Stage("config", ok=True, detail=safe_line(source, 200))
+    return Probe(problem.name, [where, Stage("variables", ok=False, detail=safe_line(what, 300))], source=source)
 
 
 async def probe(config: ServerConfig, environ: Mapping[str, str], log_folder: Path, auth: Auth | None = None) -> Probe:
