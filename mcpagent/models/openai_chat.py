@@ -6,8 +6,8 @@ calls) is kept and goes back to the same server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack
 
 from mcpagent.errors import ModelError
@@ -28,6 +28,7 @@ from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.discovery import Change, ToolPlan, annotated, as_text, plan_tools, redefinition_notes
 from mcpagent.models.failures import AnswerError, ReportedError
+from mcpagent.models.gemini_schema import UNSIGNED, gemini_schema
 from mcpagent.models.http_model import Connection, Delta
 from mcpagent.models.openai_model import OpenAIModel, is_openai
 from mcpagent.models.prompted_calls import prompted, read_prompted, takes_no_tools
@@ -104,6 +105,7 @@ class OpenAIChatModel(OpenAIModel):
         self.calls = calls or ("native" if at_openai else None)
         self._cache = traits
         self._traits: ServerTraits | None = None
+        self._dialect = GEMINI if provider == "gemini" else USUAL
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
@@ -113,6 +115,7 @@ class OpenAIChatModel(OpenAIModel):
             self.capabilities,
             provider=self.provider,
             max_tokens_field=self.max_tokens_field,
+            dialect=self._dialect,
         )
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
@@ -174,6 +177,24 @@ class OpenAIChatModel(OpenAIModel):
         return CompletionStream()
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a server wants otherwise: how `parameters` are written, and the turns that another provider made."""
+
+    parameters: Callable[[Mapping[str, Any]], dict[str, Any]] = object_schema
+    foreign: Callable[[dict[str, Any]], dict[str, Any]] = lambda turn: turn
+
+
+def _signed(turn: dict[str, Any]) -> dict[str, Any]:
+    """Of a turn's calls Gemini signs the first, and wants that one signed."""
+    calls = turn.get("tool_calls") or []
+    return {**turn, "tool_calls": [{**calls[0], "extra_content": UNSIGNED}, *calls[1:]]} if calls else turn
+
+
+USUAL = Dialect()
+GEMINI = Dialect(gemini_schema, _signed)
+
+
 def request_body(
     request: ModelRequest,
     model_name: str,
@@ -181,6 +202,7 @@ def request_body(
     *,
     provider: str,
     max_tokens_field: str = "max_completion_tokens",
+    dialect: Dialect = USUAL,
 ) -> dict[str, Any]:
     """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
     settings = request.settings
@@ -190,8 +212,9 @@ def request_body(
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     body: dict[str, Any] = {"model": model_name}
     if tools:
-        body["tools"] = [write_tool(tool) for tool in tools]
-    body["messages"] = [*system, *write_messages(request.messages, plan, provider=provider, proxied=proxied)]
+        body["tools"] = [write_tool(tool, dialect) for tool in tools]
+    written = write_messages(request.messages, plan, provider=provider, proxied=proxied, dialect=dialect)
+    body["messages"] = [*system, *written]
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
     if settings.max_output_tokens is not None:
@@ -201,13 +224,14 @@ def request_body(
     return {**body, "stream": True, "stream_options": {"include_usage": True}, **settings.extra}
 
 
-def write_tool(tool: ToolDefinition) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": object_schema(tool.parameters)}
+def write_tool(tool: ToolDefinition, dialect: Dialect = USUAL) -> dict[str, Any]:
+    parameters = dialect.parameters(tool.parameters)
+    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
 
 
 def write_messages(
-    messages: Sequence[Message], plan: ToolPlan, *, provider: str, proxied: bool
+    messages: Sequence[Message], plan: ToolPlan, *, provider: str, proxied: bool, dialect: Dialect = USUAL
 ) -> list[dict[str, Any]]:
     """The history. Images of tool results follow in a user message: the format has no place for them in a result.
 
@@ -219,7 +243,8 @@ def write_messages(
     proxied_names = frozenset(plan.found) if proxied else frozenset()
     for position, message in enumerate(messages):
         if message.role == "assistant":
-            written += _assistant_message(message, provider, proxied_names, ids)
+            said = _assistant_message(message, provider, proxied_names, ids)
+            written += said if message.provider == provider else [dialect.foreign(turn) for turn in said]
             continue
         message = annotated(message, plan.changes.get(position, ()), notes_of)
         results = message.tool_results
@@ -453,6 +478,8 @@ class CompletionStream:
             if value:  # only the first piece of a chunk can go on with the last one of the chunk before
                 _add_piece(known, value[0])
                 known += value[1:]
+        elif isinstance(value, dict) and isinstance(self._others.get(key), dict):
+            self._others[key] = _both(self._others[key], value)
         elif value is not None:
             self._others[key] = value
 
@@ -520,6 +547,12 @@ def _goes_on(before: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
     same = all(before.get(key) == piece.get(key) for key in ("type", "index"))
     ids = before.get("id"), piece.get("id")
     return same and "type" in piece and (None in ids or ids[0] == ids[1]) and any(key in piece for key in _GROWING)
+
+
+def _both(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Two objects as one, the newer's values before the older's, at every depth."""
+    shared = {key for key in new if isinstance(new[key], dict) and isinstance(old.get(key), dict)}
+    return {**old, **new, **{key: _both(old[key], new[key]) for key in new if key in shared}}
 
 
 def _shown(delta: Mapping[str, Any]) -> Delta | None:

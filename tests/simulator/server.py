@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tests.simulator import anthropic_rules as messages_api
+from tests.simulator import gemini_rules as gemini_api
 from tests.simulator import openai_rules as openai_api
 from tests.simulator.prompt_cache import BreakpointCache, PrefixCache
 from tests.simulator.values import PROVIDER_SEARCH, Brain, Counted, Log, Refusal, Said, Unit, View, rendered
@@ -54,11 +55,19 @@ PROTOCOLS: Mapping[str, Protocol] = {
         openai_api.chat_answer,
         openai_api.chat_events,
     ),
+    "/v1beta/openai/chat/completions": Protocol(
+        gemini_api.check,
+        openai_api.chat_units,
+        openai_api.chat_definition_tokens,
+        openai_api.chat_view,
+        gemini_api.answer,
+        gemini_api.events,
+    ),
 }
 
 
 class Simulator:
-    """`async with Simulator(brain) as simulator:` serves all three APIs at `simulator.url`.
+    """`async with Simulator(brain) as simulator:` serves all four APIs at `simulator.url`.
 
     `faults` meet the first requests, one each. `log` holds what was asked and what it cost.
     """
@@ -128,7 +137,7 @@ class Simulator:
             return
         events = PROTOCOLS[path].events(answer)
         lines = [_event(event) for event in events]
-        if path == "/v1/chat/completions":
+        if path.endswith("/chat/completions"):
             lines.append("data: [DONE]\n\n")
         content = "".join(lines if fault is None else lines[:1]).encode()
         await _write(writer, 200, content, "text/event-stream", whole=fault is None)

@@ -1,0 +1,175 @@
+"""Tool schemas in the part of JSON Schema that Gemini takes, and what else its endpoint wants.
+
+A request with one keyword it does not know is refused whole ("Unknown name ... Cannot find field"). The fields are
+those of its `Schema` (https://ai.google.dev/api/caching#Schema). Where a schema says more, it is said more loosely
+here: arguments are checked against the original anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcpagent.models.wire import json_text, object_schema
+
+UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""What stands for the signature of a call that another model made: Gemini 3 refuses a call without one.
+
+https://ai.google.dev/gemini-api/docs/thought-signatures
+"""
+
+_KEPT: Mapping[str, type] = {"title": str, "description": str, "nullable": bool, "default": object}
+_BY_TYPE: Mapping[str, tuple[str, ...]] = {
+    "string": ("minLength", "maxLength", "pattern"),
+    "number": ("minimum", "maximum"),
+    "integer": ("minimum", "maximum"),
+    "boolean": (),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+_FORMATS = {"string": ("date-time",), "number": ("float", "double"), "integer": ("int32", "int64")}
+_ANYTHING = {"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}
+_DEEPEST = 12
+_MOST_NODES = 2_000
+"""References are written out, as Gemini has none; what goes deeper, or becomes larger, is left open."""
+
+
+def gemini_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool's parameters as Gemini takes them. Never fails; the same schema always gives the same."""
+    return _Writer(schema).write(object_schema(schema), 0)
+
+
+class _Writer:
+    """Writes one schema; `root` is where its references point into."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._nodes = 0
+
+    def write(self, schema: object, depth: int) -> dict[str, Any]:
+        self._nodes += 1
+        if not isinstance(schema, Mapping) or depth > _DEEPEST or self._nodes > _MOST_NODES:
+            return dict(_ANYTHING)
+        schema = self._whole(schema)
+        kinds, is_nullable = _kinds(schema)
+        told = {key: schema.get(key) for key in _KEPT}
+        kept = {key: value for key, value in told.items() if value is not None and isinstance(value, _KEPT[key])}
+        if is_nullable:
+            kept["nullable"] = True
+        branches = [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
+        if branches:
+            return self._one_of(branches, kept, depth)
+        if len(kinds) > 1:
+            return {**kept, "anyOf": [self._typed(kind, schema, {}, depth) for kind in kinds]}
+        return self._typed(kinds[0], schema, kept, depth) if kinds else {**kept, **_ANYTHING}
+
+    def _one_of(self, branches: list[Any], kept: dict[str, Any], depth: int) -> dict[str, Any]:
+        real = [branch for branch in branches if branch != {"type": "null"}]
+        if len(real) < len(branches):
+            kept["nullable"] = True
+        written = [self.write(branch, depth + 1) for branch in real]
+        return {**written[0], **kept} if len(written) == 1 else {**kept, "anyOf": written or _ANYTHING["anyOf"]}
+
+    def _typed(self, kind: str, schema: Mapping[str, Any], kept: dict[str, Any], depth: int) -> dict[str, Any]:
+        numbers = {key: schema[key] for key in _BY_TYPE[kind] if _is_limit(key, schema.get(key))}
+        written = {"type": kind, **kept, **numbers, **_bounds(kind, schema)}
+        if schema.get("format") in _FORMATS.get(kind, ()):
+            written["format"] = schema["format"]
+        written |= _choices(kind, schema, written.get("description"))
+        if kind == "array":
+            written["items"] = self._items(schema, depth)
+        if kind == "object":
+            written |= self._members(schema, depth)
+        return written
+
+    def _items(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        places = _list(schema.get("prefixItems")) or _list(schema.get("items"))
+        if places:
+            return {"anyOf": [self.write(place, depth + 1) for place in places]}
+        return self.write(schema.get("items"), depth + 1)
+
+    def _members(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        found = schema.get("properties")
+        properties = found if isinstance(found, Mapping) else {}
+        written: dict[str, Any] = {str(name): self.write(inner, depth + 1) for name, inner in properties.items()}
+        required = [name for name in _list(schema.get("required")) if name in written]
+        members: dict[str, Any] = {"properties": written} if written or not depth else {}
+        return {**members, "required": required} if required else members
+
+    def _whole(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """With what it refers to and what `allOf` adds, as one object; what stands nearer counts."""
+        whole = dict(schema)
+        for _ in range(_DEEPEST):
+            target = self._target(whole.pop("$ref", None))
+            parts = [target, *(part for part in _list(whole.pop("allOf", None)) if isinstance(part, Mapping))]
+            if not any(parts):
+                return whole
+            for part in parts:
+                both = {**_mapping(part.get("properties")), **_mapping(whole.get("properties"))}
+                required = list(dict.fromkeys([*_list(whole.get("required")), *_list(part.get("required"))]))
+                whole = {**part, **whole, **({"properties": both} if both else {})}
+                whole |= {"required": required} if required else {}
+        return {"description": whole.get("description")}
+
+    def _target(self, reference: object) -> Mapping[str, Any]:
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return {}
+        found: Any = self._root
+        for step in reference.removeprefix("#/").split("/"):
+            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+
+def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """The types a schema allows, by what it says or else by what it has, and whether null is one of them."""
+    said = schema.get("type")
+    named = said if isinstance(said, list) else [said]
+    kinds = [kind for kind in named if isinstance(kind, str) and kind in _BY_TYPE]
+    values = _enumerated(schema)
+    if not kinds and values:
+        kinds = ["string"] if all(isinstance(value, str) for value in values if value is not None) else []
+    if not kinds and "properties" in schema:
+        kinds = ["object"]
+    if not kinds and ("items" in schema or "prefixItems" in schema):
+        kinds = ["array"]
+    return kinds, "null" in named or None in values
+
+
+def _enumerated(schema: Mapping[str, Any]) -> list[Any]:
+    return [schema["const"]] if "const" in schema else _list(schema.get("enum"))
+
+
+def _choices(kind: str, schema: Mapping[str, Any], description: object) -> dict[str, Any]:
+    """An `enum` may only hold texts; other values are named in the description."""
+    values = [value for value in _enumerated(schema) if value is not None]
+    if not values:
+        return {}
+    if kind == "string" and all(isinstance(value, str) and value for value in values):
+        return {"enum": values, "format": "enum"}
+    words = f"One of: {', '.join(map(json_text, values))}"
+    return {"description": f"{description} {words}" if description else words}
+
+
+def _bounds(kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Exclusive bounds as inclusive ones: the next whole number, or, among all numbers, the bound itself."""
+    step = 1 if kind == "integer" else 0
+    found: dict[str, tuple[Any, int]] = {
+        "minimum": (schema.get("exclusiveMinimum"), step),
+        "maximum": (schema.get("exclusiveMaximum"), -step),
+    }
+    is_number = kind in ("integer", "number")
+    return {key: bound + by for key, (bound, by) in found.items() if is_number and _is_limit(key, bound)}
+
+
+def _is_limit(key: str, value: object) -> bool:
+    if key == "pattern":
+        return isinstance(value, str)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
