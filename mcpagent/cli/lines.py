@@ -128,15 +128,19 @@ def server_failed_lines(
     if around.in_chat:
         do += f"  then  /mcp restart {name}"
     log = f"full log: mcpagent mcp logs {safe_line(shlex.quote(event.server), 64)}" if config.command else ""
-    done = Text.assemble(("  do      ", "dim"), do, (f"   {log}" if log else "", "dim"))
+    done = [Text.assemble(("  do      ", "dim"), do)]
+    if len(do) + len(log) + 13 <= MAX_WIDTH:
+        done[0].append(f"   {log}" if log else "", "dim")
+    elif not short:
+        done.append(Text(f"          {log}", "dim"))
     if short:
-        return [head, done]
+        return [head, done[0]]
     said = [line for line in event.stderr_tail[-ERROR_LINES:] if safe_line(line, 400) not in why]
     return [
         head,
         *(Text(f"    {glyphs.bar} {safe_line(line, 160)}", "dim") for line in said),
         _where(config, around.folder),
-        done,
+        *done,
     ]
 
 
