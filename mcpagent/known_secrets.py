@@ -5,7 +5,6 @@ Redaction by value: a name or a shape may be missed, a value that is known is no
 
 from __future__ import annotations
 
-import re
 import threading
 
 REDACTED = "[redacted]"
@@ -13,26 +12,25 @@ SHORTEST = 6
 """Shorter values are left: replacing them would spoil the text and hide nothing."""
 
 _lock = threading.Lock()
-_values: set[str] = set()
-_pattern: re.Pattern[str] | None = None
+_values: frozenset[str] = frozenset()
 
 
 def hide(*values: str | None) -> None:
     """From now on `without_secrets` takes these out."""
-    global _pattern
-    fresh = {value for value in values if value and len(value) >= SHORTEST} - _values
-    if not fresh:
-        return
+    global _values
     with _lock:
-        _values.update(fresh)
-        _pattern = re.compile("|".join(map(re.escape, sorted(_values, key=lambda value: (-len(value), value)))))
+        fresh = {value for value in values if value and len(value) >= SHORTEST} - _values
+        if fresh:
+            _values |= fresh
 
 
 def known_values() -> frozenset[str]:
-    """All that is hidden by now, for whoever redacts in other spellings too."""
-    return frozenset(_values)
+    """All that is hidden by now, for whoever redacts in other spellings too; the same object until there is more."""
+    return _values
 
 
 def without_secrets(text: str) -> str:
     """The text with each known secret as `[redacted]`."""
-    return text if _pattern is None else _pattern.sub(REDACTED, text)
+    for value in sorted(_values, key=lambda value: (-len(value), value)):  # one may be a part of another
+        text = text.replace(value, REDACTED)
+    return text

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from mcpagent.config import ServerConfig
-from mcpagent.known_secrets import REDACTED, SHORTEST
+from mcpagent.known_secrets import REDACTED, SHORTEST, known_values
 from mcpagent.secret_shapes import names_a_secret, without_shapes
 
 _LEAST_PREFIX = 8
@@ -27,14 +27,15 @@ class Redactor:
     """Replaces each secret value of one configuration wherever it appears, also as JSON, in a URL or in base64.
 
     Secrets are all header values, and the environment and query values whose name or look says so; shorter ones than
-    six characters are left, since replacing them would spoil the text and hide nothing.
+    six characters are left, since replacing them would spoil the text and hide nothing. Keys from the keyring and tokens
+    of sign-ins are secrets too, wherever they are used, also those that come later.
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        values = {value for value in secrets_of(config) if len(value) >= SHORTEST}
-        spellings = {spelling for value in values for spelling in _spellings(value)}
-        self._values = sorted(spellings, key=lambda value: (-len(value), value))
-        self._long = [value for value in self._values if len(value) > _LEAST_PREFIX]
+        self._own = frozenset(value for value in secrets_of(config) if len(value) >= SHORTEST)
+        self._known: frozenset[str] | None = None
+        self._values: list[str] = []
+        self._long: list[str] = []
 
     def __call__(self, text: str) -> str:
         """For what is shown of a server: errors, warnings, its last words."""
@@ -45,9 +46,17 @@ class Redactor:
 
     def result(self, text: str) -> str:
         """For what a server returns; a text of 50 MB takes a tenth of a second."""
+        if (known := known_values()) is not self._known:
+            self._take(known)
         for value in self._values:
             text = text.replace(value, REDACTED)
         return text
+
+    def _take(self, known: frozenset[str]) -> None:
+        spellings = {spelling for value in self._own | known for spelling in _spellings(value)}
+        self._known = known
+        self._values = sorted(spellings, key=lambda value: (-len(value), value))
+        self._long = [value for value in self._values if len(value) > _LEAST_PREFIX]
 
 
 def _without_beginnings(text: str, value: str) -> str:
