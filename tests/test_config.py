@@ -210,6 +210,7 @@ def test_a_variable_may_be_in_any_string_and_is_expanded_once(tmp_path: Path) ->
             '{"mcpServers": {\n  "git": {"command" "x"}}}',
             """mcp.json:2:21: expecting ':' delimiter in: "git": {"command" "x"}}}""",
         ),
+        ("{\n", "mcp.json:2:1: expecting property name enclosed in double quotes in: "),
         ("[1]", 'mcp.json: expected an object with "mcpServers", got a list'),
         ('{"mcpServers": []}', "mcp.json:1:2: mcpServers: expected an object of name -> server, got a list"),
         ('{"mcpserver": {}}', 'mcp.json:1:2: mcpserver: no "mcpServers" found; "mcpserver" should be "mcpServers"'),

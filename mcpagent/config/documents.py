@@ -86,7 +86,7 @@ def parse_document(label: str, raw: bytes, folder: Path) -> Document:
     try:
         data = json.loads(blanked)
     except json.JSONDecodeError as error:
-        shown = safe_line(text.splitlines()[error.lineno - 1] if error.lineno <= text.count("\n") + 1 else "", 80)
+        shown = safe_line(text.split("\n")[error.lineno - 1], 80)
         what = error.msg[:1].lower() + error.msg[1:]
         raise ConfigError(f"{label}:{error.lineno}:{error.colno}: {what} in: {shown}") from None
     except RecursionError:
