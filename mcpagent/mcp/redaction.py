@@ -27,8 +27,8 @@ class Redactor:
     """Replaces each secret value of one configuration wherever it appears, also as JSON, in a URL or in base64.
 
     Secrets are all header values, and the environment and query values whose name or look says so; shorter ones than
-    six characters are left, since replacing them would spoil the text and hide nothing. Keys from the keyring and tokens
-    of sign-ins are secrets too, wherever they are used, also those that come later.
+    six characters are left, since replacing them would spoil the text and hide nothing. So are keys from the
+    keyring and tokens of sign-ins, wherever they are used, also those that come later.
     """
 
     def __init__(self, config: ServerConfig) -> None:
