@@ -29,11 +29,12 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.callbacks import callbacks
 from mcpagent.mcp.clock import Clocks, OutOfTimeError
 from mcpagent.mcp.explaining import Explainer, after_colon
+from mcpagent.mcp.failed_requests import failure_of
 from mcpagent.mcp.failures import CallTimeoutError, EraError, Limits, LostError, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.redaction import Redactor
-from mcpagent.mcp.remote import HTTP_FAILED, http_streams
+from mcpagent.mcp.remote import http_streams
 from mcpagent.mcp.server_log import ServerLog
 from mcpagent.mcp.sse import sse_streams
 from mcpagent.mcp.stdio import StdioTransport
@@ -137,7 +138,7 @@ class McpConnection:
         tail = self._explain.last_words
         await self._abort()
         raise self._explain.error(
-            f"did not answer within {waited:g} s{after_colon(tail)}; "
+            f"did not answer within {waited:g} s{after_colon(tail)}{self._explain.heard}; "
             'check its command or raise "connect_timeout_seconds"',
             "connect",
             tail,
@@ -416,7 +417,8 @@ class McpConnection:
             await asyncio.wait({self._check})
             if not self.usable:
                 raise self._explain.lost(phase, "not_sent")
-        self._explain.last_junk = ""
+        if not self._open_calls:
+            self._explain.last_junk = ""
         job = self._start(self._limited(send, limits, on_progress))
         self._open_calls.add(job)
         job.add_done_callback(self._open_calls.discard)
@@ -481,7 +483,7 @@ class McpConnection:
                 else:
                     await session.send_ping()
         except MCPError as error:
-            if error.code not in (CONNECTION_CLOSED, HTTP_FAILED):
+            if error.code != CONNECTION_CLOSED and failure_of(error.error) is None:
                 return
             self._stop.set()
         except TimeoutError:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
 
 from mcpagent.errors import ServerError
+from mcpagent.mcp.failed_requests import failure_of
 from mcpagent.mcp.failures import EraError, InvalidAnswerError, Limits, LostError, Outcome, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
 from mcpagent.mcp.redaction import Redactor
-from mcpagent.mcp.remote import HTTP_FAILED, outcome_of
 from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
 from mcpagent.safe_text import safe_line
 
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")
 """How the SDK words the closing error it makes; servers use the same code for errors of their own."""
+
+_LONGEST_MESSAGE = 20_000
 
 
 class Explainer:
@@ -38,6 +41,11 @@ class Explainer:
         return () if self.stdio is None else self.stdio.stderr_lines()
 
     @property
+    def heard(self) -> str:
+        """What the server wrote instead of an answer."""
+        return f"; it wrote: {self.last_junk}" if self.last_junk else ""
+
+    @property
     def end_reason(self) -> str:
         """How the connection ended, for one that did."""
         return str(self.end or "closed the connection") + after_colon(self.last_words)
@@ -53,8 +61,8 @@ class Explainer:
             return self.error(f"failed during {phase}: {safe_line(str(error) or type(error).__name__)}", phase)
         if error.code == CONNECTION_CLOSED and (not is_usable or error.message.startswith(_CLOSED_TEXTS)):
             return self.lost(phase, "unknown")
-        if error.code == HTTP_FAILED:
-            return self._http_failed(error, phase)
+        if (failure := failure_of(error.error)) is not None:
+            return self._failed_request(error.message, failure, phase)
         message = self._redact(safe_line(error.message, 500))
         if error.code == INVALID_ANSWER:
             what = f'server "{self._server}" sent an invalid answer to {phase}: {message}'
@@ -63,7 +71,7 @@ class Explainer:
             kind = EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
             what = f'server "{self._server}" refused {phase}: {message or f"error {error.code}"}'
             return kind(what, server=self._server, phase=phase)
-        return RefusedError(error.code, self._redact(error.message), error.error.data)
+        return RefusedError(error.code, self._redact(error.message[:_LONGEST_MESSAGE]), error.error.data)
 
     def lost(self, phase: str, outcome: Outcome) -> LostError:
         """The connection's end as an error: how the process ended and what it said last, where it is one."""
@@ -88,19 +96,14 @@ class Explainer:
             what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"
         else:
             what, key = f"was silent for {limits.idle:g} s during {phase}", "timeout_seconds"
-        heard = f"; it wrote: {self.last_junk}" if self.last_junk else ""
-        return f'server "{self._server}" {what}{heard}; the call may have run; raise "{key}" if it needs longer'
+        return f'server "{self._server}" {what}{self.heard}; the call may have run; raise "{key}" if it needs longer'
 
-    def _http_failed(self, error: MCPError, phase: str) -> LostError:
-        data = error.error.data if isinstance(error.error.data, Mapping) else {}
-        lost = LostError(
-            self._redact(f'server "{self._server}" {safe_line(error.message, 400)} during {phase}'),
-            server=self._server,
-            phase=phase,
-        )
-        lost.outcome = outcome_of(data)
-        lost.session_lost = bool(data.get("session_lost"))
-        lost.http_status = data.get("status")
+    def _failed_request(self, text: str, failure: Mapping[str, Any], phase: str) -> LostError:
+        what = self._redact(f'server "{self._server}" {safe_line(text, 400)} during {phase}')
+        lost = LostError(what, server=self._server, phase=phase)
+        lost.outcome = failure["outcome"]
+        lost.session_lost = bool(failure.get("session_lost"))
+        lost.http_status = failure.get("status")
         return lost
 
 

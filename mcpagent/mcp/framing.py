@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, RequestId, jsonrpc_message_adapter
+from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
 from pydantic import ValidationError
 from pydantic_core import from_json
 
@@ -27,6 +27,7 @@ _LARGE_BYTES = 1024 * 1024
 INVALID_ANSWER = -32019
 """Our own error code (implementation-defined band) for an answer that is not one."""
 
+_INTERNAL_ERROR = -32603
 _HEAD_BYTES = 4096
 _BEGINNINGS = b"{[\xef"
 """Of an object, a batch, and a byte order mark."""
@@ -79,6 +80,11 @@ class LineSplitter:
         """What came after the last line feed: a server that ended without one may still have answered."""
         return b"" if self._dropped else bytes(self._buffer)
 
+    def forget(self) -> None:
+        """The rest is dealt with."""
+        self._buffer.clear()
+        self._searched = 0
+
     def _line(self, line: bytes) -> bytes | TooLong:
         size, self._dropped = len(line) + self._dropped, 0
         return line if size <= self._limit else TooLong(line[:_HEAD_BYTES], size, self._limit)
@@ -110,6 +116,17 @@ class MessageReader:
         """What `data` completes, each for `decode`."""
         for line in self._splitter.feed(data):
             yield from self._joined(line)
+
+    def unfinished(self) -> list[Decoded]:
+        """A whole message without its line feed, of a server that is waited for and may have forgotten it."""
+        rest = self._splitter.rest()
+        if self._spread or not rest.rstrip().endswith(b"}"):
+            return []
+        found = decode(rest)
+        if not found or not all(map(_is_whole, found)):
+            return []
+        self._splitter.forget()
+        return found
 
     def end(self) -> Iterator[Decoded]:
         """What came after the last line feed, where it is whole: a server may end without one."""
@@ -152,19 +169,33 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
     try:
         return [jsonrpc_message_adapter.validate_python(from_json(line), by_name=False)]
     except (ValidationError, ValueError):
-        return _decode_broken(line.decode("utf-8", "replace").lstrip("\ufeff"))
+        text = line.decode("utf-8", "replace").strip("\ufeff\0\x0c\x1e \t\r")
+    try:
+        return _decode_broken(text)
+    except RecursionError:
+        return [_broken(text, "its JSON nests too deeply")]
 
 
 def _decode_broken(text: str) -> list[Decoded]:
     try:
-        data = json.loads(text, strict=False, parse_int=_int_or_text)
-    except RecursionError:
-        return [_broken(text, "its JSON nests too deeply")]
+        data, end = _JSON.raw_decode(text)
     except ValueError as error:
         return _resynchronised(text, str(error))
-    if isinstance(data, list):
-        return [_message(item) for item in data] or [Junk(safe_line(text, 80))]
-    return [_message(data)]
+    after = text[end:].strip()
+    return [*_messages(data), *(_after(after) if after else [])]
+
+
+def _messages(data: Any) -> list[Decoded]:
+    """The messages of one JSON value: an object, or a batch of them."""
+    if not isinstance(data, list):
+        return [_message(data)]
+    return [message for item in data for message in _messages(item)] or [Junk("[]")]
+
+
+def _after(text: str) -> list[Decoded]:
+    """What follows a whole message on its line: another one, or nothing of use."""
+    start = text.find('{"jsonrpc"')
+    return decode(text[start:].encode("utf-8", "replace")) if start >= 0 else [Junk(safe_line(text, 80))]
 
 
 def _resynchronised(text: str, why: str) -> list[Decoded]:
@@ -182,6 +213,9 @@ def _int_or_text(digits: str) -> int | str:
     return int(digits) if len(digits) <= 4000 else digits
 
 
+_JSON = json.JSONDecoder(strict=False, parse_int=_int_or_text)
+
+
 def _message(data: Any) -> Decoded:
     """A parsed value as a message, mended where the call it answers is known."""
     if not isinstance(data, dict):
@@ -192,25 +226,29 @@ def _message(data: Any) -> Decoded:
     except (ValidationError, ValueError):
         pass
     request_id = _as_id(data.get("id"))
-    if request_id is None or "method" in data:
-        error = data.get("error")
-        if isinstance(error, dict) and "method" not in data:
-            return Junk(safe_line(f"error without an id: {error.get('message', error)}", 200))
+    if "method" in data or not data.keys() & {"id", "result", "error"}:
         return Junk(safe_line(json.dumps(data), 80))
     if "error" in data:
         return JSONRPCError(jsonrpc="2.0", id=request_id, error=_error(data["error"]))
+    if request_id is None:
+        return invalid_answer(None, "it has no usable id")
+    if isinstance(data.get("result"), dict):
+        return JSONRPCResponse(jsonrpc="2.0", id=request_id, result=data["result"])
     what = f'its "result" is {_kind(data["result"])}, not an object' if "result" in data else 'it has no "result"'
     return invalid_answer(request_id, what)
 
 
 def _error(error: Any) -> ErrorData:
     """An error object whatever its shape: the server's own words are what a reader needs."""
+    if error is None:
+        return ErrorData(code=INVALID_ANSWER, message='its "error" is null')
     if not isinstance(error, dict):
-        return ErrorData(code=INVALID_ANSWER, message=safe_line(str(error), 500))
+        text = error if isinstance(error, str) else json.dumps(error)
+        return ErrorData(code=_INTERNAL_ERROR, message=safe_line(text, 500))
     code = error.get("code")
     message = error.get("message")
     text = message if isinstance(message, str) else json.dumps(error)
-    known = code if isinstance(code, int) and not isinstance(code, bool) else -32603
+    known = code if isinstance(code, int) and not isinstance(code, bool) else _INTERNAL_ERROR
     return ErrorData(code=known, message=text, data=error.get("data"))
 
 
@@ -232,22 +270,26 @@ def encodable(value: Any) -> Any:
     return value
 
 
-def invalid_answer(request_id: RequestId, what: str) -> JSONRPCError:
-    """The error answer that ends a call whose real answer cannot be used."""
+def invalid_answer(request_id: RequestId | None, what: str) -> JSONRPCError:
+    """The error answer that ends a call whose real answer cannot be used; without an id, the only call there is."""
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=INVALID_ANSWER, message=what))
 
 
-_ID = re.compile(r'"id"\s{0,8}:\s{0,8}(?:(\d{1,18})|"([^"\\]{1,100})")\s{0,8}[,}]?')
+_ID = re.compile(r"""\bid["']?\s{0,8}:\s{0,8}(?:(\d{1,18})|["']([^"'\\]{1,100})["'])\s{0,8}[,}]?""")
 
 
 def _broken(text: str, why: str) -> Decoded:
-    """A broken line as the answer to its call, where head or tail show an id; the first id is the envelope's."""
+    """A broken line as the answer to its call, where head or tail show an id; the first id is the envelope's.
+
+    What is no answer, such as a request that a server prints for its own purposes, is junk.
+    """
     head, tail = text[:_HEAD_BYTES], text[-_HEAD_BYTES:]
-    if '"jsonrpc"' in head or '"result"' in head:
-        match = _ID.search(head) or _ID.search(tail)
-        if match:
-            return invalid_answer(int(match[1]) if match[1] else match[2], why)
-    return Junk(safe_line(text, 80))
+    if "method" in head or not ("jsonrpc" in head or '"result"' in head):
+        return Junk(safe_line(text, 80))
+    match = _ID.search(head) or _ID.search(tail)
+    if match:
+        return invalid_answer(int(match[1]) if match[1] else match[2], why)
+    return invalid_answer(None, why) if text.startswith("{") else Junk(safe_line(text, 80))
 
 
 def _as_id(value: Any) -> RequestId | None:

@@ -199,11 +199,30 @@ def _mend_initialize(result: Raw) -> tuple[Raw, list[str]]:
     whole["serverInfo"] = {"name": "", "version": ""}
     changes: list[str] = []
     for name in ("capabilities", "serverInfo", "instructions"):
-        if name in result and _flaw("initialize", LATEST_HANDSHAKE_VERSION, whole | {name: result[name]}) is None:
+        if name in result and _is_usable(whole | {name: result[name]}):
             whole[name] = result[name]
         elif name != "instructions" or name in result:
             changes.append(f"{name} is missing or malformed")
+            if name == "capabilities":
+                whole[name] = _mend_capabilities(whole, result.get(name))
     return whole, changes
+
+
+def _mend_capabilities(whole: Raw, found: Any) -> Raw:
+    """Those that can be read, and those named at all as plain ones; tools, where nothing can be read."""
+    if not isinstance(found, dict):
+        return {"tools": {}}
+    usable: Raw = {}
+    for name, value in found.items():
+        if value and _is_usable(whole | {"capabilities": {name: value}}):
+            usable[name] = value
+        elif value or value == {}:
+            usable[name] = {}
+    return usable
+
+
+def _is_usable(initialize: Raw) -> bool:
+    return _flaw("initialize", LATEST_HANDSHAKE_VERSION, initialize) is None
 
 
 def _as_text(value: Any) -> Raw:

@@ -56,7 +56,10 @@ class Reconnecting:
             self._crashes = CrashLog()
         return await self.get()
 
-    async def drop(self) -> None:
+    async def drop(self, only: McpConnection | None = None) -> None:
+        """Closes the connection; where `only` is given, not one that has taken its place since."""
+        if only is not None and only is not self._connection:
+            return
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()

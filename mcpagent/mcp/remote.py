@@ -13,7 +13,7 @@ import re
 import time
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -21,18 +21,16 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, RequestId
+from mcp_types import JSONRPCError, JSONRPCMessage, RequestId
 
 from mcpagent.config import ServerConfig
+from mcpagent.mcp.failed_requests import failed_request
 from mcpagent.mcp.failures import Outcome
 from mcpagent.mcp.framing import Junk, decode, decoded
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
-
-HTTP_FAILED = -32018
-"""Our own error code for a request that HTTP failed; `data` has `status`, `retry_after` and `outcome`."""
 
 _BODY_SAMPLE_BYTES = 4096
 MAX_ERROR_BYTES = 1024 * 1024
@@ -203,8 +201,7 @@ async def _http_error(request: httpx2.Request, response: httpx2.Response, reques
 
 
 def _failure(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> httpx2.Response:
-    error = ErrorData(code=HTTP_FAILED, message=text, data={"outcome": outcome} | details)
-    answer = JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+    answer = failed_request(request_id, text, outcome=outcome, **details)
     return httpx2.Response(200, headers={"content-type": "application/json"}, content=dumped(answer))
 
 
@@ -293,9 +290,3 @@ async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
             except zlib.error:
                 raise ValueError(f"answer is not valid {encoding}") from None
             data = decompressor.unconsumed_tail
-
-
-def outcome_of(data: Mapping[str, Any]) -> Outcome:
-    """What became of the request, from the `data` of an error made here."""
-    outcome = data.get("outcome")
-    return outcome if outcome in ("not_sent", "rejected") else "unknown"

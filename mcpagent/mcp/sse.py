@@ -14,12 +14,14 @@ import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
+from mcp_types import JSONRPCMessage, JSONRPCRequest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
+from mcpagent.mcp.failed_requests import failed_request
+from mcpagent.mcp.failures import Outcome
 from mcpagent.mcp.framing import Junk, decoded
-from mcpagent.mcp.remote import HTTP_FAILED, MAX_ERROR_BYTES, cause, dumped, network, read_capped, sample
+from mcpagent.mcp.remote import MAX_ERROR_BYTES, cause, dumped, network, read_capped, sample
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -148,6 +150,7 @@ async def _post_sse(
     message: JSONRPCMessage,
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
+    outcome: Outcome
     try:
         response = await client.post(endpoint, content=dumped(message), headers={"Content-Type": "application/json"})
         if response.status_code < 300:
@@ -158,6 +161,5 @@ async def _post_sse(
     except httpx2.TransportError as error:
         what, outcome = f"connection lost: {cause(error)}", "unknown"
     if isinstance(message, JSONRPCRequest):
-        error_data = ErrorData(code=HTTP_FAILED, message=what, data={"outcome": outcome})
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await incoming.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error_data)))
+            await incoming.send(SessionMessage(failed_request(message.id, what, outcome=outcome)))

@@ -24,6 +24,7 @@ from mcp_types import JSONRPCRequest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
+from mcpagent.mcp.failed_requests import failed_request
 from mcpagent.mcp.framing import Decoded, Junk, MessageReader, decoded, invalid_answer
 from mcpagent.mcp.process_tree import Process, descendants, kill_all
 from mcpagent.mcp.redaction import Redactor
@@ -232,9 +233,7 @@ class StdioTransport:
                                 await asyncio.sleep(0)
                             for message in await decoded(line):
                                 await self._deliver(message, incoming)
-                    if not pipes.stdout_open:
-                        break
-                    if not await self._more_output():
+                    if not pipes.stdout_open or not await self._more_output(reader, incoming):
                         break
                 for message in reader.end():
                     await self._deliver(message, incoming)
@@ -242,15 +241,21 @@ class StdioTransport:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(pipes.exited.wait(), _LAST_OUTPUT_SECONDS)
 
-    async def _more_output(self) -> bool:
+    async def _more_output(self, reader: MessageReader, incoming: MemoryObjectSendStream[Incoming]) -> bool:
         """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
         pipes = self._pipes
-        limit = _LAST_OUTPUT_SECONDS if pipes.exited.is_set() else None
         pipes.changed.clear()
         if pipes.chunks or not pipes.stdout_open:
             return True
+        if await self._changed_within(_LAST_OUTPUT_SECONDS):
+            return True
+        for message in reader.unfinished():
+            await self._deliver(message, incoming)
+        return not pipes.exited.is_set() and await self._changed_within(None)
+
+    async def _changed_within(self, seconds: float | None) -> bool:
         try:
-            await asyncio.wait_for(pipes.changed.wait(), limit)
+            await asyncio.wait_for(self._pipes.changed.wait(), seconds)
         except TimeoutError:
             return False
         return True
@@ -276,10 +281,28 @@ class StdioTransport:
                         refused = invalid_answer(message.id, f"the arguments are not valid JSON text: {error}")
                         await incoming.send(SessionMessage(refused))
                     continue
+                if isinstance(message, JSONRPCRequest) and (end := self._ended_unnoticed()):
+                    text = f"{end}; the request was not sent"
+                    failed = failed_request(message.id, text, outcome="not_sent", session_lost=True)
+                    await incoming.send(SessionMessage(failed))
+                    continue
                 if stdin.is_closing():
                     break
                 stdin.write(line)
                 await self._pipes.writable.wait()
+
+    def _ended_unnoticed(self) -> str:
+        """Whether the process is gone already, as its exit code would tell a moment later: then nothing reaches it."""
+        transport = self._pipes.transport
+        if transport is None or self._stopping or not hasattr(os, "waitid"):
+            return ""
+        if transport.get_returncode() is not None:
+            return str(ProcessEnd(transport.get_returncode() or 0))
+        try:
+            seen = os.waitid(os.P_PID, transport.get_pid(), os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # reaped, and about to be told
+            return "exited"
+        return "exited" if seen is not None else ""
 
     def _note(self, text: str) -> None:
         if self._log is not None:

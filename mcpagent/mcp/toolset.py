@@ -330,7 +330,7 @@ class McpToolset:
             except LostError as error:
                 self._forget_cached()
                 if error.session_lost:
-                    await self._line.drop()
+                    await self._line.drop(connection)
                 may_repeat = error.outcome == "not_sent" or error.session_lost or is_repeatable
                 if attempt == 2 or not may_repeat:
                     return ToolOutput.of_text(f"{error}{_may_have_run(error)}", error="server_down")
@@ -498,6 +498,7 @@ class McpToolset:
             protocol_version=cached.protocol_version,
             title=cached.title,
             instructions=cached.instructions,
+            age_seconds=cached.age_seconds,
         )
 
     def _is_enabled(self, definition: ToolDefinition) -> bool:

@@ -112,11 +112,11 @@ class _Wire:
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return item
         if message.id is None:
-            self._observer.junk(f"error without an id: {safe_line(message.error.message, 200)}")
+            self._observer.junk(f"an answer without an id: {safe_line(message.error.message, 200)}")
             calls = [key for key, asked in self._asked.items() if asked.method != "subscriptions/listen"]
             if len(calls) != 1:
                 return item
-            # It could not read our request, and there is only one it can mean.
+            # There is only one request that it can be meant for.
             message.id = int(calls[0]) if calls[0].isdigit() else calls[0]
         key = str(message.id)
         asked = self._asked.pop(key, None)
@@ -124,7 +124,10 @@ class _Wire:
             timer.cancel()
         if asked is None or isinstance(message, JSONRPCError):
             return item
-        result, changes = mend_result(asked.method, asked.version, message.result)
+        try:
+            result, changes = mend_result(asked.method, asked.version, message.result)
+        except RecursionError:
+            return SessionMessage(invalid_answer(message.id, "its JSON nests too deeply"), item.metadata)
         for change in changes:
             self._observer.warn(f"{asked.method}{f' {safe_line(asked.target, 60)}' if asked.target else ''}: {change}")
         if isinstance(result, str):
