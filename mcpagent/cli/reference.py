@@ -40,6 +40,7 @@ the question are added in the same way.
 Read in this order, a later one wins by name: the user's `mcp.json` (`~/.config/mcpagent/` on Linux, or
 `$MCPAGENT_HOME/config/`), then from the folder with `.git` down to this one each `.mcp.json` or, where that is absent,
 `mcp_servers.json`. `--config` replaces all of these, `--server` adds to them. Both `mcpServers` and `servers` are read.
+Servers of a project's file are started after one yes only; see [configuration](configuration.md#trust).
 
 A server that fails is named with its reason and the others work. Where all fail, nothing is asked and the exit code is
 5.
