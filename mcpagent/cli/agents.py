@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcpagent.mcp.servers import ServerOptions
     from mcpagent.mcp.toolset import AllowChange
     from mcpagent.recording import Tape
+    from mcpagent.search import SearchHistory
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=... or use -m ollama:<model>"
 SERVERS_HINT = "no configuration: bundled demo server. Your own: .mcp.json or --server NAME='command'"
@@ -272,6 +273,7 @@ def require_a_server(agent: Agent) -> None:
 
 def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
     from mcpagent.catalog import ToolSearch
+    from mcpagent.cli.folders import cache_folder
 
     patterns = [name for name in options.always_load if _is_pattern(name)]
     eager: dict[str, list[str]] = {}
@@ -285,7 +287,20 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
     # Whoever tries the bundled server wants to see tool search, however small that server is.
     unsaid = True if configuration.is_demo else "auto"
     enabled = {ToolSearchMode.on: True, ToolSearchMode.off: False}.get(options.tool_search, unsaid)
-    return ToolSearch(enabled=enabled, eager_tools=eager)  # type: ignore[arg-type]
+    return ToolSearch(
+        enabled=enabled,  # type: ignore[arg-type]
+        eager_tools=eager,
+        cache_folder=cache_folder(options.environ) / "search",
+        history=search_history(options) if options.learn else None,
+    )
+
+
+def search_history(options: Options) -> SearchHistory:
+    """What tool search has learned on this machine; the file is made with the first thing that is."""
+    from mcpagent.cli.folders import state_folder
+    from mcpagent.search import SearchHistory
+
+    return SearchHistory(state_folder(options.environ) / "search-history.sqlite3")
 
 
 def _is_pattern(name: str) -> bool:

@@ -24,6 +24,15 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s"
 
 
+def age(seconds: float) -> str:
+    """`40 s`, `12 min`, `3 h`, `2 days`: roughly, rounded down."""
+    for unit, size in (("day", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            count = int(seconds // size)
+            return counted(count, unit) if unit == "day" else f"{count} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
 def money(dollars: float, *, known: bool = True) -> str:
     """`$0.021`, `$3.40`; `$?` where a price is not known, `$0.021+?` where some are."""
     shown = f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.3f}"

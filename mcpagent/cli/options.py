@@ -171,6 +171,14 @@ TrustProject = Annotated[
         help="Start the servers of the project's .mcp.json without a question; else each needs one yes as it is.",
     ),
 ]
+Learn = Annotated[
+    bool,
+    typer.Option(
+        "--learn",
+        envvar="MCPAGENT_LEARN",
+        help="Keep what was searched, added and called on this machine, and rank by it; see mcpagent tools learned.",
+    ),
+]
 TrustChanges = Annotated[
     bool,
     typer.Option(
@@ -220,7 +228,11 @@ JsonSchema = Annotated[
 ]
 EstimateOnly = Annotated[
     bool,
-    typer.Option("--estimate", help="Say what the first request would be and what it costs, and do not make it."),
+    typer.Option(
+        "--estimate",
+        envvar="MCPAGENT_ESTIMATE",
+        help="Say what the first request would be and what it costs, and do not make it.",
+    ),
 ]
 Record = Annotated[
     Path | None,
@@ -290,6 +302,7 @@ class Options:
     server: tuple[str, ...] = ()
     tool_search: ToolSearchMode = ToolSearchMode.auto
     always_load: tuple[str, ...] = ()
+    learn: bool = False
     approve: ApproveMode = ApproveMode.ask
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -334,6 +347,7 @@ def server_options(
     *,
     refresh: bool = False,
     trust_project: bool = False,
+    learn: bool = False,
 ) -> Options:
     """For the commands that look at servers and their tools."""
     return Options(
@@ -344,4 +358,5 @@ def server_options(
         color=color,
         refresh=refresh,
         trust_project=trust_project,
+        learn=learn,
     )

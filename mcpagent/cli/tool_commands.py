@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text as Styled
 
-from mcpagent.cli.agents import known_tools
+from mcpagent.cli.agents import known_tools, search_history
 from mcpagent.cli.arguments import read_arguments
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted, saving
@@ -24,14 +26,17 @@ from mcpagent.cli.terminal import Terminal, open_terminal, put
 from mcpagent.cli.tool_views import (
     NAME_WIDTH,
     because,
+    catalogue_line,
+    cost_line,
     detail_lines,
     filtered,
+    learned_lines,
     list_lines,
     search_report,
     tool_document,
 )
 from mcpagent.errors import InputError
-from mcpagent.messages import Text, ToolDefinition
+from mcpagent.messages import Text
 from mcpagent.safe_text import safe_line, safe_text
 from mcpagent.search import SearchResult, call_signature
 from mcpagent.tools import Tool, ToolOutput
@@ -88,13 +93,42 @@ def search_tools(options: Options, query: str, limit: int, *, explain: bool) -> 
             if options.output is OutputFormat.json:
                 _write_json(search_document(result, known))
             else:
-                lines = search_report(result, known, width=terminal.out.width, glyphs=terminal.glyphs, explain=explain)
-                put(terminal.out, *lines)
-                _say_cost(terminal, [match.tool for match in result.matches], agent.catalog)
+                ages = [status.age_seconds for status in agent.servers.values() if status.state == "cached"]
+                catalogue = catalogue_line(agent.known_tools, ages) if explain else ""
+                width, glyphs = terminal.out.width, terminal.glyphs
+                put(
+                    terminal.out,
+                    *search_report(result, known, width=width, glyphs=glyphs, explain=explain, catalogue=catalogue),
+                )
+                if tools := [match.tool for match in result.matches]:
+                    put(terminal.out, cost_line(tools, agent.catalog.tokens(agent.catalog.known)), style="dim")
                 put(terminal.out, *not_connected_lines(agent))
             return ExitCode.OK if result.matches else ExitCode.ERROR
 
     return asyncio.run(show())
+
+
+def show_learned(options: Options, *, clear: bool) -> ExitCode:
+    """What is kept of earlier searches, the latest first; `clear` forgets it. Raises `InputError` for a broken file."""
+    import sqlite3
+
+    history = search_history(options)
+    terminal = open_terminal(options.color, os.environ)
+    try:
+        uses = history.uses()
+        if clear:
+            history.clear()
+    except (sqlite3.Error, OSError) as error:
+        raise InputError(f"{history.path}: cannot be read: {safe_line(str(error), 120)}; delete the file") from None
+    if options.output is OutputFormat.json:
+        _write_json({"file": str(history.path), "cleared": clear, "uses": [asdict(use) for use in uses]})
+    elif clear:
+        put(terminal.out, f"forgot {counted(len(uses), 'use')}")
+    elif uses:
+        put(terminal.out, *learned_lines(uses, width=terminal.out.width, now=time.time()))
+    else:
+        put(terminal.out, "nothing learned yet: --learn, or MCPAGENT_LEARN=1, keeps which tools served which queries")
+    return ExitCode.OK
 
 
 def count_tokens(options: Options, by: TokensBy, top: int) -> ExitCode:
@@ -276,19 +310,13 @@ def search_document(result: SearchResult, known: int) -> dict[str, Any]:
         "notes": list(result.notes),
         "nearest": list(result.nearest),
         "unmatched_words": list(result.unmatched_words),
+        "strength": result.strength if math.isfinite(result.strength) else None,
+        "least": result.least,
         "matches": [
             {**tool_document(match.tool), "score": round(match.score, 3), "because": because(match)}
             for match in result.matches
         ],
     }
-
-
-def _say_cost(terminal: Terminal, tools: list[ToolDefinition], catalog: Any) -> None:
-    if not tools:
-        return
-    some = catalog.tokens(tool.name for tool in tools)
-    everything = catalog.tokens(catalog.known)
-    put(terminal.out, f"adding these costs {some:,} tokens; offering every tool {everything:,}", style="dim")
 
 
 def _write_json(data: Any) -> None:

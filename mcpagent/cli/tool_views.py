@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from mcpagent.catalog import definition_tokens
-from mcpagent.cli.figures import counted
+from mcpagent.cli.figures import age, counted
 from mcpagent.cli.lines import column
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line, safe_text
@@ -17,6 +17,7 @@ from mcpagent.safe_text import safe_line, safe_text
 if TYPE_CHECKING:
     from mcpagent.cli.terminal import Glyphs
     from mcpagent.search import Match, SearchResult
+    from mcpagent.search.learning import Use
 
 NAME_WIDTH = 40
 MIN_WORDS_WIDTH = 12
@@ -78,20 +79,23 @@ def detail_lines(tool: ToolDefinition, width: int) -> list[Text]:
     return lines
 
 
-def search_report(result: SearchResult, known: int, *, width: int, glyphs: Glyphs, explain: bool) -> list[Text]:
-    """What a search found, as a table; with `explain` which words matched in which fields."""
-    head = [f"{result.found} of {counted(known, 'tool')} match"]
+def search_report(
+    result: SearchResult, known: int, *, width: int, glyphs: Glyphs, explain: bool, catalogue: str = ""
+) -> list[Text]:
+    """What a search found, as a table; with `explain` which words matched in which fields. `catalogue` says what was
+    searched."""
+    head = [catalogue] if catalogue else []
+    head.append(f"{result.found} of {counted(known, 'tool')} match")
     if result.how not in ("ranked", "none"):
         head.append({"fuzzy": "similar spelling only", "exact": "by name", "regex": "by pattern"}[result.how])
     if result.unmatched_words:
-        head.append("in no tool: " + safe_line(" ".join(result.unmatched_words), 80))
+        head.append("not in any tool: " + safe_line(" ".join(result.unmatched_words), 80))
     lines = [Text(f"  {glyphs.dot}  ".join(head), "dim")]
     lines += [
         Text(f"{glyphs.warning} {safe_line(text, 200)}", "warning") for text in (result.error, *result.notes) if text
     ]
     if not result.matches:
-        near = ", ".join(safe_line(name, 64) for name in result.nearest)
-        return [*lines, Text(f"no match{'; nearest names: ' + near if near else ''}", "warning")]
+        return [*lines, Text(_no_match(result), "warning")]
     name_width = min(max(len(match.tool.name) for match in result.matches), NAME_WIDTH)
     title = f"  #  score  {column('tool', name_width)}  tokens  {'because' if explain else 'description'}"
     lines.append(Text(title, "dim"))
@@ -100,13 +104,52 @@ def search_report(result: SearchResult, known: int, *, width: int, glyphs: Glyph
         about = because(match) if explain else match.tool.description
         lines.append(
             Text.assemble(
-                f"{place:>3}  {match.score:>5.1f}  ",
+                f"{place:>3}  {_score(match.score)}  ",
                 (name, "tool"),
                 (f"  {definition_tokens(match.tool):>6,}  ", "dim"),
                 _fitting(about, width - name_width - 22),
             )
         )
     return lines
+
+
+def catalogue_line(tools: Mapping[str, ToolDefinition], ages: Sequence[float]) -> str:
+    """`527 tools, 69 servers, cached 3 h ago`; `ages` are those of the lists that come from earlier, in seconds."""
+    servers = len({tool.server for tool in tools.values() if tool.server})
+    parts = [counted(len(tools), "tool"), counted(servers, "server")]
+    return ", ".join([*parts, f"cached {age(max(ages))} ago"] if ages else parts)
+
+
+def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
+    """What the first of a search's tools cost once they are added; `everything` is what all known ones take."""
+    some = sum(map(definition_tokens, tools))
+    which = "1" if len(tools) == 1 else f"1-{len(tools)}"
+    return f"would load {which} ({some:,} tokens); everything at once: {everything:,} tokens"
+
+
+def learned_lines(uses: Sequence[Use], *, width: int, now: float) -> list[Text]:
+    """One line for each tool and query: when, how often it was called and added, and the words."""
+    name_width = min(max((len(use.tool) for use in uses), default=0), NAME_WIDTH)
+    lines = [Text(f"{'last':>8}  called  added  {column('tool', name_width)}  query", "dim")]
+    for use in uses:
+        when = f"{age(now - use.last_seconds):>8}"
+        name = column(safe_line(use.tool, name_width), name_width)
+        query = _fitting(use.query, width - name_width - 27)
+        lines.append(Text.assemble(f"{when}  {use.called:>6}  {use.added:>5}  ", (name, "tool"), f"  {query}"))
+    return lines
+
+
+def _no_match(result: SearchResult) -> str:
+    near = ", ".join(safe_line(name, 64) for name in result.nearest)
+    told = f"; nearest: {near}" if near else ""
+    if result.strength < result.least:
+        return f"no confident match (best {result.strength:.2f}, needed {result.least:g}){told}"
+    return f"no match{told}"
+
+
+def _score(score: float) -> str:
+    """Fused scores are at most about 2, those of words alone reach 30 and more, names 1,000."""
+    return f"{score:>5.2f}" if score < 10 else f"{score:>5.1f}" if score < 1_000 else f"{score:>5.0f}"
 
 
 def because(match: Match) -> str:

@@ -59,6 +59,7 @@ def tools_search(
     query: Annotated[list[str], typer.Argument(metavar="QUERY", show_default=False, help="Words or a regex pattern.")],
     limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Tools shown.")] = 5,
     explain: Annotated[bool, typer.Option("--explain", help="Tell which words matched where.")] = False,
+    learn: opt.Learn = False,
     config: opt.Config = None,
     server: opt.Server = None,
     trust_project: opt.TrustProject = False,
@@ -70,8 +71,23 @@ def tools_search(
     """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""
     from mcpagent.cli.tool_commands import search_tools
 
-    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    options = opt.server_options(
+        config, server, json, debug, color, refresh=refresh, trust_project=trust_project, learn=learn
+    )
     return search_tools(options, " ".join(query), limit, explain=explain)
+
+
+@tools_app.command("learned")
+def tools_learned(
+    clear: Annotated[bool, typer.Option("--clear", help="Forget all of it.")] = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
+    """What tool search has learned with --learn: which tools were added and called after which queries."""
+    from mcpagent.cli.tool_commands import show_learned
+
+    return show_learned(opt.server_options(None, None, json, debug, color), clear=clear)
 
 
 @tools_app.command("call")

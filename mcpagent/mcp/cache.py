@@ -13,7 +13,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ _FORMAT = 2
 class CachedServer:
     """What was true of a server when it was last connected. `is_modern` is its protocol era, None where unknown.
 
-    `is_stale`: it is older than it should be; to be used, and read again in the background.
+    `is_stale`: it is older than it should be; to be used, and read again in the background. `age_seconds` is how long
+    ago it was saved.
     """
 
     lists: ServerLists
@@ -38,6 +39,7 @@ class CachedServer:
     title: str = ""
     instructions: str = ""
     is_stale: bool = False
+    age_seconds: float = field(default=0.0, compare=False)
 
 
 class ListCache:
@@ -75,8 +77,8 @@ class ListCache:
             return None
         life = min(self._max_age_seconds, cached.lists.ttl_seconds or self._max_age_seconds)
         if 0 <= age <= life:
-            return cached
-        return replace(cached, is_stale=True) if 0 <= age <= self._stale_seconds else None
+            return replace(cached, age_seconds=age)
+        return replace(cached, age_seconds=age, is_stale=True) if 0 <= age <= self._stale_seconds else None
 
     def save(self, config: ServerConfig, server: CachedServer) -> None:
         data = {"format": _FORMAT, "saved": self._now(), "server": asdict(server)}

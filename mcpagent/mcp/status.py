@@ -11,7 +11,8 @@ ServerState: TypeAlias = Literal["cached", "connecting", "ready", "failed", "clo
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """`reason` says why it failed; `seconds` is what connecting took; `warnings` are printable lines.
+    """`reason` says why it failed; `seconds` is what connecting took; `warnings` are printable lines; `age_seconds` is
+    how old the lists of a "cached" one are.
 
     `title` and `instructions` are the server's own words, so third-party text.
     """
@@ -25,3 +26,4 @@ class ServerStatus:
     title: str = ""
     instructions: str = ""
     warnings: tuple[str, ...] = ()
+    age_seconds: float = 0.0

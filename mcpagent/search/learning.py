@@ -100,7 +100,7 @@ class SearchHistory:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._known: _Searches | None = None
 
     def record(self, query: str, added: Iterable[str], called: Iterable[str]) -> None:
@@ -129,7 +129,7 @@ class SearchHistory:
 
     def uses(self) -> list[Use]:
         """Everything recorded, the latest first."""
-        if not self._path.is_file():
+        if not self.path.is_file():
             return []
         with closing(self._open()) as connection:
             rows = connection.execute(
@@ -176,9 +176,9 @@ class SearchHistory:
         return self._known
 
     def _open(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path.touch(mode=0o600)
-        connection = sqlite3.connect(self._path, timeout=_LOCKED_SECONDS)
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.touch(mode=0o600)
+        connection = sqlite3.connect(self.path, timeout=_LOCKED_SECONDS)
         try:
             connection.execute(_SCHEMA)
         except sqlite3.Error:  # no database, or a locked one: nobody else will close it
