@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from mcpagent import Agent
 from mcpagent.cli.approvals import Approvals, Reply, Rules, label_of
 from mcpagent.cli.asking import ApprovalBox, box_lines
 from mcpagent.cli.exit_codes import ExitCode
@@ -27,7 +29,7 @@ from mcpagent.cli.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
 from mcpagent.config import ServerConfig
 from mcpagent.config.values import Approval
 from mcpagent.mcp.cache import fingerprint
-from mcpagent.messages import ToolCall, ToolDefinition
+from mcpagent.messages import ToolCall, ToolDefinition, ToolResult
 from mcpagent.models import ScriptedModel
 from mcpagent.pending import CallAnswer, PendingCall
 from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
@@ -523,6 +525,9 @@ def test_in_the_chat_the_box_asks(tmp_path: Path) -> None:
         screen.type("t\r")
         screen.wait_for("pushed main to origin")
         screen.wait_for(r"\d requests")
+        screen.type("/allow\r")
+        screen.wait_for(r"always w\.push_branch +this tool as it was shown")
+        screen.wait_for("mcpagent approvals forget NAME")
         screen.type("/deny w.push*\r")
         screen.wait_for(r"deny +w\.push\*")
         screen.type(push)
@@ -540,3 +545,69 @@ def test_a_one_shot_run_on_a_terminal_asks_too(tmp_path: Path) -> None:
         screen.type("y\r")
         screen.wait_for("pushed main to origin")
         assert screen.exit_code() == 0
+
+
+def test_arguments_are_edited_and_the_tool_allowed_for_this_session(tmp_path: Path) -> None:
+    push = "push the branch main to the remote origin\r"
+    with on_a_terminal(["-m", "offline", *server_option("writes", "w")], tmp_path) as screen:
+        screen.wait_for(r"mcp 1 ok │ ask")
+        screen.type(push)
+        screen.wait_for(r"run it\? \[N\]")
+        screen.type("e\r")
+        screen.wait_for(r'arguments .*"branch": "main"')
+        screen.type('\x15{"remote": "origin", "branch": "dev"}\r')
+        assert "│ branch  dev " in screen.wait_for(r"run it\? \[N\]")
+        screen.type("s\r")
+        screen.wait_for("pushed dev to origin")
+        screen.wait_for(r"\d requests")
+        screen.type(push)
+        screen.wait_for("pushed main to origin")
+        screen.wait_for(r"\d requests")
+        screen.type("\x04")
+        assert screen.exit_code() == 0
+    assert not (tmp_path / "home" / "state" / "approvals.json").exists()
+
+
+def test_a_narrow_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:
+    arguments = ["-m", "offline", *server_option("writes", "w"), "push the branch main to the remote origin"]
+    plain = {"TERM": "dumb", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with on_a_terminal(arguments, tmp_path, columns=60, env=plain) as screen:
+        box = screen.wait_for(r"run it\? \[N\]")
+        lines = [line for line in box.splitlines() if line.startswith(("+", "|"))]
+        assert lines[0].startswith("+ w.push_branch wants to run -")
+        assert all(len(line) == 60 for line in lines)
+        assert "  [y] once  [s] this session  [t] always tool" in box
+        assert box.isascii()
+        screen.type("\x03")
+        assert screen.exit_code() == 130
+    assert "\x1b" not in screen.raw
+
+
+async def test_calls_at_once_are_asked_about_one_after_the_other() -> None:
+    shown: list[str] = []
+
+    class Slow:
+        """Says no to the second, and would mix them up if both were asked at once."""
+
+        async def __call__(self, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
+            shown.append(f"asks {request.arguments}")
+            await asyncio.sleep(0)
+            shown.append(f"answered {request.arguments}")
+            return Reply("once" if request.arguments["number"] != 2 else "no", words="not two")
+
+    def book(number: int) -> str:
+        """Books."""
+        return f"booked {number}"
+
+    made = Approvals(Rules(), KeptApprovals(None, []), Slow())
+    calls = [ToolCall(str(number), "book", {"number": number}) for number in (1, 2, 3)]
+    script = ScriptedModel([calls, "done"])
+    async with Agent(script, tools=[book], approval=made.needed, on_approval=made.decide) as agent:
+        await agent.ask("book all")
+        [results] = [message for message in agent.messages if message.role == "tool"]
+    assert shown == [f"{verb} {{'number': {number}}}" for number in (1, 2, 3) for verb in ("asks", "answered")]
+    texts = [part.text for part in results.parts if isinstance(part, ToolResult)]
+    assert texts[0] == "booked 1"
+    assert "not two" in texts[1]
+    assert texts[2] == "booked 3"
+    assert [denial.line() for denial in made.denials] == ["denied: book (you said no)"]

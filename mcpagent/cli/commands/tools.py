@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from mcpagent.cli.approval_commands import approval_lines
 from mcpagent.cli.approvals import covers
 from mcpagent.cli.commands.desk import Desk
 from mcpagent.cli.figures import counted
+from mcpagent.cli.kept_approvals import KeptApprovals
 from mcpagent.cli.why import unknown_lines, why_lines
 from mcpagent.safe_text import safe_line
 from mcpagent.tools import Tool
@@ -100,6 +102,13 @@ async def _add_rule(desk: Desk, rules: list[str], glob: str) -> None:
     for title, globs in (("allow", desk.rules.allow), ("deny", desk.rules.deny)):
         if globs:
             desk.say(f"{title:<6} {safe_line(' '.join(globs), 300)}")
+    if glob:
+        return
+    kept = [yes for yes in KeptApprovals.of_user(desk.environ).all() if yes.name in desk.configuration.names]
+    for line in approval_lines(kept):
+        desk.say(Text.assemble("always ", line))
+    if kept:
+        desk.note("mcpagent approvals forget NAME takes an always back; /deny NAME denies it in this chat")
 
 
 def _meant(desk: Desk, name: str) -> Tool | None:
