@@ -88,6 +88,11 @@ class RequestSent:
         """Known tools that every request offers."""
         return self.known_tools - self.deferred_tools
 
+    @property
+    def saved_tokens(self) -> int:
+        """What offering all known tools would have taken beyond what is offered; below 0 where that is less."""
+        return self.known_tokens - self.offered_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:

@@ -32,7 +32,8 @@ APART = frozenset({"demo", "__main__", "__init__"})
 """`demo` is a program of its own, started as a server; the two others are doors."""
 
 HEAVY = tuple(
-    "anthropic openai mcp httpx2 httpx pydantic jsonschema rich prompt_toolkit numpy keyring".split()  # noqa: SIM905
+    "anthropic openai genai_prices mcp mcp_types httpx2 httpx pydantic jsonschema referencing rich prompt_toolkit "  # noqa: SIM905
+    "numpy rapidfuzz tokenizers keyring".split()
 )
 
 

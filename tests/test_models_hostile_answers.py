@@ -131,7 +131,7 @@ def calling(protocol: str, *calls: tuple[str, str]) -> bytes:
 
 
 @EACH
-@pytest.mark.parametrize("kind", ["application/json", "text/html", "text/plain"])
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
 async def test_a_huge_error_body_is_one_line(protocol: str, kind: str) -> None:
     body = b'{"error": {"message": "' + b"x" * 4_000_000 + b'"}}' if kind.endswith("json") else b"x" * 4_000_000
     error = await failure(protocol, answer(body, kind, 500))
@@ -215,7 +215,7 @@ async def test_a_stream_byte_by_byte_with_other_line_ends(protocol: str) -> None
 
 @EACH
 async def test_a_flood_of_comments_is_no_answer_and_hides_none(protocol: str) -> None:
-    flood = b": still here\n\n" * 100_000
+    flood = b": still here\n\n" * 20_000
     assert (await respond(protocol, stream(flood, whole(protocol)))).message.text == "Grüße 🙂 fine"
     await failure(protocol, stream(flood))
 

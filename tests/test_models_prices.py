@@ -76,6 +76,7 @@ async def test_an_agent_reports_tokens_money_and_definitions() -> None:
     sent = [event for event in events if isinstance(event, RequestSent)]
     assert spent.definition_tokens == sum(event.offered_tokens for event in sent) > 0
     assert spent.definition_tokens + spent.saved_tokens == 2 * sent[0].known_tokens
+    assert spent.saved_tokens == sum(event.saved_tokens for event in sent) > 0
     assert [event.spent for event in events if isinstance(event, RunFinished)] == [spent]
 
 
