@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,10 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent import Agent, ToolSearch
+from mcpagent.cli.agents import search_history
 from mcpagent.cli.arguments import read_arguments
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.options import Options, OutputFormat, TokensBy
-from mcpagent.cli.tool_commands import call_tool, count_tokens, evaluate_search, lint_tools, list_tools, search_tools
+from mcpagent.cli.tool_commands import (
+    call_tool,
+    count_tokens,
+    evaluate_search,
+    lint_tools,
+    list_tools,
+    search_tools,
+    show_learned,
+)
 from mcpagent.cli.why import SearchTrace, why_lines
 from mcpagent.errors import InputError
 from mcpagent.messages import ToolCall
@@ -62,6 +72,61 @@ def test_a_known_server_is_not_started_again(tmp_path: Path, out: Read) -> None:
     refreshed = run(["tools", "--refresh", "--server", chosen.server[0]], tmp_path)
     assert refreshed.returncode == 5
     assert "small" in refreshed.stderr
+
+
+# --- search -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_explains_itself(tmp_path: Path, out: Read) -> None:
+    chosen = options(tmp_path)
+    assert search_tools(chosen, "weather in Atlantis", 5, explain=True) == ExitCode.OK
+    head = out().splitlines()[0]
+    assert "4 tools, 1 server" in head
+    assert "cached" not in head
+    assert "not in any tool: atlantis" in head
+    assert search_tools(chosen, "weather", 5, explain=True) == ExitCode.OK
+    text = out()
+    assert re.search(r"4 tools, 1 server, cached \d+ s ago", text)
+    assert re.search(r"would load 1(-\d)? \([\d,]+ tokens\); everything at once: [\d,]+ tokens", text)
+    assert "weather(name" in text
+
+
+def test_a_search_that_finds_nothing_says_how_near_it_came(tmp_path: Path, out: Read) -> None:
+    chosen = options(tmp_path)
+    assert search_tools(chosen, "who wrote the Odyssey", 5, explain=False) == ExitCode.ERROR
+    assert re.search(r"no confident match \(best \d\.\d\d, needed 0\.3\)", out())
+    assert search_tools(as_json(chosen), "who wrote the Odyssey", 5, explain=False) == ExitCode.ERROR
+    document = json.loads(out())
+    assert document["strength"] < document["least"] == 0.3
+
+
+def test_what_was_learned_is_shown_and_cleared(tmp_path: Path, out: Read) -> None:
+    chosen = options(tmp_path)
+    assert show_learned(chosen, clear=False) == ExitCode.OK
+    assert "nothing learned yet" in out()
+    assert not list((tmp_path / "home").rglob("*.sqlite3"))
+    search_history(chosen).record("will it rain", added=["get_weather"], called=["get_weather"])
+    assert search_tools(replace(chosen, learn=True), "will it rain", 5, explain=True) == ExitCode.OK
+    assert "served such a query(history)" in out()
+    assert search_tools(chosen, "will it rain", 5, explain=True) == ExitCode.ERROR
+    out()
+    assert show_learned(chosen, clear=False) == ExitCode.OK
+    assert re.search(r"s +1 +1 +get_weather +will it rain", out())
+    assert show_learned(as_json(chosen), clear=False) == ExitCode.OK
+    (use,) = json.loads(out())["uses"]
+    assert (use["query"], use["tool"], use["called"]) == ("will it rain", "get_weather", 1)
+    assert show_learned(chosen, clear=True) == ExitCode.OK
+    assert out() == "forgot 1 use\n"
+    assert search_history(chosen).uses() == []
+
+
+def test_a_broken_history_is_one_line(tmp_path: Path) -> None:
+    chosen = options(tmp_path)
+    path = search_history(chosen).path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no database, but long enough to be taken for one" * 20)
+    with pytest.raises(InputError, match="delete the file"):
+        show_learned(chosen, clear=True)
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------

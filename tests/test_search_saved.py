@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mcpagent.catalog import Catalog, ToolSearch
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.tools import Tool, ToolOutput
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "convert", "move", "copy")
 THINGS = ("file", "issue", "message", "event", "user", "invoice", "image", "table", "forecast", "branch", "ticket")
@@ -63,11 +67,26 @@ def test_an_index_from_disk_can_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff" * 100, None])
-def test_a_damaged_file_is_built_again(tmp_path: Path, damage: bytes | None) -> None:
+def test_a_damaged_file_is_built_again(tmp_path: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
     expected = answers(index_in(tmp_path))
     (path,) = tmp_path.glob("index-*.bin")
     path.write_bytes(path.read_bytes()[:-50] if damage is None else damage)
-    assert answers(index_in(tmp_path)) == expected
+    with caplog.at_level(logging.DEBUG, logger="mcpagent"):
+        assert answers(index_in(tmp_path)) == expected
+    assert any(path.name in record.getMessage() for record in caplog.records)
+
+
+def test_a_catalogue_with_a_cache_folder_keeps_its_index_there(tmp_path: Path) -> None:
+    async def run(_arguments: dict[str, Any]) -> ToolOutput:
+        return ToolOutput.of_text("done")
+
+    tools = [Tool(replace(tool, name=tool.original_name), run) for server in SERVERS for tool in tools_of(server)]
+    search = ToolSearch(strategy="bm25", cache_folder=tmp_path)
+    first = Catalog(tools, search=search).index.search("move the image").names
+    (path,) = tmp_path.glob("index-*.bin")
+    written = path.stat().st_mtime_ns
+    assert Catalog(tools, search=search).index.search("move the image").names == first
+    assert path.stat().st_mtime_ns == written
 
 
 def test_a_folder_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:

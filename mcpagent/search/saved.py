@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import sys
 from array import array
@@ -19,6 +20,8 @@ from pathlib import Path
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.bm25 import K1, Postings
 from mcpagent.search.fields import WEIGHTS
+
+logger = logging.getLogger("mcpagent")
 
 FEWEST_TOOLS = 300
 """Tools from which a file is worth its writing."""
@@ -39,15 +42,16 @@ def catalogue_key(tools: Iterable[ToolDefinition], server_descriptions: Mapping[
 
 def load_postings(folder: Path, key: str, size: int) -> Postings | None:
     """The postings saved under the key; None where there are none or the file is damaged."""
+    path = _path(folder, key)
     try:
-        data = memoryview(_path(folder, key).read_bytes())
+        data = memoryview(path.read_bytes())
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(bytes(data[8:start]))
         counts: list[int] = header["counts"]
         shared: dict[str, int] = header["from_server"]
         end = start + 8 * sum(counts)
         if header["size"] != size or len(data) != end + 4 * sum(shared.values()) or len(counts) != len(header["terms"]):
-            return None
+            raise ValueError("the sizes in it do not fit")
         postings = Postings()
         postings.size = size
         postings.ids = {term: number for number, term in enumerate(header["terms"])}
@@ -58,7 +62,10 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings.weights = list(_arrays("f", data[middle:end], counts))
         numbers = _arrays("I", data[end:], list(shared.values()))
         postings.from_server = {int(term): tools for term, tools in zip(shared, numbers, strict=True)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        logger.debug("%s: not read, the tools are indexed anew: %s", path, error)
         return None
     return postings
 
