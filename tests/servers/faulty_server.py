@@ -167,6 +167,7 @@ LISTS: dict[str, Callable[[str | None], Request]] = {
         "tools": [TOOLS[0], {**TOOLS[1], "outputSchema": {"type": "object", "required": ["n"]}}]
     },
     "list-changes": lambda _: {"tools": changed_tools()},
+    "crash-once-hinted": lambda _: {"tools": [TOOLS[0], {**TOOLS[1], "annotations": {"idempotentHint": True}}]},
     "list-not-a-list": lambda _: {"tools": "echo"},
 }
 
@@ -328,6 +329,7 @@ DEEDS: dict[str, Callable[[Request], object]] = {
     "kill-mid-line": kill_mid_line,
     "close-stdout": close_stdout,
     "crash-once": crash_once,
+    "crash-once-hinted": crash_once,
     "exit-after-answer": answer_and_exit,
 }
 """What is done before the plain answer."""
@@ -342,6 +344,9 @@ def trouble(mode: str, request: Request) -> None:
         reply(request, RESULTS[mode])
     elif mode == "big-output":
         reply(request, text("x" * int(OPTIONS.size)))
+    elif mode == "big-many-blocks":
+        count = int(OPTIONS.size) // 140  # with what JSON adds to each
+        reply(request, {"content": [{"type": "text", "text": "x" * 100}] * count})
     elif mode == "env-dump":
         reply(request, text(json.dumps(dict(os.environ))))
     elif mode != "hang-on-call":

@@ -1,4 +1,4 @@
-"""A stdio server that answers in every wrong way there is: `hostile_server.py [--init MODE] [--list MODE] [--log FILE]`.
+"""A stdio server that answers in every wrong way there is: `hostile_server.py [--init MODE] [--list MODE]`.
 
 Standard library only. Tools: `echo`, and `trouble`, which answers as its `text` names: each answer is bytes, in which
 `ID` stands for the id of the call and `OK` for a whole answer "fine" to it.
@@ -40,6 +40,11 @@ def error(value: str) -> bytes:
 
 def with_id(value: str) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + value.encode() + b',"result":{"content":[]}}\n'
+
+
+def progress(token: str, done: str) -> bytes:
+    params = f'{{"progressToken":{token},"progress":{done}}}'
+    return f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'.encode()
 
 
 FINE = '{"content":[{"type":"text","text":"fine"}]}'
@@ -192,16 +197,10 @@ RAW: dict[str, bytes] = {
     "request-initialize": b'{"jsonrpc":"2.0","id":"q","method":"initialize","params":{}}\nOK\n',
     "notification-unknown": b'{"jsonrpc":"2.0","method":"notifications/made-up","params":{"a":1}}\nOK\n',
     "notification-params-list": b'{"jsonrpc":"2.0","method":"notifications/progress","params":[1,2]}\nOK\n',
-    "progress-of-nobody": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":1}}'
-    b"\nOK\n",
-    "progress-nan": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID,"progress":NaN}}\nOK\n',
-    "progress-text": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID,"progress":"x"}}\n'
-    b"OK\n",
-    "progress-backwards": b"".join(
-        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID,"progress":%d}}\n' % -n
-        for n in range(500)
-    )
-    + b"OK\n",
+    "progress-of-nobody": progress('"x"', "1") + b"OK\n",
+    "progress-nan": progress("ID", "NaN") + b"OK\n",
+    "progress-text": progress("ID", '"x"') + b"OK\n",
+    "progress-backwards": b"".join(progress("ID", str(-n)) for n in range(500)) + b"OK\n",
     "log-bad-level": b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":7,"data":null}}\nOK\n',
     "log-no-params": b'{"jsonrpc":"2.0","method":"notifications/message"}\nOK\n',
     "updated-of-nobody": b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":["x"]}}\nOK\n',
@@ -268,6 +267,14 @@ def shout(_: Any) -> None:
         os.write(2, b"\x1b[31mnoise\r" * 5_957)
 
 
+def steps(*acts: Callable[[Any], object]) -> Callable[[Any], None]:
+    def act(request_id: Any) -> None:
+        for one in acts:
+            one(request_id)
+
+    return act
+
+
 DEEDS: dict[str, Callable[[Any], object]] = {
     "drip": drip,
     "in-pieces": in_pieces,
@@ -275,20 +282,20 @@ DEEDS: dict[str, Callable[[Any], object]] = {
     "exit-0": lambda _: os._exit(0),
     "exit-1": lambda _: os._exit(1),
     "exit-255": lambda _: os._exit(255),
-    "answer-and-exit": lambda i: (write(filled(b"OK\n", i)), os._exit(0)),
-    "half-answer-and-exit": lambda i: (write(filled(b'{"jsonrpc":"2.0","id":ID,"resu', i)), os._exit(1)),
-    "answer-without-newline-and-exit": lambda i: (write(filled(b"OK", i)), os._exit(0)),
-    "last-words-and-exit": lambda _: (os.write(2, b"out of memory\n"), os._exit(137)),
+    "answer-and-exit": steps(lambda i: write(filled(b"OK\n", i)), lambda _: os._exit(0)),
+    "half-answer-and-exit": steps(lambda i: write(filled(b'{"jsonrpc":"2.0","id":ID,"resu', i)), lambda _: os._exit(1)),
+    "answer-without-newline-and-exit": steps(lambda i: write(filled(b"OK", i)), lambda _: os._exit(0)),
+    "last-words-and-exit": steps(lambda _: os.write(2, b"out of memory\n"), lambda _: os._exit(137)),
     "abort": lambda _: os.abort(),
     "sigterm": signal_self(signal.SIGTERM),
     "sigpipe": signal_self(signal.SIGPIPE),
     "sighup": signal_self(signal.SIGHUP),
     "sigxcpu": signal_self(24),
     "become-another-program": become_another_program,
-    "close-stdout": lambda _: (os.close(1), time.sleep(600)),
+    "close-stdout": steps(lambda _: os.close(1), lambda _: time.sleep(600)),
     "close-stderr": lambda _: os.close(2),
     "close-stdin-and-answer": close_stdin,
-    "close-all": lambda _: (os.close(0), os.close(1), os.close(2), time.sleep(600)),
+    "close-all": steps(lambda _: os.closerange(0, 3), lambda _: time.sleep(600)),
     "fork-keeps-the-pipe": fork_keeps_the_pipe,
     "leave-children": leave_children,
     "stderr-100-mb": shout,
@@ -431,7 +438,8 @@ LISTS: dict[str, bytes] = {
 
 
 def write(data: bytes) -> None:
-    os.write(1, data) if len(data) < 4096 else (OUT.write(data), OUT.flush())
+    OUT.write(data)
+    OUT.flush()
 
 
 def call(request: dict[str, Any]) -> None:
@@ -471,7 +479,6 @@ def handle(request: dict[str, Any]) -> None:
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--init", default="")
 PARSER.add_argument("--list", default="")
-PARSER.add_argument("--log", default="")
 OPTIONS = PARSER.parse_args(sys.argv[1:] if __name__ == "__main__" else [])
 
 
