@@ -91,6 +91,7 @@ def test_fifty_known_servers_are_searchable_at_once_and_start_with_their_first_c
         assert screen.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_known_servers_marked_eager_start_in_the_background(tmp_path: Path) -> None:
     arguments = configured(tmp_path, 1, eager=True)
     known(tmp_path)
@@ -101,6 +102,7 @@ def test_known_servers_marked_eager_start_in_the_background(tmp_path: Path) -> N
         assert screen.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_a_known_server_that_has_become_slow_delays_neither_prompt_nor_question(tmp_path: Path) -> None:
     arguments = configured(tmp_path, 2, "sleeps")
     known(tmp_path)

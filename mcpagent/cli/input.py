@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.application.current import get_app_or_none
+from prompt_toolkit.filters import is_searching
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.output.plain_text import PlainTextOutput
@@ -49,7 +51,7 @@ class InputLine:
         path = history_file(environ)
         history: History = FileHistory(str(path)) if path is not None else InMemoryHistory()
         has_color = terminal.out.color_system is not None
-        with create_app_session(output=terminal_output()):
+        with create_app_session(input=keyboard_input(), output=terminal_output()):
             self._session: PromptSession[str] = PromptSession(
                 message=[("class:prompt", "> ")],
                 history=history,
@@ -73,8 +75,9 @@ class InputLine:
 
         What others print meanwhile appears above the line.
         """
-        if is_dumb_terminal():
+        if is_dumb_terminal():  # nothing is drawn that would have to move, and the proxy writes escape sequences
             self.shown.set()
+            return await self._session.prompt_async()
         with patch_stdout(raw=True):
             return await self._session.prompt_async()
 
@@ -132,8 +135,9 @@ _PLAIN_STYLE = {
 
 def _keys(unfold: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
+    typing = ~is_searching  # Ctrl+R has an Enter, an Esc and a Ctrl+C of its own
 
-    @keys.add("enter")
+    @keys.add("enter", filter=typing)
     def send(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
@@ -141,19 +145,19 @@ def _keys(unfold: Callable[[], None]) -> KeyBindings:
             return
         buffer.validate_and_handle()
 
-    @keys.add("escape", "enter")
-    @keys.add("c-j")
+    @keys.add("escape", "enter", filter=typing)
+    @keys.add("c-j", filter=typing)
     def new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("c-c")
+    @keys.add("c-c", filter=typing)
     def clear_or_interrupt(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt())
 
-    @keys.add("escape")
+    @keys.add("escape", filter=typing)
     def clear(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None:
@@ -163,13 +167,43 @@ def _keys(unfold: Callable[[], None]) -> KeyBindings:
 
     @keys.add("c-e")
     def edit(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor(validate_and_handle=False)
+        given_back = lend(event.app.input)
+        event.current_buffer.open_in_editor(validate_and_handle=False).add_done_callback(given_back)
 
     @keys.add("c-t")
     def show_more(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface's own
         unfold()
 
     return keys
+
+
+def keyboard_input() -> Input:
+    """Stdin, read so that keys typed while something is printed above the line mean what they always do.
+
+    prompt_toolkit makes the terminal an ordinary one for that moment: it would echo, and make Enter a Ctrl+J.
+    """
+    made = create_input()
+    if sys.platform == "win32":
+        return made
+    from prompt_toolkit.input.vt100 import Vt100Input
+
+    class TypedAheadInput(Vt100Input):
+        is_lent = False
+
+        def cooked_mode(self) -> AbstractContextManager[None]:
+            return super().cooked_mode() if self.is_lent else nullcontext()
+
+    return TypedAheadInput(sys.stdin) if isinstance(made, Vt100Input) and sys.stdin.isatty() else made
+
+
+def lend(keyboard: Input) -> Callable[[object], None]:
+    """Makes the terminal an ordinary one for the program that gets it next, until what is returned is called."""
+    keyboard.is_lent = True  # type: ignore[attr-defined]
+
+    def take_back(_result: object) -> None:
+        keyboard.is_lent = False  # type: ignore[attr-defined]
+
+    return take_back
 
 
 def terminal_output() -> Output:
