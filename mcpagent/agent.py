@@ -682,9 +682,11 @@ class Agent:
         if self.startup_seconds != 0:  # who waits for none sees `ServerConnected`
             self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
 
-    def _changes(self, toolset: McpToolset, difference: ToolsDifference) -> None:
-        """A server whose list of tools changed: what is new can be found, what is gone is withdrawn."""
-        self._emit(Notice(str(difference)))
+    def _changes(self, toolset: McpToolset, _difference: ToolsDifference) -> None:
+        """A server whose list of tools changed: what is new can be found, what is gone is withdrawn.
+
+        The toolset has told the listener.
+        """
         if self._session is not None:
             name = toolset.config.name
             self._update(self._session, lambda update: _changed_tools(name, update))
