@@ -19,7 +19,7 @@ RESUMER = """
 import asyncio, json, sys
 from mcpagent import Agent
 from mcpagent.models.anthropic import request_body as anthropic_body
-from mcpagent.models.openai_chat import request_body as chat_body
+from mcpagent.models.openai_chat_history import request_body as chat_body
 from mcpagent.models.scripted import ScriptedModel
 
 def tool_a() -> str:
