@@ -49,6 +49,10 @@ def run(arguments: Sequence[str]) -> int:
         return code
     except BrokenPipeError:
         return _end_of_pipe()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer ends the process itself, with 1
+            return _end_of_pipe()
+        raise
     except Exception as error:  # noqa: BLE001 - the top: nothing may reach the user as a traceback
         return _report(error, debug=debug)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from rich.text import Text
 from mcpagent.catalog import ToolSearch
 from mcpagent.cli.agents import connecting
 from mcpagent.cli.configuration import Configuration
+from mcpagent.cli.ending import run_to_end
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted, duration, money, saving
 from mcpagent.cli.lines import joined
@@ -35,7 +35,7 @@ PRICED = ("anthropic", "claude-sonnet-5-5")
 
 def run_demo(options: Options, terminal: Terminal) -> ExitCode:
     """Holds the conversation. `--model` puts a real model in the place of the offline one."""
-    return asyncio.run(_Demo(options, terminal).run())
+    return run_to_end(_Demo(options, terminal).run())
 
 
 @dataclass(slots=True)

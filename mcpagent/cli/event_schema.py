@@ -94,6 +94,7 @@ ERROR_KINDS = (
     "answer",
     "timeout",
     "interrupted",
+    "terminated",
     "internal",
 )
 TOOLS = _object(

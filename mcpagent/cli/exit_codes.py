@@ -16,7 +16,7 @@ from mcpagent.events import StopReason
 
 
 class ExitCode(IntEnum):
-    """Codes up to 7 are ours; 124 is timeout(1)'s, 130 and 141 are the shell's for an interrupt and a closed pipe."""
+    """Codes up to 7 are ours; 124 is timeout(1)'s, those above are the shell's: 128 and the signal's number."""
 
     OK = 0
     ERROR = 1
@@ -27,8 +27,10 @@ class ExitCode(IntEnum):
     DENIED = 6
     LIMIT = 7
     TIMEOUT = 124
+    HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+    TERMINATED = 143
 
 
 MEANINGS: Mapping[ExitCode, str] = {
@@ -41,8 +43,10 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.DENIED: "answered, but a tool call was denied; `--denied-ok` makes it 0",
     ExitCode.LIMIT: "a limit ended it: turns, the length of the answer, repeated calls",
     ExitCode.TIMEOUT: "`--timeout` ended it",
+    ExitCode.HUNG_UP: "the terminal was closed",
     ExitCode.INTERRUPTED: "Ctrl-C",
     ExitCode.BROKEN_PIPE: "whoever read stdout went away",
+    ExitCode.TERMINATED: "SIGTERM; everything was closed first",
 }
 
 
@@ -63,6 +67,8 @@ def code_of_error(error: BaseException) -> ExitCode:
             return ExitCode.TIMEOUT
         case KeyboardInterrupt():
             return ExitCode.INTERRUPTED
+        case SystemExit(code=ExitCode.HUNG_UP | ExitCode.TERMINATED as code):
+            return ExitCode(code)
         case BrokenPipeError():
             return ExitCode.BROKEN_PIPE
         case _:

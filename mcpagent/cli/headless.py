@@ -23,6 +23,7 @@ from mcpagent.cli.agents import (
 from mcpagent.cli.approvals import Denial, label_of
 from mcpagent.cli.budget import Budget
 from mcpagent.cli.configuration import Configuration
+from mcpagent.cli.ending import run_to_end
 from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.output import JsonReport
@@ -56,8 +57,8 @@ def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model 
     """Asks and writes the answer in the format asked for. `model` is used instead of the named one."""
     run = _OneShot(options, prompt, terminal, model)
     try:
-        return asyncio.run(run.answer())
-    except (Exception, KeyboardInterrupt) as error:
+        return run_to_end(run.answer())
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         if run.report is not None and not isinstance(error, BrokenPipeError):
             run.report.fail(error, code_of_error(error), run.agent, run.denials)
         raise

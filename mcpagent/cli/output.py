@@ -133,7 +133,7 @@ class JsonReport:
             "subtype": "error",
             "is_error": True,
             "result": None,
-            "error": {"kind": _kind(error), "message": str(error), "exit_code": int(code)},
+            "error": {"kind": _kind(error), "message": _ENDED.get(type(error)) or str(error), "exit_code": int(code)},
         }
         if agent is not None and self._started:
             turns = self._last_request.turn if self._last_request is not None else 0
@@ -295,6 +295,12 @@ def _result_document(name: str, result: ToolResult, server: str | None) -> Docum
     }
 
 
+_ENDED: Mapping[type[BaseException], str] = {
+    KeyboardInterrupt: "interrupted by Ctrl-C",
+    SystemExit: "ended by a signal; everything was closed first",
+}
+
+
 def _kind(error: BaseException) -> str:
     kinds: list[tuple[type[BaseException], str]] = [
         (CredentialsError, "credentials"),
@@ -306,6 +312,7 @@ def _kind(error: BaseException) -> str:
         (MisfitError, "answer"),
         (TimeoutError, "timeout"),
         (KeyboardInterrupt, "interrupted"),
+        (SystemExit, "terminated"),
     ]
     return next((name for kind, name in kinds if isinstance(error, kind)), "internal")
 
