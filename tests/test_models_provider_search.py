@@ -17,7 +17,7 @@ from mcpagent.messages import Message, Text, ToolDefinition, ToolResult, ToolsCh
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
-from mcpagent.models.openai_responses import without_lost
+from mcpagent.models.openai_responses_history import without_lost
 from tests.simulator.openai_rules import responses_units
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View

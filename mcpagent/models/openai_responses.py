@@ -5,50 +5,33 @@ Nothing is stored at OpenAI: the whole history goes out each time, reasoning as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolsSearched
+from mcpagent.events import Event, TextDelta, ThinkingDelta
 from mcpagent.messages import (
-    Image,
     Message,
     Part,
     ProviderBlock,
     Text,
     Thinking,
-    ToolCall,
     ToolDefinition,
-    ToolResult,
     Usage,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, openai_capabilities
-from mcpagent.models.discovery import ToolPlan, annotated, plan_tools, redefinition_notes, with_found
+from mcpagent.models.discovery import with_found
 from mcpagent.models.failures import AnswerError, ReportedError
 from mcpagent.models.http_model import Connection, Delta
 from mcpagent.models.openai_model import OpenAIModel
+from mcpagent.models.openai_responses_history import PROVIDER, found_names, request_body, search_events
 from mcpagent.models.wire import (
     counted,
-    data_url,
     distinct_ids,
-    ids_on_the_wire,
-    json_text,
-    left_out,
-    legal_id,
-    legal_name,
-    marked_error,
-    object_schema,
     read_call,
-    shown_parts,
-    usable_image,
     without,
 )
-from mcpagent.safe_text import safe_line
-
-PROVIDER = "openai"
-
-_LONGEST_ID = 64
 
 
 class OpenAIResponsesModel(OpenAIModel):
@@ -82,230 +65,6 @@ class OpenAIResponsesModel(OpenAIModel):
 
     def stream_reader(self) -> ResponseStream:
         return ResponseStream()
-
-
-def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
-    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
-    settings = request.settings
-    plan = plan_tools(request)
-    inline = can.discovery == "additional_tools"
-    hosted = _hosted_names(request.messages)
-    body: dict[str, Any] = {"model": model_name}
-    tools = [write_tool(tool) for tool in plan.eager]
-    tools += [] if inline else [write_tool(tool) for name, tool in plan.found.items() if name not in hosted]
-    if (can.searches and request.deferred_tools) or hosted:
-        deferred = [tool for tool in request.deferred_tools if can.searches and tool.name not in plan.found]
-        tools += write_deferred([*deferred, *(tool for name, tool in plan.found.items() if name in hosted)])
-    if tools:
-        body["tools"] = tools
-    if request.system.strip():
-        body["instructions"] = request.system
-    items = write_input(request.messages, plan, inline=inline, hosted=hosted)
-    known = {tool.name for tool in (*plan.all_tools, *request.deferred_tools)}
-    body["input"] = [without_lost(item, known) for item in items] if hosted and known else items
-    if request.tools and request.tool_choice == "none":
-        body["tool_choice"] = "none"
-    elif plan.withdrawn and can.allowed_tools and not hosted:  # it cannot name tools in namespaces
-        body["tool_choice"] = _allowed(plan.callable_names())
-    if reasons(model_name):
-        body["include"] = ["reasoning.encrypted_content"]
-    body["store"] = False
-    if settings.max_output_tokens is not None:
-        body["max_output_tokens"] = settings.max_output_tokens
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
-    return {**body, "stream": True, **settings.extra}
-
-
-def reasons(model_name: str) -> bool:
-    """Whether a model's reasoning can be asked for; those that do not reason refuse the request that asks."""
-    return not model_name.startswith(("gpt-3", "gpt-4", "chatgpt-4")) and "-chat" not in model_name
-
-
-def _allowed(names: Sequence[str]) -> dict[str, Any]:
-    """Withdraws all other tools without changing a byte of what was sent before."""
-    return {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": name} for name in names]}
-
-
-def write_tool(tool: ToolDefinition) -> dict[str, Any]:
-    """`strict` is off: it would need schemas rewritten to OpenAI's subset, and servers' schemas go out unchanged."""
-    parameters = object_schema(tool.parameters)
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": parameters,
-        "strict": False,
-    }
-
-
-def write_deferred(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-    """OpenAI's search and what it searches: one namespace per server, local functions by themselves, all by name.
-
-    The model sees of a namespace only its name and description, so the description lists what is in it.
-    """
-    written: list[dict[str, Any]] = [{"type": "tool_search"}]
-    by_server: dict[str, list[ToolDefinition]] = {}
-    for tool in sorted(tools, key=lambda tool: tool.name):
-        by_server.setdefault(tool.server or "", []).append(tool)
-    for server, members in sorted(by_server.items()):
-        functions = [{**write_tool(tool), "defer_loading": True} for tool in members]
-        if not server:
-            written += functions
-            continue
-        names = safe_line(", ".join(tool.name for tool in members), 500)
-        described = f"{len(members)} tools of the server {safe_line(server, 60)}: {names}"
-        written.append({"type": "namespace", "name": legal_name(server), "description": described, "tools": functions})
-    return written
-
-
-def _hosted_names(messages: Sequence[Message]) -> frozenset[str]:
-    """The tools that OpenAI's own search found in this history: its items bring their definitions."""
-    return frozenset(name for message in messages for part in message.parts for name in found_names(part))
-
-
-def found_names(part: Part) -> list[str]:
-    """The tools that a result of OpenAI's own search loads, those inside namespaces too."""
-    if not isinstance(part, ProviderBlock) or part.data.get("type") != "tool_search_output":
-        return []
-    inside = [function for tool in _tools_in(part.data) for function in (_tools_in(tool) or (tool,))]
-    return [function["name"] for function in inside if isinstance(function.get("name"), str)]
-
-
-def _tools_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
-    tools = item.get("tools")
-    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-
-
-def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """A search's result without tools that no longer exist: it holds definitions, which the model could call."""
-    if item.get("type") != "tool_search_output" or not isinstance(item.get("tools"), list):
-        return item
-    kept: list[dict[str, Any]] = []
-    for tool in _tools_in(item):
-        if "tools" not in tool:
-            kept += [tool] if tool.get("name") in known else []
-        elif left := [function for function in _tools_in(tool) if function.get("name") in known]:
-            kept.append({**tool, "tools": left})
-    return {**item, "tools": kept}
-
-
-def search_events(message: Message, *, known: int) -> list[Event]:
-    """Each search on OpenAI's side; what it asked for is paths, not words."""
-    events: list[Event] = []
-    query = ""
-    for part in message.parts:
-        if not isinstance(part, ProviderBlock):
-            continue
-        if part.data.get("type") == "tool_search_call":
-            query = json_text(part.data.get("arguments"))
-        elif part.data.get("type") == "tool_search_output":
-            names = tuple(found_names(part))
-            events.append(ToolsSearched(query, len(names), names, known, 0.0))
-    return events
-
-
-def write_input(
-    messages: Sequence[Message], plan: ToolPlan, *, inline: bool, hosted: frozenset[str] = frozenset()
-) -> list[dict[str, Any]]:
-    """The history as input items; with `inline`, found tools stand where they were found, as `additional_tools`.
-
-    Those that OpenAI's own search found (`hosted`) stand in its items. What another provider's search found stands
-    before that answer, since its calls follow in it.
-    """
-    items: list[dict[str, Any]] = []
-    ids = ids_on_the_wire(messages, PROVIDER, longest=_LONGEST_ID)
-    for position, message in enumerate(messages):
-        noted = annotated(message, plan.changes.get(position, ()), redefinition_notes)
-        new = [write_tool(tool) for tool in plan.new_at(position) if tool.name not in hosted] if inline else []
-        added = [{"type": "additional_tools", "role": "developer", "tools": new}] if new else []
-        if message.role == "assistant":
-            items += [*added, *_assistant_items(message, ids)]
-        else:
-            items += [*_user_items(noted, ids), *added]
-    return items
-
-
-def _user_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    content = _content([part for part in message.parts if isinstance(part, Text | Image)])
-    items = [_tool_output(part, ids) for part in message.tool_results]
-    if content:
-        items.append({"role": "user", "content": _plain(content)})
-    return items
-
-
-def _content(parts: Sequence[Text | Image]) -> list[dict[str, Any]]:
-    content: list[dict[str, Any]] = []
-    for part in parts:
-        if isinstance(part, Text):
-            if part.text.strip():
-                content.append({"type": "input_text", "text": part.text})
-        elif usable_image(part):
-            content.append({"type": "input_image", "image_url": data_url(part), "detail": "auto"})
-        else:
-            content.append({"type": "input_text", "text": left_out(part)})
-    return content
-
-
-def _plain(content: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """One text is sent as a string, the form every server knows."""
-    only_text = len(content) == 1 and content[0]["type"] == "input_text"
-    return str(content[0]["text"]) if only_text else content
-
-
-def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
-    parts = shown_parts(result)
-    first = parts[0]
-    if isinstance(first, Text):
-        parts[0] = Text(marked_error(result, first.text))
-    call_id = ids.get(result.call_id) or legal_id(result.call_id, longest=_LONGEST_ID)
-    return {"type": "function_call_output", "call_id": call_id, "output": _plain(_content(parts))}
-
-
-def _assistant_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    ours = message.provider == PROVIDER
-    items: list[dict[str, Any]] = []
-    for part in message.parts:
-        match part:
-            case Text() if ours and "content" in part.provider_data:
-                _add_content(items, part.provider_data, _with_text(part))
-            case Text() if part.text.strip():
-                items.append({"role": "assistant", "content": part.text})
-            case ToolCall():
-                items.append(_call_item(part, ours, ids[part.id]))
-            case Thinking() if part.provider == PROVIDER and part.provider_data:
-                items.append(dict(part.provider_data))
-            case ProviderBlock(provider=provider, data={"item": dict(), "content": content}) if provider == PROVIDER:
-                _add_content(items, part.data, content)
-            case ProviderBlock() if part.provider == PROVIDER and part.data:
-                items.append(dict(part.data))
-            case _:
-                pass
-    return items
-
-
-def _with_text(part: Text) -> dict[str, Any]:
-    content = part.provider_data["content"]
-    return {**content, "refusal" if content.get("type") == "refusal" else "text": part.text}
-
-
-def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content: Any) -> None:
-    """A piece of a message item goes back into its item; `joined` ones into that of the piece before them."""
-    item = place["item"]
-    if place.get("joined") and items and without(items[-1], ("content",)) == item:
-        items[-1]["content"].append(content)
-    else:
-        items.append({**item, "content": [content]})
-
-
-def _call_item(call: ToolCall, ours: bool, call_id: str) -> dict[str, Any]:
-    item = {
-        "type": "function_call",
-        "call_id": call_id,
-        "name": legal_name(call.name),
-        "arguments": json_text(call.arguments),
-    }
-    return {**item, **call.provider_data} if ours else item
 
 
 def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
