@@ -105,12 +105,12 @@ class ToolSearch:
 def paying_tokens(cached_share: float | None) -> int:
     """From how many tokens of definitions on searching costs less than offering all of them, cached as they are.
 
-    The cheaper cached tokens are, the more it takes to make good for a search's further requests: 24,000 at the usual
-    tenth, 44,000 at a twentieth. The line lies above all ratios that `benchmarks/cost.py --sweep` prints.
+    The cheaper cached tokens are, the more it takes to make good for a search's further requests: 25,000 at the usual
+    tenth, 45,000 at a twentieth. The line lies above all ratios that `benchmarks/cost.py --sweep` prints.
     """
     least, most = _SHARES
     share = _USUAL_SHARE if cached_share is None else min(max(cached_share, least), most)
-    return round(4_000 + 2_000 / share)
+    return round(5_000 + 2_000 / share)
 
 
 def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:

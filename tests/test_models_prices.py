@@ -141,7 +141,7 @@ def test_what_a_cached_token_costs(model: str | list[str], share: float | None) 
 
 
 @pytest.mark.parametrize(
-    ("share", "tokens"), [(None, 24_000), (0.1, 24_000), (0.05, 44_000), (0.025, 84_000), (0.001, 84_000), (0.5, 8_000)]
+    ("share", "tokens"), [(None, 25_000), (0.1, 25_000), (0.05, 45_000), (0.025, 85_000), (0.001, 85_000), (0.5, 9_000)]
 )
 def test_where_search_begins_to_pay(share: float | None, tokens: int) -> None:
     assert paying_tokens(share) == tokens

@@ -362,7 +362,7 @@ async def test_normal_mode_offers_everything_and_auto_offers_small_catalogues() 
 
 
 @pytest.mark.parametrize(
-    ("length", "limit", "searched"), [(95_000, None, False), (97_000, None, True), (8_000, 1_000, True), (400, 0, True)]
+    ("length", "limit", "searched"), [(99_000, None, False), (101_000, None, True), (8_000, 1_000, True), (400, 0, True)]
 )
 async def test_auto_turns_on_by_the_tokens_of_the_definitions(length: int, limit: int | None, searched: bool) -> None:
     from mcpagent import Tool, ToolOutput
