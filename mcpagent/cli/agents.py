@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcpagent.recording import Tape
     from mcpagent.search import SearchHistory
 
-KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=... or use -m ollama:<model>"
+KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
 SERVERS_HINT = "no configuration: bundled demo server. Your own: .mcp.json or --server NAME='command'"
 
 
