@@ -1,4 +1,4 @@
-"""What starting up costs, beside other agent command lines: CPU seconds of `--help`, of the prompt, of a tool search.
+"""What starting up costs, beside other agent command lines: CPU seconds of `--help`, the prompt, a search, an answer.
 
     python benchmarks/startup.py [--runs 5] [--home DIR]
 
@@ -37,7 +37,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Contender:
     """A package and its commands; `prompt` is a pattern that stands on the screen when one can type.
 
-    `search` is the nearest thing to searching known tools; None where there is nothing like it.
+    `search` is the nearest thing to searching known tools, on a catalogue kept on disk where there is such a thing;
+    `answer` one answer of the model that works without a key, without servers. None where there is nothing like it.
     """
 
     package: str
@@ -45,6 +46,7 @@ class Contender:
     chat: tuple[str, ...] | None = None
     prompt: str = ""
     search: tuple[str, ...] | None = None
+    answer: tuple[str, ...] | None = None
 
 
 CONTENDERS = (
@@ -54,14 +56,18 @@ CONTENDERS = (
         ("mcpagent", "chat", "--model", "offline"),
         r"^>$",
         ("mcpagent", "tools", "search", "time in a city"),
+        ("mcpagent", "-p", "what is 2 plus 2?", "-m", "offline", "--config", "none.json"),
     ),
     Contender(
         "fast-agent-mcp",
         ("fast-agent", "--help"),
         ("fast-agent", "go", "--model", "passthrough"),
         r"❯",
+        answer=("fast-agent", "go", "--model", "passthrough", "-m", "what is 2 plus 2?"),
     ),
-    Contender("clai", ("clai", "--help"), ("clai", "-m", "test"), r"➤"),
+    Contender(
+        "clai", ("clai", "--help"), ("clai", "-m", "test"), r"➤", answer=("clai", "-m", "test", "what is 2 plus 2?")
+    ),
     Contender("llm", ("llm", "--help"), ("llm", "chat", "-m", "gpt-4o-mini"), r"^>$", ("llm", "tools", "list")),
     Contender("fastmcp", ("fastmcp", "--help"), search=("fastmcp", "list", "server.py")),
 )
@@ -218,7 +224,7 @@ def environment(home: Path, bin_folder: Path) -> dict[str, str]:
 
 
 Measured = dict[tuple[str, str], list[float]]
-COLUMNS = ("--help", "prompt", "search")
+COLUMNS = ("--help", "prompt", "search", "answer")
 
 
 def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, list[str]]:
@@ -228,11 +234,17 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "server.py").write_text(TOOL_SERVER, "utf-8")
+        (work / "none.json").write_text('{"mcpServers": {}}', "utf-8")
         for run in range(runs + 1):
             for contender in CONTENDERS:
                 bin_folder = bins[contender.package]
                 variables = environment(home, bin_folder)
-                commands = {"--help": contender.help, "prompt": contender.chat, "search": contender.search}
+                commands = {
+                    "--help": contender.help,
+                    "prompt": contender.chat,
+                    "search": contender.search,
+                    "answer": contender.answer,
+                }
                 for column, command in commands.items():
                     key = (contender.package, column)
                     if command is None or key in failed:
@@ -278,6 +290,7 @@ def main() -> None:
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, {options.runs} runs each, interleaved")
     print(table(found, versions))
     print("search: " + "; ".join(" ".join(item.search) for item in CONTENDERS if item.search is not None))
+    print("answer: " + "; ".join(" ".join(item.answer) for item in CONTENDERS if item.answer is not None))
     for line in failed:
         print(f"not measured: {line}")
     if options.json:
