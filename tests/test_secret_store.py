@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
 import stat
 import subprocess
@@ -270,30 +272,68 @@ def test_a_key_that_is_missing_costs_its_server_only(
 
 # --- the library ------------------------------------------------------------------------------------------------------
 
+BACKEND = """
+import json, pathlib
+from keyring.backend import KeyringBackend
 
-def test_the_keyring_library_is_what_is_used(tmp_path: Path, value: str) -> None:
-    """With the library's own switch for "no keyring" a key goes to a file, by the real way there."""
-    code = (
-        "import os, sys\n"
-        "from mcpagent.secret_store import key_store\n"
-        "assert 'keyring' not in sys.modules\n"
-        f"kept = key_store(os.environ).set('K', {value!r})\n"
-        "assert 'keyring' in sys.modules\n"
-        "print(kept.place, kept.reason)\n"
-    )
+KEPT = pathlib.Path(__file__).with_name("ring.json")
+
+class Ring(KeyringBackend):
+    priority = 5
+
+    def get_password(self, service, username):
+        return json.loads(KEPT.read_text())[f"{service}/{username}"]
+
+    def set_password(self, service, username, password):
+        KEPT.write_text(json.dumps({f"{service}/{username}": password}))
+
+    def delete_password(self, service, username):
+        KEPT.unlink()
+"""
+
+
+def in_a_process(code: str, home: Path, backend: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", f"import os, sys\nfrom mcpagent.secret_store import key_store\n{code}"],
         env={
-            "MCPAGENT_HOME": str(tmp_path),
-            "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
-            "PYTHONPATH": str(Path(__file__).resolve().parents[1]),
+            "MCPAGENT_HOME": str(home),
+            "PYTHON_KEYRING_BACKEND": backend,
+            "PYTHONPATH": f"{Path(__file__).resolve().parents[1]}{os.pathsep}{home}",
         },
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert done.stdout == "file there is no system keyring here\n"
+    return done.stdout.strip()
+
+
+def test_the_keyring_library_is_what_is_used(tmp_path: Path, value: str) -> None:
+    (tmp_path / "ring_backend.py").write_text(BACKEND)
+    ring = "ring_backend.Ring"
+    code = (
+        "assert 'keyring' not in sys.modules\n"
+        f"print(key_store(os.environ).set('K', {value!r}).place, key_store(os.environ).get('K'))\n"
+    )
+    assert in_a_process(code, tmp_path, ring) == f"keyring {value}"
+    assert json.loads((tmp_path / "ring.json").read_text()) == {"mcpagent/K": value}
+    assert in_a_process("print(key_store(os.environ).remove('K').place)", tmp_path, ring) == "keyring"
+    assert not (tmp_path / "ring.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("backend", "reason"),
+    [
+        ("keyring.backends.null.Keyring", "there is no system keyring here"),
+        ("keyring.backends.fail.Keyring", "there is no system keyring here"),
+        ("not_there.Keyring", "the system keyring failed: ModuleNotFoundError: No module named 'not_there'"),
+    ],
+)
+def test_without_a_keyring_that_works_a_key_goes_to_a_file(
+    backend: str, reason: str, tmp_path: Path, value: str
+) -> None:
+    code = f"kept = key_store(os.environ).set('K', {value!r})\nprint(kept.place, kept.reason)"
+    assert in_a_process(code, tmp_path, backend) == f"file {reason}"
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
