@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 
 from mcpagent.cli.options import Options
 from mcpagent.config import ServerConfig, ServerProblem, ServersConfig, load_found_servers, load_servers
+from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.safe_text import safe_line
+from mcpagent.secret_shapes import without_shapes
 from mcpagent.secret_store import with_stored_keys
 
 
@@ -58,9 +60,7 @@ def load_configuration(options: Options) -> Configuration:
         from mcpagent.agent_cards import card_at, card_servers
 
         card = card_at(options.card)
-        servers = _merged(
-            [card_servers(card, environ), *(_from_option(text, environ) for text in options.server)]
-        )
+        servers = _merged([card_servers(card, environ), *(_from_option(text, environ) for text in options.server)])
         return Configuration(replace(servers, files=servers.files or (card.path,)))
     if options.config:
         found = _merged([load_servers(path, environ=environ) for path in options.config])
@@ -116,3 +116,18 @@ def short_path(name: str, folder: Path) -> str:
         if path.is_relative_to(base):
             return safe_line(prefix + str(path.relative_to(base)), 120)
     return safe_line(name, 120)
+
+
+def target_of(server: ServerConfig, limit: int = 100) -> str:
+    """What is started or where it is, as it is written: variables are not expanded and no key of an issuer is shown.
+
+    A query may hold a key, so it is left out.
+    """
+    entry = {KEY_OF_SPELLING.get(key, key): value for key, value in server.written.items()}
+    url = str(entry.get("url") or server.url)
+    if url:
+        address = url.partition("?")[0]
+        credentials = address.partition("://")[2].partition("/")[0].rpartition("@")[0]
+        return safe_line(without_shapes(address.replace(f"{credentials}@", "", 1) if credentials else address), limit)
+    words = [entry.get("command") or server.command, *(entry.get("args") or server.args)]
+    return safe_line(without_shapes(" ".join(map(str, words))), limit)

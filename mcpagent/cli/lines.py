@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from mcpagent.cli.configuration import short_path
+from mcpagent.cli.configuration import short_path, target_of
 from mcpagent.cli.figures import counted, duration, money, tokens
 from mcpagent.cli.remedies import remedy
 from mcpagent.cli.terminal import Glyphs
@@ -145,10 +145,7 @@ def server_failed_lines(
 
 
 def _where(config: ServerConfig, folder: Path) -> Text:
-    if config.command:
-        target = f"command  {safe_line(' '.join((config.command, *config.args)), 70)}"
-    else:
-        target = f"url  {safe_line(config.url.partition('?')[0], 70)}"
+    target = f"{'command' if config.command else 'url'}  {target_of(config, 70)}"
     source = short_path(config.source, folder) if config.source else ""
     return Text(f"  config  {source}   {target}" if source else f"  config  {target}", "dim")
 

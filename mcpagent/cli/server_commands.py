@@ -1,42 +1,44 @@
-"""`mcpagent mcp list|test`: the configured servers, and whether they work."""
+"""`mcpagent mcp list`: the configured servers."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 from rich.text import Text
 
-from mcpagent.cli.configuration import Configuration, load_configuration, short_path
+from mcpagent.cli.configuration import Configuration, load_configuration, short_path, target_of
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.headless import write_out
 from mcpagent.cli.lines import column
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.terminal import Glyphs, open_terminal, put
-from mcpagent.config import ServerConfig
+from mcpagent.cli.trust import TrustStore, untrusted
 from mcpagent.safe_text import safe_line
-
-if TYPE_CHECKING:
-    from mcpagent.cli.configuration import Configuration
 
 
 def list_servers(options: Options) -> ExitCode:
     terminal = open_terminal(options.color, os.environ)
     configuration = load_configuration(options)
     if options.output is OutputFormat.json:
-        write_out(json.dumps(_configuration_document(configuration), indent=2) + "\n")
+        write_out(json.dumps(_configuration_document(configuration, options), indent=2) + "\n")
         return ExitCode.OK
-    put(terminal.out, *_configuration_lines(configuration, options, terminal.glyphs))
+    waiting = {server.name for server in untrusted(configuration, TrustStore.of_user(options.environ))}
+    put(terminal.out, *_configuration_lines(configuration, waiting, options, terminal.glyphs))
     return ExitCode.OK
 
 
-def _configuration_lines(configuration: Configuration, options: Options, glyphs: Glyphs) -> list[Text]:
+def _configuration_lines(
+    configuration: Configuration, waiting: Collection[str], options: Options, glyphs: Glyphs
+) -> list[Text]:
+    """`waiting` are those that nobody has said yes to yet."""
     lines: list[Text] = []
     width = max((len(name) for name in configuration.names), default=0)
     for server in configuration.servers.servers:
         mark = "-" if server.disabled else glyphs.dot
-        state = "disabled  " if server.disabled else ""
+        state = "disabled  " if server.disabled else "not trusted yet  " if server.name in waiting else ""
         lines.append(
             Text.assemble(
                 mark,
@@ -44,7 +46,7 @@ def _configuration_lines(configuration: Configuration, options: Options, glyphs:
                 (column(safe_line(server.name, 64), width), "user"),
                 "  ",
                 state,
-                _target(server),
+                target_of(server),
                 (f"  {short_path(server.source, options.folder)}" if server.source else "", "dim"),
             )
         )
@@ -55,14 +57,17 @@ def _configuration_lines(configuration: Configuration, options: Options, glyphs:
     return lines
 
 
-def _configuration_document(configuration: Configuration) -> dict[str, Any]:
+def _configuration_document(configuration: Configuration, options: Options) -> dict[str, Any]:
+    waiting = {server.name for server in untrusted(configuration, TrustStore.of_user(options.environ))}
     return {
         "files": list(configuration.servers.files),
         "demo": configuration.is_demo,
         "servers": {
             server.name: {
-                "target": _target(server),
+                "target": target_of(server),
                 "disabled": server.disabled,
+                "scope": server.scope or None,
+                "trusted": server.name not in waiting,
                 "source": server.source or None,
                 "description": server.description or None,
             }
@@ -70,10 +75,3 @@ def _configuration_document(configuration: Configuration) -> dict[str, Any]:
         },
         "problems": {problem.name: problem.reason for problem in configuration.servers.problems},
     }
-
-
-def _target(server: ServerConfig) -> str:
-    """The command or the address; a query may hold a key, so it is left out."""
-    if server.url:
-        return safe_line(server.url.partition("?")[0], 100)
-    return safe_line(" ".join((server.command, *server.args)), 100)

@@ -24,6 +24,7 @@ from mcpagent.config.files import write_text
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.secret_shapes import without_shapes
 
 if TYPE_CHECKING:
     from mcpagent.cli.options import Options
@@ -36,6 +37,8 @@ MAX_ENTRIES = 2_000
 MEND = "allow it: --trust-project, or say yes in mcpagent chat"
 _SWITCHES = ("disabled", "enabled", "description")
 """Keys that change nothing about what runs."""
+
+_IN_ONE_LINE = ("command", "args", "url", "transport", "timeout", *_SWITCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ def untrusted(configuration: Configuration, store: TrustStore) -> list[ServerCon
 
 
 def trust_lines(servers: Sequence[ServerConfig], folder: Path) -> list[str]:
-    """What would be started, exactly and in full, as it is written; printable lines."""
+    """What would be started, exactly and in full, as it is written; of the rest only keys of issuers are left out."""
     files = dict.fromkeys(short_path(file_of(server), folder) for server in servers)
     lines = [f"{', '.join(files)} of this project starts what nobody here has said yes to:"]
     for server in servers:
@@ -131,8 +134,9 @@ def trust_lines(servers: Sequence[ServerConfig], folder: Path) -> list[str]:
         target = entry.get("url") or shlex.join(str(word) for word in (entry.get("command"), *entry.get("args", ())))
         lines.append(f"  {exact(server.name)}  {exact(str(target))}  ({short_path(server.source, folder)})")
         for key, value in sorted(entry.items()):
-            if key not in ("command", "args", "url", "transport", *_SWITCHES):
-                lines.append(f"      {exact(key)}: {exact(json.dumps(value, ensure_ascii=False))}")
+            if key not in _IN_ONE_LINE and not key.endswith("_seconds"):
+                shown = without_shapes(json.dumps(value, ensure_ascii=False))
+                lines.append(f"      {exact(key)}: {exact(shown)}")
     return lines
 
 

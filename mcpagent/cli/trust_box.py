@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcpagent.cli.options import Options
     from mcpagent.cli.terminal import Terminal
 
-KEYS = "[y] start them, now and whenever they are as they are now  [o] only this time  [N] go on without them"
+KEYS = "[y] yes, as they stand there, now and later   [o] only this time   [N] go on without them"
 ANSWERS: dict[str, Answer] = {"y": "always", "yes": "always", "o": "once", "once": "once"}
 
 
