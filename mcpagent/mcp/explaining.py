@@ -20,6 +20,9 @@ from mcpagent.safe_text import safe_line
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")
 """How the SDK words the closing error it makes; servers use the same code for errors of their own."""
 
+_UNREADABLE_TEXTS = ("Failed to parse", "Unexpected content type")
+"""How the SDK words that it cannot read an answer, followed by a validator's report."""
+
 _LONGEST_MESSAGE = 20_000
 
 
@@ -64,7 +67,9 @@ class Explainer:
         if (failure := failure_of(error.error)) is not None:
             return self._failed_request(error.message, failure, phase)
         message = self._redact(safe_line(error.message, 500))
-        if error.code == INVALID_ANSWER:
+        if error.message.startswith(_UNREADABLE_TEXTS):
+            message = error.message.partition(":")[0]
+        if error.code == INVALID_ANSWER or error.message.startswith(_UNREADABLE_TEXTS):
             what = f'server "{self._server}" sent an invalid answer to {phase}: {message}'
             return InvalidAnswerError(what, server=self._server, phase=phase)
         if not is_open:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import JSONRPCError, JSONRPCMessage, RequestId
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.failed_requests import failed_request
 from mcpagent.mcp.failures import Outcome
-from mcpagent.mcp.framing import Junk, decode, decoded
+from mcpagent.mcp.framing import decode, decoded
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -153,8 +153,10 @@ async def _as_answer(
 ) -> httpx2.Response:
     if response.status_code >= 400:
         return await _http_error(request, response, request_id)
-    if response.status_code != 200:
-        return response
+    if not 200 <= response.status_code < 300:
+        return response if _says_where_to(response) else await _no_answer(response, request_id)
+    if response.status_code in (202, 204, 205):
+        return await _no_answer(response, request_id)
     session = response.headers.get("mcp-session-id")
     if session is not None and not _SESSION_ID.fullmatch(session):
         await response.aclose()
@@ -168,14 +170,31 @@ async def _as_answer(
         return _failure(request_id, f"answer cut off: {cause(error)}", outcome="unknown")
     except ValueError as error:
         return _failure(request_id, str(error), outcome="unknown")
-    answer = next((item for item in await decoded(body.replace(b"\n", b" ")) if not isinstance(item, Junk)), None)
+    found = await decoded(body.replace(b"\n", b" "))
+    answer = next((item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)), None)
     if answer is None:
-        what = f"answered with {kind or 'no content type'} instead of JSON: {sample(body)}"
+        kind = "what is no answer" if kind == "application/json" else kind or "no content type"
+        what = f"answered with {kind} instead of JSON-RPC: {sample(body) or 'nothing'}"
         return _failure(request_id, what, outcome="unknown", status=200)
-    if isinstance(answer, JSONRPCError):
-        answer.id = request_id
+    answer.id = request_id  # whatever it says: there is no other request here
     headers = {"content-type": "application/json"} | ({"mcp-session-id": session} if session else {})
     return httpx2.Response(200, headers=headers, content=dumped(answer))
+
+
+def _says_where_to(response: httpx2.Response) -> bool:
+    """Whether it is a redirect that can be judged: the SDK follows one to the same origin and names any other."""
+    location = response.headers.get("location", "")
+    try:
+        return bool(location) and httpx2.URL(location).scheme in ("", "http", "https")
+    except (httpx2.InvalidURL, ValueError):
+        return False
+
+
+async def _no_answer(response: httpx2.Response, request_id: RequestId) -> httpx2.Response:
+    await response.aclose()
+    reason = f" {response.reason_phrase}" if response.reason_phrase else ""
+    status = response.status_code
+    return _failure(request_id, f"answered HTTP {status}{reason}, which is no answer", outcome="unknown", status=status)
 
 
 async def _http_error(request: httpx2.Request, response: httpx2.Response, request_id: RequestId) -> httpx2.Response:
@@ -236,9 +255,11 @@ class _Stream(httpx2.AsyncByteStream):
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        is_first = True
         with contextlib.suppress(httpx2.TransportError, ValueError):
             async for chunk in _plain_chunks(self._response):
-                yield chunk
+                yield chunk.removeprefix(b"\xef\xbb\xbf") if is_first else chunk
+                is_first = False
 
     async def aclose(self) -> None:
         await self._response.aclose()

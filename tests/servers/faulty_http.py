@@ -12,6 +12,8 @@ from email.utils import formatdate
 from functools import cache
 from typing import Any
 
+from tests.servers.hostile_http import response
+
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOLS = [{"name": "echo", "inputSchema": SCHEMA}, {"name": "trouble", "inputSchema": SCHEMA}]
 
@@ -70,6 +72,10 @@ class FaultyHttp:
             respond(writer, 200, b"")
         elif seen.is_trouble and self.mode in TROUBLES:
             await TROUBLES[self.mode](self, seen, writer)
+        elif seen.is_trouble and self.mode == "any":
+            writer.write(response(seen.message["params"]["arguments"]["text"], seen.message["id"]))
+            await writer.drain()
+            writer.close()
         elif "id" not in seen.message or "method" not in seen.message:
             respond(writer, 202, b"")
         else:

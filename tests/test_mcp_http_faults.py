@@ -1,0 +1,219 @@
+"""Every wrong way to answer over HTTP ends its call with a result or a named error, at once, and the next call works.
+
+The modes are those of `servers/hostile_http.py`. What is not named here as an exception must give the text "fine".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.mcp.toolset import McpToolset
+from mcpagent.messages import Text
+from mcpagent.tools import ToolOutput
+from tests.servers.faulty_http import faulty_http
+from tests.servers.hostile_http import RAW, STATUSES
+from tests.servers.leftovers import nothing_left
+
+REFUSED = {400, 401, 403, 405, 406, 415, 421, 429, 503}
+"""With these a request was not run; with any other it may have been."""
+
+DOWN: dict[str, str] = {
+    **{f"status-{code}": f"answered HTTP {code} Reason: no during" for code in STATUSES},
+    "status-404": "forgot the session during",
+    "status-without-reason": "answered HTTP 500: no during",
+    "status-999": "answered HTTP 999 Reason: no during",
+    "status-204": "answered HTTP 204 No Content, which is no answer",
+    "status-300": "answered HTTP 300 Multiple Choices, which is no answer",
+    "status-304": "answered HTTP 304 Not Modified, which is no answer",
+    **{f"redirect-{kind}": "answered HTTP 302 Found, which is no answer" for kind in ("nowhere", "bad", "file")},
+    "redirect-to-ftp": "answered HTTP 307 Temporary, which is no answer",
+    "401-asks-for-a-token": "answered HTTP 401 Unauthorized",
+    "401-odd-challenge": "answered HTTP 401 Unauthorized",
+    **{f"429-retry-{kind}": "answered HTTP 429 Slow during" for kind in ("text", "negative", "huge")},
+    "503-retry-date-bad": "answered HTTP 503 Busy during",
+    "500-html": "answered HTTP 500 Oops: <html><h1>Oops</h1>",
+    "500-long": "answered HTTP 500 Oops",
+    "type-events-body-json": "closed the connection during",
+    "length-long": "answer cut off: ",
+    **{f"length-{kind}": "connection lost: " for kind in ("negative", "text", "twice")},
+    "length-and-chunks": "answered with what is no answer instead of JSON-RPC: nothing",
+    **{f"chunk-{kind}": "answer cut off: " for kind in ("cut", "size-bad", "size-huge", "no-end")},
+    "gzip-not": "answer is not valid gzip",
+    "gzip-cut": "answered with what is no answer instead of JSON-RPC: nothing",
+    "brotli": "answer is encoded as br, which was not asked for",
+    "encoding-odd": "answer is encoded as rot13, which was not asked for",
+    **{f"head-{kind}": "connection lost: " for kind in ("cut", "without-colon", "huge", "bad-bytes")},
+    **dict.fromkeys(("no-response", "not-http", "http-0.9", "http-2", "tls"), "connection lost: "),
+    "session-long": "sent an illegal Mcp-Session-Id header",
+    "session-empty": "sent an illegal Mcp-Session-Id header",
+    "body-empty": "answered with what is no answer instead of JSON-RPC: nothing",
+    "body-null": "answered with what is no answer instead of JSON-RPC: null",
+    "body-number": "answered with what is no answer instead of JSON-RPC: 7",
+    "body-bytes": "answered with what is no answer instead of JSON-RPC: ",
+    "body-deep": "answered with what is no answer instead of JSON-RPC: [[[",
+    "body-request": "answered with what is no answer instead of JSON-RPC: ",
+    **{
+        f"events-{kind}": "closed the connection during"
+        for kind in ("empty", "only-comments", "cut", "no-blank-line", "other-name", "bytes", "no-newline-long")
+    },
+}
+FAILED: dict[str, str] = {
+    "500-json-rpc": "it broke",
+    "400-json-rpc-null-id": "it broke",
+    "body-error-null-id": "it broke",
+    "length-short": "sent an invalid answer",
+    "body-no-id": "it has no usable id",
+    "events-junk": "sent an invalid answer to tools/call",
+}
+EMPTY = {"events-several-lines"}
+
+
+def text_of(output: ToolOutput) -> str:
+    return "\n".join(part.text for part in output.content if isinstance(part, Text))
+
+
+def config(url: str, **settings: Any) -> ServerConfig:
+    limits = {"connect_timeout_seconds": 60.0, "timeout_seconds": 60.0, "total_timeout_seconds": 90.0}
+    return ServerConfig("h", url=url, **(limits | settings))
+
+
+async def test_each_response_ends_its_call_at_once(
+    subtests: pytest.Subtests, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (DOWN.keys() | FAILED.keys() | EMPTY) <= RAW.keys()
+    async with (
+        nothing_left(most_lag_seconds=0.5),  # the server's own work, in the same process, is part of it
+        faulty_http("any") as server,
+        McpToolset(config(server.url)) as toolset,
+    ):
+        tools = {tool.name: tool for tool in await toolset.tools()}
+        for mode in RAW:
+            with subtests.test(mode):
+                before = server.troubles
+                output = await tools["trouble"].run({"text": mode})
+                text = text_of(output)
+                if mode in DOWN:
+                    assert output.error == "server_down"
+                    assert text.startswith('server "h" ')
+                    assert DOWN[mode] in text
+                    assert text.isprintable()
+                elif mode in FAILED:
+                    assert output.error == "failed"
+                    assert FAILED[mode] in text
+                else:
+                    assert (output.error, text) == (None, "" if mode in EMPTY else "fine")
+                if mode.startswith("status-") and mode[7:].isdigit() and int(mode[7:]) in STATUSES:
+                    assert ("may have run" in text) == (int(mode[7:]) not in REFUSED | {404})
+                assert server.troubles - before == (2 if mode == "status-404" else 1)
+                task = asyncio.current_task()
+                assert task is not None
+                assert task.cancelling() == 0
+                assert text_of(await tools["echo"].run({"text": "next"})) == "next"
+    assert capfd.readouterr() == ("", "")
+
+
+# --- connecting ---
+
+
+async def failure(url: str, **settings: Any) -> str:
+    with pytest.raises(ServerError) as caught:
+        await McpToolset(config(url, **settings)).__aenter__()
+    assert str(caught.value).startswith('server "h" ')
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+async def test_a_name_that_nobody_has() -> None:
+    async with nothing_left():
+        assert "cannot be reached: ConnectError" in await failure("http://does-not-exist.invalid/mcp")
+
+
+async def test_tls_where_there_is_none() -> None:
+    async with nothing_left(), await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        assert "cannot be reached: " in await failure(f"https://localhost:{port_of(server)}/mcp")
+
+
+async def test_a_certificate_that_nobody_vouches_for(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(self_signed(tmp_path / "certificate.pem"))
+    async with nothing_left(), await asyncio.start_server(hang_up, "127.0.0.1", 0, ssl=context) as server:
+        assert "CERTIFICATE_VERIFY_FAILED" in await failure(f"https://localhost:{port_of(server)}/mcp")
+
+
+async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+def port_of(server: asyncio.Server) -> int:
+    return int(server.sockets[0].getsockname()[1])
+
+
+def self_signed(path: Path) -> Path:
+    """A key and a certificate for localhost that it signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    path.write_bytes(key.private_bytes(pem, pkcs8, plain) + certificate.public_bytes(pem))
+    return path
+
+
+@pytest.mark.parametrize(
+    "first", [b"", b"HTTP/1.1 200 OK\r\nContent-Ty", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"]
+)
+async def test_a_server_that_answers_slower_than_anyone_waits(first: bytes) -> None:
+    open_writers: list[asyncio.StreamWriter] = []
+
+    async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_writers.append(writer)
+        writer.write(first)
+
+    async with nothing_left(), await asyncio.start_server(hold, "127.0.0.1", 0) as server:
+        said = await failure(f"http://127.0.0.1:{port_of(server)}/mcp", connect_timeout_seconds=1.0)
+        assert "did not answer within 1 s" in said
+        for writer in open_writers:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", "answered HTTP 401"),
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "answered HTTP 403 Forbidden: no"),
+        (
+            b"HTTP/1.1 429 Slow\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n",
+            "answered HTTP 429 Slow (retry after 3600 s)",
+        ),
+        (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", "answered HTTP 500 Oops"),
+        (b"SSH-2.0-OpenSSH\r\n", "RemoteProtocolError"),
+        (b"", "RemoteProtocolError"),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<p/>", "text/html"),
+    ],
+)
+async def test_what_answers_the_greeting_wrongly_is_named(reply: bytes, expected: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply)
+        await writer.drain()
+        writer.close()
+
+    async with nothing_left(), await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        assert expected in await failure(f"http://127.0.0.1:{port_of(server)}/mcp")
