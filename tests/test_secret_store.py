@@ -293,6 +293,7 @@ class Ring(KeyringBackend):
 
 
 def in_a_process(code: str, home: Path, backend: str) -> str:
+    pytest.importorskip("keyring", reason="the keyring library is not installed")
     done = subprocess.run(
         [sys.executable, "-c", f"import os, sys\nfrom mcpagent.secret_store import key_store\n{code}"],
         env={
