@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -251,6 +252,10 @@ class McpToolset:
 
     def _runner(self, definition: ToolDefinition) -> Run:
         async def run(arguments: dict[str, Any]) -> ToolOutput:
+            if self._pins is not None and self._status.state == "cached":
+                # What was listed long ago cannot show a change: the server's own list is read first.
+                with contextlib.suppress(ServerError):  # the call meets it too, and tells
+                    await self._line.get()
             if (refusal := await self._refused_change(definition)) is not None:
                 return refusal
             return await self._call(definition.original_name, arguments)
