@@ -187,3 +187,20 @@ async def test_tools_offered_from_the_start_change_go_and_come_back(model: str, 
         protocol = PROTOCOLS["/v1/messages" if model == "anthropic" else "/v1/responses"]
         shown = protocol.view(simulator.log.bodies[-1]).shown
         assert set(shown) & set(names) == {second.name}
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+async def test_the_last_tool_may_go_too(model: str) -> None:
+    toolset = Shrinking(catalogue(1))
+    async with Simulator(lambda _view: ["ok"]) as simulator:
+        made = MODELS[model](simulator.url)
+        async with Agent(made, toolsets=[toolset]) as agent:
+            await agent.ask("Hello.")
+            toolset.left = []
+            await agent.ask("And now?")
+            assert agent.offered_tools() == []
+        await made.aclose()
+    assert simulator.log.refused == []
+    assert simulator.log.bodies[1]["tools"] == simulator.log.bodies[0]["tools"]
+    if model == "openai":
+        assert simulator.log.bodies[1]["tool_choice"] == "none"

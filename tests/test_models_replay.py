@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.messages import Message, Text, ToolResult, dump_messages, load_messages, user_message
+from mcpagent.messages import Message, Text, ToolResult, ToolsChanged, dump_messages, load_messages, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from tests.wire.bounded import bounded
+from tests.wire.life import numbered
 
 MODELS: dict[str, HttpModel] = {
     "messages": AnthropicModel("claude-opus-5-5"),
@@ -239,3 +241,17 @@ def _call_deltas(one: dict[str, Any], place: int) -> list[dict[str, Any]]:
 
 
 STREAMS: dict[str, Any] = {"messages": messages_events, "responses": responses_events, "chat": chat_events}
+
+
+def test_a_history_of_another_version_loads() -> None:
+    """Fields that a later version added are passed over, those that an earlier one did not have are as they began."""
+    change = ToolsChanged(added=(numbered(1),), removed=("a",), was=((0, numbered(2)),))
+    history = [user_message("hello"), Message("tool", (change,))]
+    saved = dump_messages(history)
+    later = [
+        {**message, "x_new": 1, "parts": [{**part, "x_new": [2]} for part in message["parts"]]} for message in saved
+    ]
+    assert load_messages(later) == history
+    saved[1]["parts"][0].pop("was")
+    [_, message] = load_messages(saved)
+    assert message.parts == (replace(change, was=()),)

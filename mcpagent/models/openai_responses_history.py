@@ -81,8 +81,10 @@ def reasons(model_name: str) -> bool:
     return not model_name.startswith(("gpt-3", "gpt-4", "chatgpt-4")) and "-chat" not in model_name
 
 
-def _allowed(names: Sequence[str]) -> dict[str, Any]:
+def _allowed(names: Sequence[str]) -> dict[str, Any] | str:
     """Withdraws all other tools without changing a byte of what was sent before."""
+    if not names:
+        return "none"
     return {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": name} for name in names]}
 
 

@@ -55,6 +55,7 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
     require(not open_calls, f"No tool output found for function call {', '.join(sorted(open_calls))}.")
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
+        require(choice["tools"], "tool_choice.tools: array too short")
         callable_names = [function["name"] for function in functions if not function.get("defer_loading")]
         unknown = [tool["name"] for tool in choice["tools"] if tool["name"] not in callable_names]
         require(not unknown, f"Tool choice {unknown} not found in 'tools' parameter.")
