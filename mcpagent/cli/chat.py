@@ -13,11 +13,12 @@ from rich.text import Text
 
 from mcpagent.cli.activity import Activity
 from mcpagent.cli.agents import hints, make_agent, make_approvals, rules_without_effect
-from mcpagent.cli.asking import ApprovalBox, read_above_output
+from mcpagent.cli.asking import ApprovalBox, forget_typed_ahead, read_above_output
 from mcpagent.cli.commands import COMMANDS, VALUES, Desk, Leave, Turn, is_command, run_command
 from mcpagent.cli.completer import Words
 from mcpagent.cli.completions import words_of
 from mcpagent.cli.configuration import short_path
+from mcpagent.cli.ending import run_to_end
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.failures import MAX_LINE, report_exception
 from mcpagent.cli.folders import cache_folder
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from mcpagent.cli.status_command import StatusCommand
     from mcpagent.cli.terminal import Terminal
     from mcpagent.inputs import Prompt
+    from mcpagent.mcp.pins import ToolChange
 
 STALE_SECONDS = 30 * 24 * 3600.0
 """Lists older than they should be are still used for so long, and read again in the background."""
@@ -55,7 +57,7 @@ CALLS_KEPT = 50
 
 def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
     """Chats until the user leaves. `model` is used instead of the named one."""
-    return asyncio.run(Chat(options, terminal, model).run())
+    return run_to_end(Chat(options, terminal, model).run())
 
 
 class Chat:
@@ -80,6 +82,7 @@ class Chat:
             startup_seconds=0,
             approvals=self.approvals,
             cache=self.cache,
+            allow_change=self._allow_change,
             requests=ServerRequests(terminal.out, terminal.glyphs, read_above_output, self._aside, asking),
         )
         self.figures = Figures()
@@ -104,6 +107,8 @@ class Chat:
         )
         self.input = InputLine(terminal, options.environ, status=self._status, words=self._words(), unfold=self._unfold)
         self._status_command: StatusCommand | None = self._own_status()
+        self._told_of_status = False
+        self._refused_changes: set[str] = set()
         self._calls: deque[ToolCallFinished] = deque(maxlen=CALLS_KEPT)
         self._unfolded = 0
         self._view: TurnView | None = None
@@ -250,6 +255,18 @@ class Chat:
         except (EOFError, KeyboardInterrupt):
             return ""
 
+    async def _allow_change(self, change: ToolChange) -> bool:
+        """Whether a tool may be called that its server changed, which has been told. A no holds for the chat."""
+        if str(change) in self._refused_changes:
+            return False
+        with self._aside():
+            forget_typed_ahead()
+            answer = await self._choose("call it as it is now? [y] yes, always  [N] no: ")
+        if answer.lower() in ("y", "yes"):
+            return True
+        self._refused_changes.add(str(change))
+        return False
+
     # -- the servers ----------------------------------------------------------------------------------------------
 
     def _connected(self) -> None:
@@ -323,6 +340,10 @@ class Chat:
     def _refresh(self) -> None:
         if self.startup.failure is not None:
             self.input.end()
+        own = self._status_command
+        if own is not None and own.problem and not self._told_of_status:
+            self._told_of_status = True
+            self._tell(notice_line(own.problem, "warning", self.terminal.glyphs))
         self.input.refresh()
 
     def _unfold(self) -> None:
