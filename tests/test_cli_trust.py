@@ -143,7 +143,7 @@ def test_the_users_own_and_what_is_named_need_no_yes(tmp_path: Path) -> None:
 def test_a_disabled_server_is_not_asked_about(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     project(folder, git=GOOD | {"disabled": True})
-    assert untrusted(load_configuration(options(folder)), TrustStore(tmp_path / "none")) == []
+    assert untrusted(load_configuration(options(folder)).enabled, TrustStore(tmp_path / "none")) == []
 
 
 def test_nobody_to_ask_and_nothing_else_to_use_is_an_error(tmp_path: Path) -> None:
@@ -177,6 +177,24 @@ def test_what_is_shown_is_all_of_it_and_exactly(tmp_path: Path) -> None:
     assert "(.mcp.json:1)" in shown
     assert all(char.isprintable() or char == "\n" for char in shown)
     assert exact("plain é 漢") == "plain é 漢"
+
+
+def test_the_members_of_a_card_start_nothing_of_the_project_unasked(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, git=GOOD)
+    theirs = load_configuration(options(folder)).enabled
+    given = options(folder, config=(project(tmp_path / "other", mine=GOOD),))
+    with pytest.raises(ServerError, match="git"):
+        ask_project_trust(load_configuration(given), given, print, lambda _: "no", theirs)
+    person: list[str] = []
+
+    def agree(lines: Any) -> Answer:
+        person.extend(lines)
+        return "always"
+
+    ask_project_trust(load_configuration(given), given, print, agree, theirs)
+    assert any("git" in line for line in person)
+    ask_project_trust(load_configuration(given), given, print, None, theirs)
 
 
 # --- the command itself ---

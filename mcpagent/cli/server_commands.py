@@ -25,7 +25,7 @@ def list_servers(options: Options) -> ExitCode:
     if options.output is OutputFormat.json:
         write_out(json.dumps(_configuration_document(configuration, options), indent=2) + "\n")
         return ExitCode.OK
-    waiting = {server.name for server in untrusted(configuration, TrustStore.of_user(options.environ))}
+    waiting = {server.name for server in untrusted(configuration.enabled, TrustStore.of_user(options.environ))}
     put(terminal.out, *_configuration_lines(configuration, waiting, options, terminal.glyphs))
     return ExitCode.OK
 
@@ -58,7 +58,7 @@ def _configuration_lines(
 
 
 def _configuration_document(configuration: Configuration, options: Options) -> dict[str, Any]:
-    waiting = {server.name for server in untrusted(configuration, TrustStore.of_user(options.environ))}
+    waiting = {server.name for server in untrusted(configuration.enabled, TrustStore.of_user(options.environ))}
     return {
         "files": list(configuration.servers.files),
         "demo": configuration.is_demo,

@@ -19,6 +19,7 @@ from mcpagent.config import load_servers
 from mcpagent.config.literals import is_literal_secret, literal_secrets
 from mcpagent.errors import InputError
 from mcpagent.safe_text import safe_line
+from mcpagent.secret_store import is_key_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: 
     if file.is_project:
         _refuse_secrets(entry, file, options.folder)
     file = file.with_entry(new.name, entry)
-    _store_secrets(options, new.secret)
+    _store_secrets(options, new.secret, terminal)
     file.save()
     if file.is_project:
         _trust(options, file, new.name)
@@ -82,6 +83,9 @@ def switch_server(options: Options, name: str, scope: WriteScope | None, *, on: 
 
 def entry_of(new: NewServer) -> dict[str, Any]:
     """The entry as it is written into a file. Raises `InputError`."""
+    for name in new.secret:
+        if not is_key_name(name):
+            raise InputError(f"--secret {safe_line(name, 40)}: write a name such as GITHUB_TOKEN")
     words = _words(new)
     is_url = words[0].startswith(("http://", "https://"))
     entry: dict[str, Any] = {"type": new.transport} if new.transport else {}
@@ -140,30 +144,17 @@ def _refuse_secrets(entry: dict[str, Any], file: ServerFile, folder: Path) -> No
         )
 
 
-def _store_secrets(options: Options, names: Sequence[str]) -> None:
-    from mcpagent.secret_store import is_key_name, key_store
+def _store_secrets(options: Options, names: Sequence[str], terminal: Terminal) -> None:
+    """Asks for those that are not kept yet; one that is, is used."""
+    from mcpagent.cli.key_commands import keep_secret
+    from mcpagent.secret_store import key_store
 
-    for name in names:
-        if not is_key_name(name):
-            raise InputError(f"--secret {safe_line(name, 40)}: write a name such as GITHUB_TOKEN")
     store = key_store(options.environ)
     for name in names:
         if store.get(name) is None:
-            store.set(name, _asked_value(name))
-
-
-def _asked_value(name: str) -> str:
-    """The secret's value from the terminal, unseen, or from a pipe."""
-    import getpass
-    import sys
-
-    if sys.stdin is not None and sys.stdin.isatty():
-        value = getpass.getpass(f"value of {name} (not shown): ", sys.stderr)
-    else:
-        value = sys.stdin.readline() if sys.stdin is not None else ""
-    if not value.strip():
-        raise InputError(f"--secret {name}: no value given; type it, or pipe it in")
-    return value.strip()
+            keep_secret(name, options.environ, terminal, store=store)
+        else:
+            put(terminal.out, f"{name} is kept already; another value: mcpagent keys set {name}", style="dim")
 
 
 def _trust(options: Options, file: ServerFile, name: str) -> None:

@@ -91,17 +91,25 @@ class TrustStore:
 
 
 def ask_project_trust(
-    configuration: Configuration, options: Options, tell: Callable[[str], None], ask: AskTrust | None
+    configuration: Configuration,
+    options: Options,
+    tell: Callable[[str], None],
+    ask: AskTrust | None,
+    members: Sequence[ServerConfig] = (),
 ) -> Configuration:
     """The configuration without the project's servers that nobody said yes to; each of them becomes a problem.
 
-    `ask` is None where nobody can be asked. `tell` gets one line about what is left out. Raises `ServerError` where
-    nobody can be asked and nothing is left.
+    `ask` is None where nobody can be asked. `tell` gets one line about what is left out. `members` are servers of the
+    agents that a card's agent can ask. Raises `ServerError` where nobody can be asked and nothing is left, or where a
+    member would be without its servers.
     """
     if options.trust_project:
         return configuration
     store = TrustStore.of_user(options.environ)
-    new = untrusted(configuration, store)
+    mine = untrusted(configuration.enabled, store)
+    names = {server.name for server in mine}
+    theirs = [server for server in untrusted(members, store) if server.name not in names]
+    new = [*mine, *theirs]
     if not new:
         return configuration
     answer = ask(trust_lines(new, options.folder)) if ask is not None else "no"
@@ -112,15 +120,15 @@ def ask_project_trust(
             tell(f"{error}; the answer holds for this time")
     if answer != "no":
         return configuration
-    if ask is None and len(new) == len(configuration.names):
+    if theirs or (ask is None and len(new) == len(configuration.names)):
         raise ServerError(_refusal(new, options.folder), server=new[0].name, phase="config")
     tell(_refusal(new, options.folder))
     return _without(configuration, new, options.folder)
 
 
-def untrusted(configuration: Configuration, store: TrustStore) -> list[ServerConfig]:
+def untrusted(servers: Iterable[ServerConfig], store: TrustStore) -> list[ServerConfig]:
     """The enabled servers of project files that nobody said yes to as they are written now."""
-    found = [server for server in configuration.enabled if server.scope == "project"]
+    found = [server for server in servers if server.scope == "project" and not server.disabled]
     known = store.digests() if found else frozenset[str]()
     return [server for server in found if _digest(server).digest not in known]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mcpagent.cli.configuration import Configuration
     from mcpagent.cli.options import Options
     from mcpagent.cli.terminal import Terminal
+    from mcpagent.config import ServerConfig
 
 KEYS = "[y] yes, as they stand there, now and later   [o] only this time   [N] go on without them"
 ANSWERS: dict[str, Answer] = {"y": "always", "yes": "always", "o": "once", "once": "once"}
@@ -27,7 +28,12 @@ def trusted_configuration(options: Options, terminal: Terminal) -> Configuration
     def tell(line: str) -> None:
         put(terminal.err, f"{terminal.glyphs.warning} {line}", style="warning")
 
-    return ask_project_trust(load_configuration(options), options, tell, _asker(terminal))
+    members: Sequence[ServerConfig] = ()
+    if options.card is not None:
+        from mcpagent.agent_cards import card_at, team_servers
+
+        members = team_servers(card_at(options.card), options.environ)
+    return ask_project_trust(load_configuration(options), options, tell, _asker(terminal), members)
 
 
 def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
