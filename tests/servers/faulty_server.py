@@ -11,9 +11,11 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -366,10 +368,25 @@ def log(line: str) -> None:
             file.write(f"{line}\n")
 
 
+WAITING: list[Request] = []
+
+
+def answer_in_any_order() -> None:
+    """Answers what has come in the last moment, shuffled; runs in a thread of its own."""
+    while True:
+        time.sleep(0.02)
+        batch = [WAITING.pop() for _ in range(len(WAITING))]
+        random.shuffle(batch)
+        for request in batch:
+            reply(request, text(str(request["params"]["arguments"].get("text"))))
+
+
 def call(mode: str, request: Request) -> None:
     name = request["params"]["name"]
     log(f"call {name}")
-    if name == "echo":
+    if mode == "any-order":
+        WAITING.append(request)
+    elif name == "echo":
         reply(request, text(str((request["params"].get("arguments") or {}).get("text"))))
     elif name == "trouble":
         trouble(mode, request)
@@ -406,6 +423,8 @@ def main() -> None:
     log("life")
     if mode in AT_START:
         AT_START[mode]()
+    if mode == "any-order":
+        threading.Thread(target=answer_in_any_order, daemon=True).start()
     for line in iter(sys.stdin.buffer.readline, b""):
         handle(mode, json.loads(line))
     if mode == "ignore-eof":
