@@ -159,3 +159,37 @@ def test_without_key_and_configuration_the_chat_says_how_to_go_on(tmp_path: Path
         assert ".mcp.json" in start
         screen.type("\x04")
         assert screen.exit_code() == 0
+
+
+@pytest.mark.slow
+def test_what_is_typed_while_it_works_comes_next_and_ctrl_c_ends_only_a_command(tmp_path: Path) -> None:
+    with on_a_terminal(GOOD, tmp_path) as screen:
+        screen.wait_for("mcp 1 ok")
+        screen.type("wait 2 seconds\r")
+        screen.wait_for("running wait_seconds")
+        screen.type("what is the weather in Oslo?\r/mc")
+        turn = screen.wait_for("Oslo: 18 degrees")
+        assert turn.index("small.wait_seconds") < turn.index("what is the weather in Oslo?")
+        screen.wait_for(r"\d requests? · in")
+        screen.type("p\r")
+        screen.wait_for("small  4 tools")
+        screen.type("!echo begun; sleep 100\r")
+        screen.wait_for("run it")
+        screen.type("y\r")
+        screen.wait_for("begun")
+        screen.type("\x03")
+        screen.wait_for("stopped")
+        screen.type("!echo again\r")
+        screen.wait_for("run it")
+        screen.type("m\r")
+        screen.wait_for("your next question takes the output along")
+        screen.type("/save told\r")
+        screen.wait_for("saved as")
+        screen.type("and what is the weather in Tokyo?\r")
+        screen.wait_for(r"\d requests? · in")
+        screen.type("/save told\r")
+        screen.wait_for("saved as .*told-2.json")
+        screen.type("\x04")
+        assert screen.exit_code() == 0
+    saved = (tmp_path / "home" / "data" / "exports" / "told-2.json").read_text("utf-8")
+    assert "Output of `echo again` (exit code 0)" in saved
