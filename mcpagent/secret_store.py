@@ -7,12 +7,10 @@ the value, or holds the value itself. What has no file costs one look for it, an
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import queue
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -199,6 +197,8 @@ class SecretStore:
             return None
 
     def _path(self, name: str) -> Path:
+        import hashlib
+
         shown = re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".")[:60]
         return self._folder / f"{shown}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}.json"
 
@@ -213,6 +213,8 @@ class SecretStore:
 
     def _write(self, path: Path, entry: Mapping[str, Any]) -> None:
         """A whole file or none, readable by its user only."""
+        import tempfile
+
         temporary = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

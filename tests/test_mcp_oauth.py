@@ -256,14 +256,14 @@ async def test_requests_at_once_refresh_once_and_processes_share_it(store: Secre
 async def test_where_a_sign_in_is_needed_the_command_is_named(store: SecretStore) -> None:
     authority = Authority()
     async with guarded_server(authority) as config:
-        with pytest.raises(ServerError, match="needs a sign-in: run: mcpagent mcp login guarded"):
+        with pytest.raises(ServerError, match=r"needs a sign-in \(mcpagent mcp login guarded\)"):
             await secret(config, StoredSignIn(config, store))
         assert authority.clients == {}
         await signed_in(config, store)
         authority.access.clear()
         authority.refresh.clear()
         named = ServerConfig("my server", url=config.url)
-        with pytest.raises(ServerError, match="needs a sign-in: run: mcpagent mcp login 'my server'"):
+        with pytest.raises(ServerError, match=r"needs a sign-in \(mcpagent mcp login 'my server'\)"):
             await secret(named, StoredSignIn(named, store))
 
 

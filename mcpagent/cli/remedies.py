@@ -47,7 +47,7 @@ def remedy(event: ServerFailed, config: ServerConfig, environ: Mapping[str, str]
         return LAUNCHERS.get(program, f'install {_quoted(program)}, or give its full path in "command"')
     if (name := missing_variable((reason, *event.stderr_tail))) and not config.url:
         return _give_variable(name, config, environ)
-    if config.url and re.search(r"\b40[13]\b|unauthori[sz]ed|forbidden|sign in", reason, re.IGNORECASE):
+    if config.url and re.search(r"\b40[13]\b|unauthori[sz]ed|forbidden|sign.in", reason, re.IGNORECASE):
         return f"mcpagent mcp login {_quoted(config.name)}"
     if config.url and re.search(r"connect|refused|resolve|unreachable", reason, re.IGNORECASE):
         return "look whether the address is right and the server runs"

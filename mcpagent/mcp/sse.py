@@ -82,7 +82,7 @@ async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.
             shown = f": {sample(body)}" if body and not target else ""
             raise _sse_error(config, f"answered HTTP {response.status_code}{target}{shown}")
     except OAuthFlowError as error:
-        raise _sse_error(config, f"needs a sign-in: {safe_line(str(error))}") from None
+        raise _sse_error(config, f"needs a sign-in ({safe_line(str(error))})") from None
     except (httpx2.TransportError, httpx2.InvalidURL) as error:
         raise _sse_error(config, f"cannot be reached: {cause(error)}") from None
     kind = response.headers.get("content-type", "")

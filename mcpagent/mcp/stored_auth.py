@@ -52,7 +52,7 @@ class StoredSignIn(httpx2.Auth):
             sign_in = await self._refreshed(sign_in)
             response = yield _with_token(request, sign_in)
         if response.status_code == 401:
-            raise OAuthFlowError(f"run: {self._command()}")
+            raise OAuthFlowError(self._command())
         if response.status_code == 403 and "insufficient_scope" in response.headers.get("www-authenticate", ""):
             raise OAuthFlowError(f"the sign-in does not allow this{_missing_scope(response)}")
 
