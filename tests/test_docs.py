@@ -7,8 +7,9 @@
   tokens and of many tools may differ from what stands there.
 - Every other kind of block with commands must be named in `NOT_RUN`, with who runs it in its place.
 
-The examples run in a folder with an `mcp_servers.json` of two real servers, without keys: names of providers' models
-are replaced by the offline stand-in, and agents wait for their servers however busy the machine is.
+An example that names `mcp_servers.json` finds one of two real servers, any other no configuration. There are no keys:
+names of providers' models are replaced by the offline stand-in, and agents wait for their servers however busy the
+machine is.
 """
 
 from __future__ import annotations
@@ -98,14 +99,20 @@ def of_kind(kind: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where an example runs: `mcp_servers.json` with the demo server and a small weather server, and a text file."""
-    weather = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "weather_server.py")]}
-    servers = {**demo_server_config()["mcpServers"], "weather": weather}
+    """Where an example runs, with a text file in it."""
     work = tmp_path / "work"
     work.mkdir()
-    (work / "mcp_servers.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
     (work / "notes.txt").write_text("Buy milk.\n", "utf-8")
     return work
+
+
+def configured(block: Block, folder: Path) -> Path:
+    """The folder, with `mcp_servers.json` where the example names it: the demo server and a small weather server."""
+    weather = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "weather_server.py")]}
+    servers = {**demo_server_config()["mcpServers"], "weather": weather}
+    if "mcp_servers.json" in block.text:
+        (folder / "mcp_servers.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
+    return folder
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -143,7 +150,7 @@ def assert_prints(block: Block, expected: str, got: str) -> None:
 def test_scripts_run_and_print_what_the_page_says(block: Block, folder: Path) -> None:
     script = folder / "example.py"
     script.write_text(PATIENT + MODEL.sub(r'\1"offline"', block.text), "utf-8")
-    done = run([sys.executable, str(script)], folder)
+    done = run([sys.executable, str(script)], configured(block, folder))
     assert done.returncode == 0, f"{block} fails:\n{done.stderr}"
     if block.output is not None:
         assert_prints(block, block.output, done.stdout)
@@ -157,7 +164,7 @@ def test_commands_print_what_the_page_says(block: Block, folder: Path) -> None:
         while command.endswith("\\"):
             more, _, expected = expected.partition("\n")
             command = f"{command[:-1].rstrip()} {more.strip()}"
-        done = run(["bash", "-o", "pipefail", "-c", command], folder)
+        done = run(["bash", "-o", "pipefail", "-c", command], configured(block, folder))
         assert_prints(block, expected, done.stdout + done.stderr)
 
 

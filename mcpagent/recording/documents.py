@@ -14,9 +14,19 @@ from typing import Any
 
 from mcpagent.catalog import ToolSearch
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
-from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress
+from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
 from mcpagent.mcp.status import ServerStatus
-from mcpagent.messages import Image, Message, Text, ToolDefinition, Usage, dump_messages, load_messages
+from mcpagent.messages import (
+    Image,
+    Message,
+    Text,
+    ToolDefinition,
+    ToolsChanged,
+    ToolsShown,
+    Usage,
+    dump_messages,
+    load_messages,
+)
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.recording.tape import Change, Opening, Setting
 from mcpagent.tools import Tool, ToolOutput
@@ -32,8 +42,7 @@ def setting_document(setting: Setting) -> Document:
         "instructions": setting.instructions,
         "pinned": list(setting.pinned),
         "max_turns": setting.max_turns,
-        # What is code cannot be kept: who replays gives it again.
-        "search": None if search is None else {key: value for key, value in _fields(search) if not callable(value)},
+        "search": None if search is None else _kept(search),
     }
 
 
@@ -42,6 +51,14 @@ def setting_of(document: Mapping[str, Any]) -> Setting:
     if search is not None:
         search = ToolSearch(**_known(ToolSearch, {**search, "extra_tools": tuple(search.get("extra_tools", ()))}))
     return Setting(str(document["instructions"]), search, tuple(document["pinned"]), int(document["max_turns"]))
+
+
+_OF_THIS_MACHINE = {"cache_folder", "history"}
+
+
+def _kept(search: ToolSearch) -> Document:
+    """Without what is code, which who replays gives again, and without what lies on the disk of one machine."""
+    return {key: value for key, value in _fields(search) if not callable(value) and key not in _OF_THIS_MACHINE}
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
@@ -197,8 +214,32 @@ def output_document(output: ToolOutput, progress: Sequence[ToolProgress]) -> Doc
         "content": [asdict(part) for part in output.content],
         "error": output.error,
         "progress": [[item.progress, item.total, item.message] for item in progress],
-        "events": [[item.name, item.value] for item in output.events if isinstance(item, CustomEvent)],
+        "events": [_event_document(item) for item in output.events if isinstance(item, CustomEvent | ToolsSearched)],
+        "changes": [_change_document(item) for item in output.changes],
     }
+
+
+def _event_document(event: CustomEvent | ToolsSearched) -> Document:
+    return {"kind": "search" if isinstance(event, ToolsSearched) else "custom", **asdict(event)}
+
+
+def _event_of(document: Mapping[str, Any]) -> Event:
+    if document["kind"] == "custom":
+        return CustomEvent(document["name"], document["value"])
+    return ToolsSearched(**_known(ToolsSearched, {**document, "matches": tuple(document["matches"])}))
+
+
+def _change_document(change: ToolsShown | ToolsChanged) -> Document:
+    if isinstance(change, ToolsShown):
+        return {"shown": list(change.names)}
+    return {"added": [asdict(tool) for tool in change.added], "removed": list(change.removed)}
+
+
+def _change_of(document: Mapping[str, Any]) -> ToolsShown | ToolsChanged:
+    if "shown" in document:
+        return ToolsShown(tuple(document["shown"]))
+    added = tuple(_tool_of(item).definition for item in document["added"])
+    return ToolsChanged(added, tuple(document["removed"]))
 
 
 def output_of(document: Mapping[str, Any]) -> ToolOutput:
@@ -206,8 +247,9 @@ def output_of(document: Mapping[str, Any]) -> ToolOutput:
         Image(item["media_type"], item["data"]) if item["type"] == "image" else Text(item["text"])
         for item in document["content"]
     )
-    events: tuple[Event, ...] = tuple(CustomEvent(name, value) for name, value in document["events"])
-    return ToolOutput(content, document["error"], events=events)
+    changes = tuple(_change_of(item) for item in document["changes"])
+    events = tuple(_event_of(item) for item in document["events"])
+    return ToolOutput(content, document["error"], changes, events)
 
 
 def progress_of(document: Mapping[str, Any], server: str, tool: str) -> list[ToolProgress]:
