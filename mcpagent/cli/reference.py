@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpagent.cli import approvals
 from mcpagent.cli.app import command_line
-from mcpagent.cli.commands import COMMANDS, GROUPS, KEYS
+from mcpagent.cli.commands import COMMANDS, GROUPS, KEYS, PREFIXES
 from mcpagent.cli.event_schema import DOCUMENTS, SCHEMA
 from mcpagent.cli.exit_codes import MEANINGS
 from mcpagent.cli.help import TOP_LEVEL_HELP, command_help
@@ -51,8 +51,9 @@ A server that fails is named with its reason and the others work. Where all fail
 
 An answer "always" is kept in `approvals.json` in the state folder (`~/.local/state/mcpagent/` on Linux, or
 `$MCPAGENT_HOME/state/`), for the server as it is configured: another command, address or key under the same name is
-asked about anew. "Always this tool" and "this session" hold for the tool as it was shown, so one that its server changed
-is asked about anew too. `mcpagent approvals` lists what is kept, `mcpagent approvals forget git.push` takes it back.
+asked about anew. "Always this tool" and "this session" hold for the tool as it was shown, so one that its server
+changed is asked about anew too. `mcpagent approvals` lists what is kept, `mcpagent approvals forget git.push`
+takes it back.
 
 An answer takes Enter; whatever is no answer is a reason for "no", and the model is told it. What was typed before the
 question appeared is dropped. Of several calls at once each is asked about, one after the other.
@@ -96,6 +97,7 @@ def _parts() -> Iterator[str]:
         yield from (
             f"| `{f'{name} {COMMANDS[name].parameter}'.strip()}` | {COMMANDS[name].about} |\n" for name in names
         )
+    yield "\nPrefixes:\n\n" + "".join(f"- {line.strip()}\n" for line in PREFIXES)
     yield "\nKeys:\n\n" + "".join(f"- {line.strip()}\n" for line in KEYS)
     yield "\n## Commands\n"
     for path, command in _leaves(command_line(), "mcpagent"):

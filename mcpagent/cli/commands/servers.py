@@ -24,6 +24,9 @@ async def mcp(desk: Desk, argument: str) -> None:
     """the servers and how they are; on|off|restart|logs NAME"""
     verb, _, name = argument.partition(" ")
     name = name.strip()
+    if name and verb not in VERBS and (near := get_close_matches(verb, VERBS, n=1)):
+        desk.warn(f"/mcp has no {safe_line(verb, 20)} - did you mean /mcp {near[0]} {safe_line(name, 60)}?")
+        return
     if verb not in VERBS or (not name and verb in desk.configuration.names):
         _show(desk, argument)
     elif not name:
