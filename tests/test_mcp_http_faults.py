@@ -6,6 +6,7 @@ The modes are those of `servers/hostile_http.py`. What is not named here as an e
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -217,3 +218,85 @@ async def test_what_answers_the_greeting_wrongly_is_named(reply: bytes, expected
 
     async with nothing_left(), await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         assert expected in await failure(f"http://127.0.0.1:{port_of(server)}/mcp")
+
+
+# --- the older transport: one stream of events, requests by POST ---
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        (STREAM + b"event: endpoint\ndata: http://127.0.0.2:9/steal\n\n", "names an endpoint on another origin"),
+        (STREAM + b"event: hello\ndata: x\n\n", "did not answer within 1 s"),
+        (STREAM, "did not answer within 1 s"),
+        (STREAM + b"event: endpoint\ndata: /messages\n\n", "did not answer within 1 s"),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n", "answered with text/html instead"),
+        (b"HTTP/1.1 404 Nope\r\nContent-Length: 4\r\n\r\nnope", "answered HTTP 404: nope"),
+        (
+            b"HTTP/1.1 302 Go\r\nLocation: http://127.0.0.2:9/\r\nContent-Length: 0\r\n\r\n",
+            "302 to http://127.0.0.2:9/",
+        ),
+    ],
+)
+async def test_an_event_stream_that_goes_wrong_is_named(stream: bytes, expected: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET"):
+            writer.write(stream)
+            await reader.read()  # until the client has had enough
+        else:
+            writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    async with nothing_left(), await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{port_of(server)}/sse"
+        assert expected in await failure(url, transport="sse", connect_timeout_seconds=1.0)
+
+
+async def test_an_event_stream_that_breaks_costs_its_calls_and_a_new_one_is_opened() -> None:
+    streams: list[asyncio.StreamWriter] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET"):
+            streams.append(writer)
+            writer.write(STREAM + b"event: endpoint\ndata: /messages\n\n")
+            await reader.read()
+            writer.close()
+            return
+        length = next(
+            int(line.split(b":")[1]) for line in head.splitlines() if line.lower().startswith(b"content-length")
+        )
+        message = json.loads(await reader.readexactly(length))
+        writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        if message.get("method") == "tools/call" and len(streams) == 1:
+            streams[-1].transport.abort()
+        elif "id" in message:
+            streams[-1].write(b"data: " + json.dumps(legacy_answer(message)).encode() + b"\n\n")
+
+    async with (
+        nothing_left(),
+        await asyncio.start_server(answer, "127.0.0.1", 0) as server,
+        McpToolset(config(f"http://127.0.0.1:{port_of(server)}/sse", transport="sse")) as toolset,
+    ):
+        (tool,) = await toolset.tools()
+        lost = await tool.run({})
+        assert lost.error == "server_down"
+        assert "may have run" in text_of(lost)
+        assert text_of(await tool.run({})) == "fine"
+        assert len(streams) == 2
+
+
+def legacy_answer(message: dict[str, Any]) -> dict[str, Any]:
+    info = {"name": "old", "version": "1"}
+    results: dict[str, Any] = {
+        "initialize": {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": info},
+        "tools/list": {"tools": [{"name": "any", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": "fine"}]},
+    }
+    return {"jsonrpc": "2.0", "id": message["id"], "result": results.get(message["method"], {})}

@@ -173,7 +173,10 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "http.test_a_failed_request_is_a_named_error_and_the_next_works:gzip-bomb",
     ),
     "F39 session ids": ("http.test_an_illegal_session_id_is_refused",),
-    "F40 the older transport": ("http.test_a_url_alone_finds_its_transport",),
+    "F40 the older transport": (
+        "http_faults.test_an_event_stream_that_goes_wrong_is_named",
+        "http_faults.test_an_event_stream_that_breaks_costs_its_calls_and_a_new_one_is_opened",
+    ),
     "F41 asks without being allowed": ("stdio.test_what_a_server_asks_of_us_is_refused_at_once",),
 }
 
