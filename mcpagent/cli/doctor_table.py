@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from mcpagent.cli.configuration import short_path
@@ -38,7 +40,9 @@ def server_table(probes: Sequence[Probe], terminal: Terminal, folder: Path) -> I
 
 def _rows(found: Probe, name_width: int, terminal: Terminal, folder: Path) -> Iterator[Text]:
     stages = {stage.name: stage for stage in found.stages}
+    indent = " " * (name_width + 2)
     row = Text.assemble("  ", (column(safe_line(found.name, NAME_WIDTH), name_width), "user"))
+    why = ""
     for _, names in COLUMNS:
         stage = next((stages[name] for name in names if name in stages), None)
         if stage is None:  # nothing to do there: no variables, no process
@@ -47,15 +51,26 @@ def _rows(found: Probe, name_width: int, terminal: Terminal, folder: Path) -> It
         row.append(column(mark, WIDTH) if stage.ok else f"{mark} ", style)
         if not stage.ok:
             place = f" ({short_path(found.source, folder)})" if stage.name == "variables" else ""
-            row.append(safe_line(stage.detail, 160) + place)
+            why = safe_line(stage.detail, 300) + place
             break
-    if found.failure is None:
+    else:
         row.append(f"{found.tools:>6}{found.tokens:>9,}")
-    yield row
-    indent = " " * (name_width + 2)
+    width = terminal.out.width
+    if cell_len(row.plain) + cell_len(why) <= width:
+        yield row.append(why)
+    else:
+        yield row
+        yield from _indented(why, indent, width)
     if found.mend:
-        yield Text(f"{indent}do  {found.mend}", "dim")
-    yield from (Text(f"{indent}{terminal.glyphs.warning} {warning}", "warning") for warning in found.warnings)
+        yield from _indented(f"do  {found.mend}", indent, width, "dim")
+    for warning in found.warnings:
+        yield from _indented(f"{terminal.glyphs.warning} {warning}", indent, width, "warning")
+
+
+def _indented(text: str, indent: str, width: int, style: str = "") -> Iterator[Text]:
+    room = max(width, len(indent) + 20)
+    for line in textwrap.wrap(text, room, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False):
+        yield Text(line, style)
 
 
 def _cell(stage: Stage, glyphs: Glyphs) -> tuple[str, str]:

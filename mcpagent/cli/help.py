@@ -73,7 +73,7 @@ def option_names(param: Any) -> str:
 def option_text(param: Any) -> str:
     """What the option does, its default and its variable."""
     default = getattr(param.default, "value", param.default)
-    shown = f" Default: {default}." if default not in (None, False) and "Default" not in (param.help or "") else ""
+    shown = f" Default: {default}." if default not in (None, False, "") and "Default" not in (param.help or "") else ""
     variable = f" [{param.envvar}]" if param.envvar else ""
     return f"{param.help or ''}{shown}{variable}"
 
