@@ -137,7 +137,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             except httpx2.TransportError as error:
                 return _failure(request_id, f"connection lost: {cause(error)}", outcome="unknown")
             except OAuthFlowError as error:
-                return _failure(request_id, f"needs a sign-in ({safe_line(str(error))})", outcome="rejected", status=401)
+                what = f"needs a sign-in ({safe_line(str(error))})"
+                return _failure(request_id, what, outcome="rejected", status=401)
             if response.status_code not in (429, 503):
                 break
             wait = parse_retry_after(response.headers.get("retry-after", ""), time.time())
