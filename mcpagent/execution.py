@@ -223,8 +223,6 @@ async def _decided(
     tool = admission.tool
     if tool is None:
         return admission.refusal or ToolOutput(())
-    if any(tool is virtual for virtual in execution.catalog.virtual):
-        return await _judged(tool, call, execution, answer)
     return await execution.tape.outcome(call, tool, lambda: _judged(tool, call, execution, answer))
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ModelError, Recorder, RecordingError, Replay, function_tool
+from mcpagent import Agent, ModelError, Recorder, RecordingError, Replay, ToolSearch, function_tool
 from mcpagent.errors import ConfigError, ContextOverflowError
-from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress
+from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress, ToolsSearched
 from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
@@ -95,6 +95,18 @@ async def test_a_replay_is_the_run_again_without_a_model_or_a_server(tmp_path: P
     assert replayed.servers["small"].state == "ready"
     assert [message.text for message in replayed.messages] == [message.text for message in recorded.messages]
     assert Replay(path).questions == tuple(questions)
+
+
+async def test_a_search_finds_what_it_found_whatever_ranks_today(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    odd = ToolSearch(strategy=lambda _query, _tools: ["fail_always"])
+    script: list[Reply] = [ToolCall("", "search_tools", {"query": "weather"}), "found"]
+    recorded = Agent(ScriptedModel(script), mcp_config=servers(), tool_search=odd, recording=Recorder(path))
+    then = await events_of(recorded, ["weather?"])
+    now = await events_of(Agent(recording=Replay(path)), ["weather?"])
+    searched = [event.matches for event in (*then, *now) if isinstance(event, ToolsSearched)]
+    assert searched == [("fail_always",)] * 2
+    assert told(now) == told(then)
 
 
 async def test_pieces_thoughts_tokens_and_money_come_again(tmp_path: Path) -> None:

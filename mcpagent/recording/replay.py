@@ -58,9 +58,9 @@ class _Contents:
 class Replay(Tape):
     """`Agent(recording=Replay("run.jsonl"))`: the recording in the place of the model, the servers and all tools.
 
-    The agent is made as the recorded one was, where nothing else is asked for. Search and adding tools are run for
-    real; whatever else was called gives what it gave then. Raises `ConfigError` for a file that is no recording, and
-    `RecordingError` at the first request that differs from the recorded one.
+    The agent is made as the recorded one was, where nothing else is asked for. Every call gives what it gave then, that
+    of a search too: how it ranks may hang on what a computer has learned or installed. Raises `ConfigError` for a file
+    that is no recording, and `RecordingError` at the first request that differs from the recorded one.
     """
 
     plays = True
