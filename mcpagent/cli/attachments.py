@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from mcpagent.tools import ToolOutput
 
 if TYPE_CHECKING:
     from mcpagent import Agent
+    from mcpagent.inputs import Prompt
 
 Part = Text | Image
 
@@ -139,6 +140,14 @@ def _content(output: ToolOutput, label: str) -> tuple[str, list[Part]]:
 def _sizes(text: str, images: list[Part]) -> str:
     parts = [f"{len(text):,} characters"] if text or not images else []
     return ", ".join([*parts, *(["an image"] if len(images) == 1 else [f"{len(images)} images"] if images else [])])
+
+
+def joined_parts(prompt: Prompt, more: Sequence[Part]) -> Prompt:
+    """A question with more to it: all words as one text, the images after it."""
+    parts: list[Part] = [*([Text(prompt)] if isinstance(prompt, str) else prompt), *more]
+    words = "\n\n".join(part.text for part in parts if isinstance(part, Text))
+    images = [part for part in parts if isinstance(part, Image)]
+    return [Text(words), *images] if images else words
 
 
 # --- prompts of servers -----------------------------------------------------------------------------------------------

@@ -15,14 +15,12 @@ from mcpagent.cli.activity import Activity
 from mcpagent.cli.agents import hints, make_agent, make_approvals, rules_without_effect
 from mcpagent.cli.asking import ApprovalBox, forget_typed_ahead, read_above_output
 from mcpagent.cli.commands import COMMANDS, VALUES, Desk, Leave, Turn, is_command, run_command
-from mcpagent.cli.completer import Words
 from mcpagent.cli.completions import words_of
 from mcpagent.cli.configuration import short_path
 from mcpagent.cli.ending import run_to_end
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.failures import MAX_LINE, report_exception
 from mcpagent.cli.folders import cache_folder
-from mcpagent.cli.headless import STOPPED
 from mcpagent.cli.input import InputLine
 from mcpagent.cli.keyboard import on_interrupt, typing_ahead, usual_terminal
 from mcpagent.cli.options import Options, ToolSearchMode
@@ -38,8 +36,7 @@ from mcpagent.cli.why import SearchTrace
 from mcpagent.errors import McpAgentError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
 from mcpagent.mcp.cache import ListCache
-from mcpagent.messages import Image
-from mcpagent.messages import Text as Words_
+from mcpagent.messages import Text as Words
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -105,7 +102,9 @@ class Chat:
             options.environ,
             options.folder,
         )
-        self.input = InputLine(terminal, options.environ, status=self._status, words=self._words(), unfold=self._unfold)
+        commands = {name: command.about for name, command in COMMANDS.items()}
+        words = words_of(self.agent, commands, VALUES, options.folder, lambda: self.startup.is_entered)
+        self.input = InputLine(terminal, options.environ, status=self._status, words=words, unfold=self._unfold)
         self._status_command: StatusCommand | None = self._own_status()
         self._told_of_status = False
         self._refused_changes: set[str] = set()
@@ -196,7 +195,7 @@ class Chat:
             await self.startup.ready()
             server, name, words = asked
             parts = await server_prompt(self.agent, server, name, words)
-            size = sum(len(part.text) for part in parts if isinstance(part, Words_))
+            size = sum(len(part.text) for part in parts if isinstance(part, Words))
             self._say(Text(f"  {self.terminal.glyphs.loaded} prompt of {server}, {size:,} characters", "dim"))
             await self._answer(line.strip(), parts)
         elif is_command(line):
@@ -214,14 +213,15 @@ class Chat:
 
         kept = await offer_shell(command, self.options.folder, self.options.environ, self._choose, self._say)
         if kept:
-            self.desk.kept.append(Words_(kept))
+            self.desk.kept.append(Words(kept))
 
     async def _answer(self, typed: str, prompt: Prompt) -> None:
         """One question and its answer."""
+        from mcpagent.cli.attachments import joined_parts
+
         await self.startup.settled()
         if self.desk.kept:
-            parts = [Words_(prompt)] if isinstance(prompt, str) else list(prompt)
-            prompt = _joined([*parts, *self.desk.kept])
+            prompt = joined_parts(prompt, self.desk.kept)
         turn = Turn(typed, prompt, len(self.agent.messages), self.trace.copy(), self.requests.copy())
         self._view = view = TurnView(self.terminal.out, self.terminal.out, self.terminal.glyphs)
         self._unfolded = 0
@@ -305,11 +305,17 @@ class Chat:
                 print_failed_server(self.terminal.out, event, servers, self.terminal.glyphs)
         elif self._view is not None:
             self._view(event)
-            if isinstance(event, RunFinished) and event.stop in STOPPED:
-                self._say(notice_line(STOPPED[event.stop], "warning", self.terminal.glyphs))
+            if isinstance(event, RunFinished):
+                self._tell_stop(event)
         elif isinstance(event, Notice):
             self._tell(notice_line(event.text, event.level, self.terminal.glyphs))
         self._refresh()
+
+    def _tell_stop(self, event: RunFinished) -> None:
+        from mcpagent.cli.headless import STOPPED
+
+        if event.stop in STOPPED:
+            self._say(notice_line(STOPPED[event.stop], "warning", self.terminal.glyphs))
 
     def _aside(self) -> AbstractContextManager[None]:
         return self._view.paused() if self._view is not None else self.input.aside()
@@ -354,10 +360,6 @@ class Chat:
         self._unfolded = self._unfolded % len(self._calls) + 1
         self._say(*unfolded_lines(self._calls[-self._unfolded], self._unfolded, len(self._calls)))
 
-    def _words(self) -> Words:
-        commands = {name: command.about for name, command in COMMANDS.items()}
-        return words_of(self.agent, commands, VALUES, self.options.folder, lambda: self.startup.is_entered)
-
     def _say(self, *lines: Text | str) -> None:
         put(self.terminal.out, *lines)
 
@@ -382,10 +384,3 @@ class Chat:
         if not self.options.quiet:
             put(self.terminal.err, *hints(self.agent, self.options, self.configuration), style="dim")
         self._say("")
-
-
-def _joined(parts: list[Words_ | Image]) -> Prompt:
-    """Words as one text, images after it."""
-    words = "\n\n".join(part.text for part in parts if isinstance(part, Words_))
-    images = [part for part in parts if isinstance(part, Image)]
-    return [Words_(words), *images] if images else words
