@@ -18,14 +18,17 @@ import httpx2
 import pytest
 
 from mcpagent.cli.approval_commands import forget_approvals, list_approvals
+from mcpagent.cli.kept_approvals import KeptApprovals
 from mcpagent.cli.key_commands import keep_secret, key_name, list_keys, remove_key, set_key
 from mcpagent.cli.login_commands import Login, has_display, log_in
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.terminal import open_terminal
+from mcpagent.config import ServerConfig
 from mcpagent.errors import InputError
+from mcpagent.messages import ToolDefinition
 from mcpagent.secret_store import NO_KEYRING, SecretStore
 from tests.servers.guarded import Authority, guarded
-from tests.terminal.process import environment, on_a_terminal, run, server_option
+from tests.terminal.process import environment, on_a_terminal, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
 
@@ -166,17 +169,11 @@ def test_a_key_reaches_its_server_and_no_screen(tmp_path: Path, value: str) -> N
 
 
 def test_an_always_can_be_seen_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    push = ["-m", "offline", *server_option("writes", "w"), "push the branch main to the remote origin"]
-    with on_a_terminal(push, tmp_path) as screen:
-        screen.wait_for(r"run it\? \[N\]")
-        screen.type("t\r")
-        screen.wait_for("pushed main to origin")
-        assert screen.exit_code() == 0
-    listed = run(["approvals"], tmp_path)
-    assert listed.stdout == "w.push_branch  this tool as it was shown\n"
-    again = run(push, tmp_path)
-    assert again.returncode == 0, again.stderr
+    """How one is given is in test_cli_approvals.py."""
     chosen = Options(environ={"MCPAGENT_HOME": str(tmp_path / "home")}, output=OutputFormat.json)
+    push = ToolDefinition("push_branch", "Push.", {}, server="w", original_name="push_branch")
+    KeptApprovals.of_user(chosen.environ, [ServerConfig("w", command="x")]).add(push, "tool", always=True)
+    assert run(["approvals"], tmp_path).stdout == "w.push_branch  this tool as it was shown\n"
     list_approvals(chosen)
     assert json.loads(capsys.readouterr().out) == [{"approval": "w.push_branch", "what": "tool"}]
     with pytest.raises(InputError, match=r"allowed: w\.push_branch"):
