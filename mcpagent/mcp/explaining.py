@@ -104,9 +104,12 @@ class Explainer:
         return f'server "{self._server}" {what}{self.heard}; the call may have run; raise "{key}" if it needs longer'
 
     def _failed_request(self, text: str, failure: Mapping[str, Any], phase: str) -> LostError:
-        what = self._redact(f'server "{self._server}" {safe_line(text, 400)} during {phase}')
-        lost = LostError(what, server=self._server, phase=phase)
-        lost.outcome = failure["outcome"]
+        if self.end is not None:
+            lost = self.lost(phase, failure["outcome"])
+        else:
+            what = self._redact(f'server "{self._server}" {safe_line(text, 400)} during {phase}')
+            lost = LostError(what, server=self._server, phase=phase)
+            lost.outcome = failure["outcome"]
         lost.session_lost = bool(failure.get("session_lost"))
         lost.http_status = failure.get("status")
         return lost

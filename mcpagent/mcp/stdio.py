@@ -78,6 +78,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.chunks: deque[bytes] = deque()
         self.stderr = bytearray()
         self.exited = asyncio.Event()
+        self.stderr_closed = asyncio.Event()
         self.changed = asyncio.Event()
         self.writable = asyncio.Event()
         self.writable.set()
@@ -114,6 +115,8 @@ class _Pipes(asyncio.SubprocessProtocol):
             self.changed.set()
         elif fd == 0:
             self.writable.set()
+        elif fd == 2:
+            self.stderr_closed.set()
 
     def process_exited(self) -> None:
         self.exited.set()
@@ -247,6 +250,9 @@ class StdioTransport:
         pipes.changed.clear()
         if pipes.chunks or not pipes.stdout_open:
             return True
+        if not reader.is_in_line and not pipes.exited.is_set():
+            await pipes.changed.wait()
+            return True
         if await self._changed_within(_LAST_OUTPUT_SECONDS):
             return True
         for message in reader.unfinished():
@@ -281,9 +287,9 @@ class StdioTransport:
                         refused = invalid_answer(message.id, f"the arguments are not valid JSON text: {error}")
                         await incoming.send(SessionMessage(refused))
                     continue
-                if isinstance(message, JSONRPCRequest) and (end := self._ended_unnoticed()):
-                    text = f"{end}; the request was not sent"
-                    failed = failed_request(message.id, text, outcome="not_sent", session_lost=True)
+                if isinstance(message, JSONRPCRequest) and self._ended_unnoticed():
+                    await self._last_words()
+                    failed = failed_request(message.id, "exited", outcome="not_sent", session_lost=True)
                     await incoming.send(SessionMessage(failed))
                     continue
                 if stdin.is_closing():
@@ -291,18 +297,24 @@ class StdioTransport:
                 stdin.write(line)
                 await self._pipes.writable.wait()
 
-    def _ended_unnoticed(self) -> str:
+    def _ended_unnoticed(self) -> bool:
         """Whether the process is gone already, as its exit code would tell a moment later: then nothing reaches it."""
         transport = self._pipes.transport
         if transport is None or self._stopping or not hasattr(os, "waitid"):
-            return ""
+            return False
         if transport.get_returncode() is not None:
-            return str(ProcessEnd(transport.get_returncode() or 0))
+            return True
         try:
-            seen = os.waitid(os.P_PID, transport.get_pid(), os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            return os.waitid(os.P_PID, transport.get_pid(), os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:  # reaped, and about to be told
-            return "exited"
-        return "exited" if seen is not None else ""
+            return True
+
+    async def _last_words(self) -> None:
+        """Waits until it is known how the process ended and what it said last."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
+                await self._pipes.exited.wait()
+                await self._pipes.stderr_closed.wait()
 
     def _note(self, text: str) -> None:
         if self._log is not None:
