@@ -302,7 +302,7 @@ class Chat:
             self._activity.hide()
             servers = {server.name: server for server in self.configuration.enabled}
             with self._aside():
-                print_failed_server(self.terminal.out, event, servers, self.terminal.glyphs)
+                print_failed_server(self.terminal.out, event, servers, self.terminal.glyphs, in_chat=True)
         elif self._view is not None:
             self._view(event)
             if isinstance(event, RunFinished):
