@@ -31,6 +31,9 @@ _SHARES = (0.025, 0.5)
 _USUAL_SHARE = 0.1
 """What a cached input token costs, as a share of an uncached one: the bounds that count, and most providers' price."""
 
+USED_TOOLS = 10
+"""How many tools a long task may use, for whether searching pays."""
+
 CHARACTERS_PER_TOKEN = 4
 
 Strategy: TypeAlias = (
@@ -102,15 +105,17 @@ class ToolSearch:
             raise ConfigError(f"ToolSearch.max_results: expected 1 to 50, got {self.max_results!r}")
 
 
-def paying_tokens(cached_share: float | None) -> int:
+def paying_tokens(cached_share: float | None, each: float = 350.0) -> int:
     """From how many tokens of definitions on searching costs less than offering all of them, cached as they are.
 
-    The cheaper cached tokens are, the more it takes to make good for a search's further requests: 25,000 at the usual
-    tenth, 45,000 at a twentieth. The line lies above all ratios that `benchmarks/cost.py --sweep` prints.
+    The cheaper cached tokens are, the more it takes to make good for a search's further requests; and a task uses some
+    tools, whose definitions (of `each` tokens on average) it pays for either way. With tools of usual size that is
+    27,000 where a cached token costs a tenth, 47,000 at a twentieth. The line lies above all ratios that
+    `benchmarks/cost.py --sweep` prints.
     """
     least, most = _SHARES
     share = _USUAL_SHARE if cached_share is None else min(max(cached_share, least), most)
-    return round(5_000 + 2_000 / share)
+    return round(3_500 + 2_000 / share + USED_TOOLS * each)
 
 
 def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:
@@ -368,10 +373,11 @@ class Catalog:
     def _pays(self, tokens: int) -> bool:
         if self.options.auto_tokens is not None:
             return tokens > self.options.auto_tokens
-        least, most = _SHARES
-        if not paying_tokens(most) < tokens <= paying_tokens(least):  # at any price: the table need not be loaded
-            return tokens > paying_tokens(least)
-        return tokens > paying_tokens(self._cached_share())
+        each = tokens / max(len(self.known), 1)
+        cheapest, dearest = (paying_tokens(share, each) for share in _SHARES)
+        if not dearest < tokens <= cheapest:  # the same at any price: the table need not be loaded
+            return tokens > cheapest
+        return tokens > paying_tokens(self._cached_share(), each)
 
     def _searches(self, expects_deferred: bool) -> bool:
         if self.options.enabled is False:

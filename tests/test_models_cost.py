@@ -18,7 +18,7 @@ EACH_TOOL = definition_tokens(catalogue(None, 200)[0])
 
 def break_even(provider: Provider) -> int:
     """How many made-up tools are just more than it takes."""
-    limit = paying_tokens(cached_share(provider.make("http://localhost", False)))
+    limit = paying_tokens(cached_share(provider.make("http://localhost", False)), EACH_TOOL)
     sizes = accumulate(map(definition_tokens, catalogue(None, 1 + limit // EACH_TOOL)))
     return next(count for count, tokens in enumerate(sizes, 1) if tokens > limit)
 

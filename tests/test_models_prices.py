@@ -141,13 +141,13 @@ def test_what_a_cached_token_costs(model: str | list[str], share: float | None) 
 
 
 @pytest.mark.parametrize(
-    ("share", "tokens"), [(None, 25_000), (0.1, 25_000), (0.05, 45_000), (0.025, 85_000), (0.001, 85_000), (0.5, 9_000)]
+    ("share", "tokens"),
+    [(None, 27_000), (0.1, 27_000), (0.05, 47_000), (0.025, 87_000), (0.001, 87_000), (0.5, 11_000)],
 )
 def test_where_search_begins_to_pay(share: float | None, tokens: int) -> None:
     assert paying_tokens(share) == tokens
-    for size, searches in ((tokens // 2, False), (tokens + 5_000, True)):
-        tools = [Tool(ToolDefinition("t", "x" * 4 * size, {"type": "object"}), _unused)]
-        catalog = Catalog(tools, search=ToolSearch(enabled="auto"), cached_share=lambda: share)
+    for size, searches in ((tokens - 1_000, False), (tokens + 1_000, True)):
+        catalog = Catalog(usual_tools(size), search=ToolSearch(enabled="auto"), cached_share=lambda: share)
         assert catalog.searching is searches
 
 
@@ -155,9 +155,26 @@ def test_the_price_is_asked_for_only_where_it_decides() -> None:
     def never() -> float:
         raise AssertionError
 
-    for size in (100, 7_000, 90_000):
-        tools = [Tool(ToolDefinition("t", "x" * 4 * size, {"type": "object"}), _unused)]
-        assert Catalog(tools, search=ToolSearch(enabled="auto"), cached_share=never).searching is (size == 90_000)
+    for size in (700, 10_000, 90_000):
+        catalog = Catalog(usual_tools(size), search=ToolSearch(enabled="auto"), cached_share=never)
+        assert catalog.searching is (size == 90_000)
+
+
+def test_a_few_large_tools_are_offered_since_a_task_pays_for_most_of_them_either_way() -> None:
+    for count, searches in ((10, False), (16, False), (24, True)):
+        tools = [
+            Tool(ToolDefinition(f"t{number}", "x" * 12_000, {"type": "object"}), _unused) for number in range(count)
+        ]
+        assert Catalog(tools, search=ToolSearch(enabled="auto")).searching is searches
+
+
+def usual_tools(tokens: int) -> list[Tool]:
+    """Tools of 350 tokens each."""
+    described = "x" * (4 * 350 - 75)
+    definitions = (
+        ToolDefinition(f"tool_{number:03}", described, {"type": "object"}) for number in range(tokens // 350)
+    )
+    return [Tool(definition, _unused) for definition in definitions]
 
 
 async def _unused(_arguments: dict[str, Any]) -> ToolOutput:

@@ -362,7 +362,7 @@ async def test_normal_mode_offers_everything_and_auto_offers_small_catalogues() 
 
 
 @pytest.mark.parametrize(
-    ("length", "limit", "searched"), [(99_000, None, False), (101_000, None, True), (8_000, 1_000, True), (400, 0, True)]
+    ("length", "limit", "searched"), [(1_000, None, False), (1_500, None, True), (100, 1_000, True), (10, 0, True)]
 )
 async def test_auto_turns_on_by_the_tokens_of_the_definitions(length: int, limit: int | None, searched: bool) -> None:
     from mcpagent import Tool, ToolOutput
@@ -370,12 +370,12 @@ async def test_auto_turns_on_by_the_tokens_of_the_definitions(length: int, limit
     async def run(arguments: dict[str, Any]) -> ToolOutput:
         return ToolOutput(())
 
-    wide = Tool(ToolDefinition("wide", "x" * length, {"type": "object"}), run)
+    wide = [Tool(ToolDefinition(f"wide_{number:02}", "x" * length, {"type": "object"}), run) for number in range(80)]
     model = ScriptedModel(["ok"])
     search = ToolSearch(enabled="auto") if limit is None else ToolSearch(enabled="auto", auto_tokens=limit)
-    async with Agent(model, tools=[wide], tool_search=search) as agent:
+    async with Agent(model, tools=wide, tool_search=search) as agent:
         await agent.ask("go")
-    assert offered(model.requests[0]) == (VIRTUAL if searched else ["wide"])
+    assert offered(model.requests[0]) == (VIRTUAL if searched else [tool.name for tool in wide])
 
 
 def test_a_limit_below_zero_is_refused() -> None:
