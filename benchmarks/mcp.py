@@ -1,29 +1,32 @@
-"""Connections to MCP servers: mcpagent's toolset beside the plain SDK client and fastmcp's, on the same faults.
+"""Connections to MCP servers: mcpagent beside the plain SDK client and fastmcp's, under load and on the same faults.
 
-    python -m benchmarks.mcp                 all systems that are installed
-    python -m benchmarks.mcp mcpagent sdk    only these
+    python -m benchmarks.mcp [--home DIR] [SYSTEM ...]
 
-Each measurement runs in a process of its own against tests/servers/faulty_server.py. What hangs is ended after
-`LIMIT_SECONDS` and shown as such. Needs the test extra; fastmcp is measured where it is importable.
+Installs mcpagent (this repository), `mcp` and `fastmcp`, newest releases, each into an environment of its own in the
+home folder. Each measurement runs in a process of its own against tests/servers/faulty_server.py, which needs nothing
+installed. What hangs is ended after `LIMIT_SECONDS` and shown as such. Memory and what is left are read from /proc.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVER = ROOT / "tests" / "servers" / "faulty_server.py"
-LIMIT_SECONDS = 60.0
-SYSTEMS = ("mcpagent", "sdk", "fastmcp")
+LIMIT_SECONDS = 300.0
+CYCLES = 1_000
+PACKAGES = {"mcpagent": ["-e", str(ROOT)], "sdk": ["mcp"], "fastmcp": ["fastmcp"]}
 
 Call = Callable[[str, str], Awaitable[Any]]
 
@@ -74,32 +77,99 @@ async def fastmcp_client(mode: str) -> AsyncIterator[Call]:
 CLIENTS = {"mcpagent": mcpagent_client, "sdk": sdk_client, "fastmcp": fastmcp_client}
 
 
+def resident_mib() -> float:
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def children() -> int:
+    """Living processes that this one started, and zombies."""
+    found = 0
+    for folder in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
+        try:
+            found += int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").is_dir() else 0
+
+
 async def connect(system: str) -> str:
     async with CLIENTS[system]("ok"):
         pass
-    started = time.perf_counter()
+    times = []
     for _ in range(10):
+        started = time.perf_counter()
         async with CLIENTS[system]("ok"):
             pass
-    return f"{(time.perf_counter() - started) * 100:.0f} ms"
+        times.append(time.perf_counter() - started)
+    return f"{sorted(times)[5] * 1000:.0f} ms"
+
+
+async def cycles(system: str) -> str:
+    async def some() -> None:
+        for _ in range(CYCLES // 10):
+            async with CLIENTS[system]("ok"):
+                pass
+
+    await some()
+    files, memory, tasks = open_files(), resident_mib(), len(asyncio.all_tasks())
+    started = time.perf_counter()
+    await asyncio.gather(*(some() for _ in range(9)))
+    seconds = time.perf_counter() - started
+    left = f"{children()} processes, {open_files() - files} files, {len(asyncio.all_tasks()) - tasks} tasks left"
+    return f"{seconds:.0f} s; {left}; memory +{max(0.0, resident_mib() - memory):.0f} MiB"
 
 
 async def sequential(system: str) -> str:
     async with CLIENTS[system]("ok") as call:
-        times = []
-        for number in range(1000):
+        for number in range(500):
+            await call("echo", str(number))
+        memory, times = resident_mib(), []
+        for number in range(10_000):
             started = time.perf_counter()
             await call("echo", str(number))
             times.append(time.perf_counter() - started)
-    times.sort()
-    return f"p50 {times[500] * 1000:.1f} ms, p99 {times[990] * 1000:.1f} ms"
+        times.sort()
+        grown = max(0.0, resident_mib() - memory)
+        return f"p50 {times[5_000] * 1000:.2f} ms, p99 {times[9_900] * 1000:.2f} ms; memory +{grown:.0f} MiB"
 
 
 async def concurrent(system: str) -> str:
-    async with CLIENTS[system]("ok") as call:
+    async with CLIENTS[system]("any-order") as call:
         started = time.perf_counter()
-        await asyncio.gather(*(call("echo", str(number)) for number in range(200)))
-        return f"{(time.perf_counter() - started) * 1000:.0f} ms"
+        results = await asyncio.gather(*(call("echo", str(number)) for number in range(200)))
+        seconds = time.perf_counter() - started
+    right = sum(result.content[0].text == str(number) for number, result in enumerate(results))
+    return f"{seconds * 1000:.0f} ms, {right} answers with their callers"
+
+
+async def large(system: str) -> str:
+    """One answer of 50 MB, and how long the event loop was held by it."""
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.perf_counter() - before - 0.01)
+
+    async with CLIENTS[system]("big-output") as call:
+        watching = asyncio.create_task(watch())
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(120):
+                ended = await outcome(call("trouble", "x"), 120)
+        finally:
+            watching.cancel()
+        return f"{ended} after {time.perf_counter() - started:.1f} s; loop held for {longest * 1000:.0f} ms at most"
 
 
 def one_call(mode: str) -> Callable[[str], Awaitable[str]]:
@@ -108,9 +178,9 @@ def one_call(mode: str) -> Callable[[str], Awaitable[str]]:
     async def measure(system: str) -> str:
         async with CLIENTS[system](mode) as call:
             started = time.perf_counter()
-            ended = await _outcome(call("trouble", "x"))
+            ended = await outcome(call("trouble", "x"))
             seconds = time.perf_counter() - started
-            following = await _outcome(call("echo", "next"))
+            following = await outcome(call("echo", "next"))
             return f"{ended} after {seconds:.2f} s; next call: {following}"
 
     return measure
@@ -125,17 +195,17 @@ def start(mode: str) -> Callable[[str], Awaitable[str]]:
         started = time.perf_counter()
         async with CLIENTS[system](mode) as call:
             seconds = time.perf_counter() - started
-            return f"connected after {seconds:.2f} s; next call: {await _outcome(call('echo', 'next'))}"
+            return f"connected after {seconds:.2f} s; next call: {await outcome(call('echo', 'next'))}"
 
     return measure
 
 
-async def _outcome(work: Awaitable[Any]) -> str:
+async def outcome(work: Awaitable[Any], limit: float = 10) -> str:
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(limit):
             result = await work
     except TimeoutError:
-        return "no answer in 10 s"
+        return f"no answer in {limit:g} s"
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  whatever a client raises is the result
         return type(error).__name__
     kind = getattr(result, "error", None) or getattr(result, "is_error", None)
@@ -143,10 +213,11 @@ async def _outcome(work: Awaitable[Any]) -> str:
 
 
 MEASURES: dict[str, Callable[[str], Awaitable[str]]] = {
-    "connect, list and close (mean of 10)": connect,
-    "1,000 calls one after the other": sequential,
-    "200 calls at once": concurrent,
-    "50 MB in one answer": one_call("big-output"),
+    "connect, list and close": connect,
+    "10,000 calls one after the other": sequential,
+    "200 calls at once, answered in any order": concurrent,
+    f"{CYCLES:,} connections opened and closed, ten at a time": cycles,
+    "50 MB in one answer": large,
     "answer cut off": one_call("truncated-json"),
     "one byte that is not UTF-8": one_call("invalid-utf8"),
     "server killed in the call": one_call("kill-on-call"),
@@ -156,8 +227,19 @@ MEASURES: dict[str, Callable[[str], Awaitable[str]]] = {
 }
 
 
-def measured(system: str, measure: str) -> str:
-    command = [sys.executable, "-m", "benchmarks.mcp", "--one", system, measure]
+def installed(home: Path, system: str) -> Path:
+    """The Python of an environment that has the system's newest release."""
+    python = home / system / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    if not python.exists():
+        print(f"installing {system}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", home / system], check=True, timeout=120)
+        install = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *PACKAGES[system]]
+        subprocess.run(install, check=True, timeout=600)
+    return python
+
+
+def measured(python: Path, system: str, measure: str) -> str:
+    command = [str(python), "-m", "benchmarks.mcp", "--one", system, measure]
     try:
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -171,11 +253,17 @@ def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(asyncio.run(MEASURES[sys.argv[3]](sys.argv[2]))))  # type: ignore[arg-type]
         return
-    systems = sys.argv[1:] or [system for system in SYSTEMS if system != "fastmcp" or find_spec("fastmcp")]
-    for measure in MEASURES:
-        print(measure)
-        for system in systems:
-            print(f"    {system:10} {measured(system, measure)}", flush=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--home", type=Path, help="where the environments are kept; default: a folder that is removed")
+    parser.add_argument("systems", nargs="*", choices=[*PACKAGES, []], help="default: all")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        home = options.home or Path(folder)
+        pythons = {system: installed(home, system) for system in options.systems or PACKAGES}
+        for measure in MEASURES:
+            print(measure)
+            for system, python in pythons.items():
+                print(f"    {system:10} {measured(python, system, measure)}", flush=True)
 
 
 if __name__ == "__main__":

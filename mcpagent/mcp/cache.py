@@ -129,7 +129,6 @@ def _read(data: dict[str, Any]) -> CachedServer:
             resources=tuple(ResourceInfo(**item) for item in lists["resources"]),
             ttl_seconds=float(lists["ttl_seconds"]),
             safe_by_hint=tuple(map(str, lists["safe_by_hint"])),
-            as_tasks=tuple(map(str, lists["as_tasks"])),
         ),
         is_modern=data["is_modern"],
         protocol_version=str(data["protocol_version"]),

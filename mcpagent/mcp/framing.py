@@ -76,6 +76,10 @@ class LineSplitter:
         if self._dropped or len(self._buffer) > self._limit:
             self._drop()
 
+    @property
+    def has_rest(self) -> bool:
+        return bool(self._buffer)
+
     def rest(self) -> bytes:
         """What came after the last line feed: a server that ended without one may still have answered."""
         return b"" if self._dropped else bytes(self._buffer)
@@ -116,6 +120,11 @@ class MessageReader:
         """What `data` completes, each for `decode`."""
         for line in self._splitter.feed(data):
             yield from self._joined(line)
+
+    @property
+    def is_in_line(self) -> bool:
+        """Whether something came after the last line feed."""
+        return self._splitter.has_rest
 
     def unfinished(self) -> list[Decoded]:
         """A whole message without its line feed, of a server that is waited for and may have forgotten it."""

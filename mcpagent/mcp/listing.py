@@ -53,7 +53,7 @@ class _ListReader:
             raise self._error(f"did not list its tools within {self._limits.total:g} s") from None
         except (RefusedError, CallTimeoutError) as error:
             raise self._error(f"failed tools/list: {safe_line(str(error)) or 'it gave no reason'}") from None
-        return ServerLists(tools.tools, prompts, resources, tools.ttl_seconds, tools.safe_by_hint, tools.as_tasks)
+        return ServerLists(tools.tools, prompts, resources, tools.ttl_seconds, tools.safe_by_hint)
 
     def _error(self, what: str) -> ServerError:
         name = self._config.name
@@ -87,7 +87,6 @@ class _ListReader:
             tuple(self._definition(tool) for tool in tools),
             ttl_seconds=ttl_seconds,
             safe_by_hint=tuple(tool.name for tool in tools if _is_said_to_be_repeatable(tool)),
-            as_tasks=tuple(tool.name for tool in tools if tool.execution and tool.execution.task_support == "required"),
         )
 
     def _warn_of_no_end(self, count: int) -> None:

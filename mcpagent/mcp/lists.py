@@ -39,8 +39,7 @@ class ResourceInfo:
 class ServerLists:
     """All that one server lists. `ttl_seconds` is how long the server says the tools stay as they are; 0: not said.
 
-    By their own names: `safe_by_hint` are the tools of which the server says that they may run twice, `as_tasks` those
-    that can only be called as a task.
+    `safe_by_hint` are the tools, by their own names, of which the server says that they may run twice.
     """
 
     tools: tuple[ToolDefinition, ...] = ()
@@ -48,7 +47,6 @@ class ServerLists:
     resources: tuple[ResourceInfo, ...] = ()
     ttl_seconds: float = 0.0
     safe_by_hint: tuple[str, ...] = ()
-    as_tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
