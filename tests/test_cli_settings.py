@@ -219,6 +219,10 @@ def test_edit_begins_a_file_and_checks_what_was_saved(
     assert place.values() == {}
     config("edit", "servers")
     assert (place.home / "config" / "mcp.json").read_text("utf-8") == "{}\n"
+    config("edit", "project-config")
+    shared = place.folder / ".mcpagent.toml"
+    assert "# Defaults for whoever" in shared.read_text("utf-8")
+    assert shared.stat().st_mode & 0o777 == 0o644
     monkeypatch.setenv("EDITOR", "false")
     assert "exit code 1" in config("edit", code=2)
     monkeypatch.setenv("EDITOR", "surely-not-there")

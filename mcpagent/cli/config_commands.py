@@ -47,6 +47,16 @@ TEMPLATE = """\
 # status_line = "my-status"     # gets JSON on its standard input, prints one line
 """
 
+PROJECT_TEMPLATE = """\
+# Defaults for whoever uses mcpagent in this project: a model, how tools are searched, lower limits, more to deny.
+
+# model = "anthropic:claude-sonnet-5-5"
+# always_load = ["git.*"]
+# deny = ["*.delete_*"]
+"""
+
+_BEGINNINGS = {"config": TEMPLATE, "project-config": PROJECT_TEMPLATE}
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -151,7 +161,8 @@ def edit_config(options: Options, what: str, command: Any) -> ExitCode:
     path = _named(known, what)
     words = editor_command(options.environ)
     if not path.exists():
-        write_text(path, TEMPLATE if path.suffix == ".toml" else open_file(path, is_project=False).text)
+        text = _BEGINNINGS[what] if what in _BEGINNINGS else open_file(path, is_project=False).text
+        write_text(path, text, new_mode=0o644 if what.startswith("project") else 0o600)
     try:
         code = subprocess.run([*words, str(path)], check=False).returncode  # noqa: S603 - the user's own editor
     except OSError as error:
