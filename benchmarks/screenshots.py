@@ -27,7 +27,7 @@ from tests.terminal.process import SMALL_SERVER, Screen, on_a_terminal  # noqa: 
 
 FOLDER = ROOT / "docs" / "screens"
 COLUMNS = 100
-VARYING = re.compile(r"(?P<gap> {2,})?(?:\b\d[\d.]* (?:ms|s)\b|(?P<path>/\S+/python3\b))")
+VARYING = re.compile(r"\b\d[\d.]* (?:ms|s)\b|(?P<path>/\S+/python3\b)")
 PROMPT = r"(?m)^>"
 USAGE = r"\d requests? · in [^\n]*"
 
@@ -194,17 +194,23 @@ def as_svg(rows: list[Any], shot: Shot) -> str:
 
 
 def steady(row: Any) -> Any:
-    """The row with every time as 12 ms and Python where it usually is; columns stay where they were."""
+    """The row with every time as 12 ms and Python where it usually is; what stands at the right edge stays there."""
+    reaches_edge = len(row.plain) >= COLUMNS - 1
     for match in reversed(list(VARYING.finditer(row.plain))):
         word = "/usr/bin/python3" if match["path"] else "12 ms"
-        padding = match["gap"] or ""
-        if padding and len(row.plain) >= COLUMNS - 1:  # it stands at the right edge, and stays there
-            padding = " " * max(len(match[0]) - len(word), 2)
-        last = row[match.end() - 1 : match.end()]
-        new = last.blank_copy("")
-        new.append(padding + word, style=last.spans[0].style if last.spans else "")
-        row = row[: match.start()] + new + row[match.end() :]
+        row = row[: match.start()] + _like(row[match.end() - 1], word) + row[match.end() :]
+    gap = max(re.finditer(r" {2,}", row.plain), key=lambda found: len(found[0]), default=None)
+    if reaches_edge and gap is not None:
+        spaces = max(len(gap[0]) + COLUMNS - len(row.plain), 2)
+        row = row[: gap.start()] + " " * spaces + row[gap.end() :]
     return row
+
+
+def _like(character: Any, word: str) -> Any:
+    """The word in the style of this character."""
+    new = character.blank_copy("")
+    new.append(word, style=character.spans[0].style if character.spans else "")
+    return new
 
 
 def main() -> int:

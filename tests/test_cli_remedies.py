@@ -79,8 +79,7 @@ def test_the_whole_block_tells_why_where_and_what_to_do() -> None:
     assert lines[1:3] == ["    | starting", "    | [2Jreading /etc/crm"]
     assert lines[3] == "  config  .mcp.json:9   command  npx -y crm-server"
     assert lines[4].startswith("  do      export CRM_TOKEN=...")
-    assert lines[4].endswith("then  /mcp restart crm")
-    assert lines[5].strip() == "full log: mcpagent mcp logs crm"
+    assert lines[5] == "  then    /mcp restart crm   full log: mcpagent mcp logs crm"
     assert len(lines) == 6
 
 

@@ -125,12 +125,13 @@ def server_failed_lines(
     if config is None:  # what is wrong with its entry, and how to mend it, is in the reason
         return [head]
     do = safe_line(remedy(event, config, around.environ), 160)
-    if around.in_chat:
-        do += f"  then  /mcp restart {name}"
-    log = f"full log: mcpagent mcp logs {safe_line(shlex.quote(event.server), 64)}" if config.command else ""
+    quoted = safe_line(shlex.quote(event.server), 64)
+    log = f"full log: mcpagent mcp logs {quoted}" if config.command else ""
     done = [Text.assemble(("  do      ", "dim"), do)]
-    if len(do) + len(log) + 13 <= MAX_WIDTH:
-        done[0].append(f"   {log}" if log else "", "dim")
+    if around.in_chat:
+        done.append(Text.assemble(("  then    ", "dim"), f"/mcp restart {quoted}"))
+    if done[-1].cell_len + len(log) + 3 <= MAX_WIDTH:
+        done[-1].append(f"   {log}" if log else "", "dim")
     elif not short:
         done.append(Text(f"          {log}", "dim"))
     if short:
