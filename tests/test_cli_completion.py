@@ -201,7 +201,7 @@ SHELLS = {
 }
 
 
-@pytest.fixture(params=list(SHELLS))
+@pytest.fixture(params=["bash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("zsh", "fish"))])
 def typist(request: pytest.FixtureRequest, work: Path) -> Iterator[Typist]:
     command, prepare = SHELLS[request.param]
     if shutil.which(command[0]) is None:

@@ -239,6 +239,7 @@ def test_plain_texts_are_not(description: str) -> None:
     assert poisoned_warnings([tool(description)]) == []
 
 
+@pytest.mark.slow
 def test_the_bundled_tools_raise_no_alarm(work: Path, answer: Read) -> None:
     found = answer("mcp", "test", "--json")
     assert found["demo"]["warnings"] == []
@@ -332,6 +333,7 @@ def test_of_a_short_key_nothing_is_shown() -> None:
     assert (last_four("abcdefghijklmnopx9Qa"), last_four("short")) == ("…x9Qa", "…")
 
 
+@pytest.mark.slow
 def test_doctor_on_a_narrow_terminal(work: Path) -> None:
     configure(work, good=server("good"), dies=server("dies"))
     with on_a_terminal(["doctor", "--config", "servers.json"], work, columns=60) as screen:

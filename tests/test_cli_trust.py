@@ -214,6 +214,7 @@ def test_without_a_terminal_the_others_go_on_and_one_line_tells(tmp_path: Path) 
     assert "--trust-project" in alone.stderr
 
 
+@pytest.mark.slow
 def test_the_flag_and_its_variable_are_a_yes(tmp_path: Path) -> None:
     project(tmp_path, small=GOOD)
     assert "get_weather" in run(["tools", "list", "--trust-project"], tmp_path).stdout
@@ -227,6 +228,7 @@ def test_whoever_adds_a_server_is_not_asked_about_it(tmp_path: Path) -> None:
     assert "get_weather" in run(["tools", "list"], tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_question_comes_before_anything_starts(tmp_path: Path) -> None:
     marker = tmp_path / "started"
     script = "\n".join(
