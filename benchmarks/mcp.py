@@ -246,7 +246,8 @@ def measured(python: Path, system: str, measure: str) -> str:
         return f"still running after {LIMIT_SECONDS:.0f} s"
     if run.returncode == 0:
         return str(json.loads(run.stdout.splitlines()[-1]))
-    return f"failed: {(run.stderr.strip().splitlines() or ['?'])[-1][:100]}"
+    lines = [line.strip(" |+-") for line in run.stderr.splitlines()]
+    return f"failed: {next((line for line in reversed(lines) if 'Error' in line or 'Exception' in line), '?')[:100]}"
 
 
 def main() -> None:
