@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import queue
 import re
 import threading
@@ -23,6 +22,7 @@ from mcpagent.config.folders import user_data_folder
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.known_secrets import hide
 from mcpagent.safe_text import safe_line
+from mcpagent.whole_files import write_whole
 
 Found = TypeVar("Found")
 
@@ -212,19 +212,9 @@ class SecretStore:
         return entry if fits and isinstance(entry.get("saved"), int | float) else None
 
     def _write(self, path: Path, entry: Mapping[str, Any]) -> None:
-        """A whole file or none, readable by its user only."""
-        import tempfile
-
-        temporary = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(entry, file)
-            Path(temporary).replace(path)
+            write_whole(path, json.dumps(entry))
         except (OSError, ValueError) as error:
-            if temporary is not None:
-                Path(temporary).unlink(missing_ok=True)
             raise ConfigError(f"{path}: cannot be written: {error}; nothing was kept") from None
 
 

@@ -170,11 +170,17 @@ def test_many_servers(tmp_path: Path) -> None:
 # --- one server that cannot be used ---
 
 
+NOT_SET = (
+    "environment variable MISSING is not set; export it, or keep it: mcpagent keys set MISSING, "
+    "or write ${MISSING:-default}"
+)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("${MISSING}", "environment variable MISSING is not set; export it, or keep it: mcpagent keys set MISSING, or write ${MISSING:-default}"),
-        ("${env:MISSING}", "environment variable MISSING is not set; export it, or keep it: mcpagent keys set MISSING, or write ${MISSING:-default}"),
+        ("${MISSING}", NOT_SET),
+        ("${env:MISSING}", NOT_SET),
         ("${input:token}", '"${input:token}" is not supported; use ${VAR}, ${VAR:-default} or ${env:VAR}'),
     ],
 )

@@ -6,9 +6,9 @@ and, where it was given for a tool, for that tool as it was shown: a changed des
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
@@ -20,6 +20,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.mcp.cache import fingerprint
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line
+from mcpagent.whole_files import write_whole
 
 What: TypeAlias = Literal["tool", "reads", "server"]
 """One tool; those of a server of which it says that they only read; all of a server's."""
@@ -130,11 +131,5 @@ def _read(path: Path | None) -> set[Yes]:
 
 
 def _write(path: Path, text: str) -> None:
-    """A whole file or none, readable by its user only."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            file.write(text)
-        Path(file.name).replace(path)
-    except OSError:
-        pass  # it holds for this run; the next one asks again
+    with contextlib.suppress(OSError):  # it holds for this run; the next one asks again
+        write_whole(path, text)

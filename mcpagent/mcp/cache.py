@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +18,7 @@ from typing import Any
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
 from mcpagent.messages import ToolDefinition
+from mcpagent.whole_files import write_whole
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 _FORMAT = 2
@@ -83,7 +82,7 @@ class ListCache:
     def save(self, config: ServerConfig, server: CachedServer) -> None:
         data = {"format": _FORMAT, "saved": self._now(), "server": asdict(server)}
         with contextlib.suppress(OSError, ValueError):
-            _write(self.path(config), json.dumps(data).encode())
+            write_whole(self.path(config), json.dumps(data))
 
     def drop(self, config: ServerConfig) -> None:
         with contextlib.suppress(OSError):
@@ -102,19 +101,6 @@ def fingerprint(config: ServerConfig) -> str:
         config.transport,
     ]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """A whole file or none, readable by its user only."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _read(data: dict[str, Any]) -> CachedServer:

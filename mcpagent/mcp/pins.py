@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 from mcpagent.config import ServerConfig
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line
+from mcpagent.whole_files import write_whole
 
 _MISSING = object()
 
@@ -84,11 +83,7 @@ class PinStore:
         return data if isinstance(data, dict) else {}
 
     def _write(self, path: Path, pins: dict[str, Any]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(pins, file)
-        Path(temporary).replace(path)
+        write_whole(path, json.dumps(pins))
 
 
 def _visible(tool: ToolDefinition) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from mcpagent.whole_files import write_whole
 
 MAX_AGE_SECONDS = 24 * 3600.0
 """A server can be started anew in another way; what it could not do yesterday is tried again."""
@@ -50,11 +50,7 @@ class TraitCache:
         """A folder that cannot be written costs the next process one more request, never an answer."""
         data = {"format": _FORMAT, "found": self._now(), "traits": asdict(traits)}
         with contextlib.suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._folder)
-            with open(handle, "w", encoding="utf-8") as file:
-                json.dump(data, file)
-            os.replace(name, self._path(base_url, model))
+            write_whole(self._path(base_url, model), json.dumps(data))
 
     def _path(self, base_url: str, model: str) -> Path:
         key = hashlib.sha256(f"{base_url.rstrip('/')}\0{model}".encode("utf-8", "replace")).hexdigest()
