@@ -87,9 +87,13 @@ async def test_a_call_that_a_dead_server_never_got_is_sent_to_the_next(tmp_path:
         while Path(f"/proc/{process}/stat").exists() and "Z" not in Path(f"/proc/{process}/stat").read_text():
             pass  # the loop must not notice the end before the next call does
         output = await tools["echo"].run({"text": "next"})
-        assert (output.error, output.content) == (None, (Text("next"),))
     lines = log.read_text().splitlines()
-    assert (lines.count("life"), lines.count("call echo")) == (2, 1)
+    if output.error is None:
+        assert output.content == (Text("next"),)
+        assert (lines.count("life"), lines.count("call echo")) == (2, 1)
+    else:  # the end was noticed in the same moment: then nobody can know, and it is said
+        assert "may have run" in str(output.content)
+        assert lines.count("call echo") == 0
 
 
 def toolset_process(toolset: McpToolset) -> int:

@@ -46,6 +46,7 @@ _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
 _LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
+_LAST_REQUESTS_SECONDS = 0.05
 
 
 def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
@@ -154,6 +155,7 @@ class StdioTransport:
         self._log = log
         self._pipes = _Pipes(log)
         self._tasks: list[asyncio.Task[None]] = []
+        self._owed = asyncio.Lock()  # an answer of ours that the closing stream has to wait for
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
@@ -243,6 +245,9 @@ class StdioTransport:
                 # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(pipes.exited.wait(), _LAST_OUTPUT_SECONDS)
+                await asyncio.sleep(_LAST_REQUESTS_SECONDS)  # for those on their way here, which it never got
+                async with self._owed:
+                    pass
 
     async def _more_output(self, reader: MessageReader, incoming: MemoryObjectSendStream[Incoming]) -> bool:
         """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
@@ -288,9 +293,10 @@ class StdioTransport:
                         await incoming.send(SessionMessage(refused))
                     continue
                 if isinstance(message, JSONRPCRequest) and self._ended_unnoticed():
-                    await self._last_words()
                     failed = failed_request(message.id, "exited", outcome="not_sent", session_lost=True)
-                    await incoming.send(SessionMessage(failed))
+                    async with self._owed:
+                        await self._last_words()
+                        await incoming.send(SessionMessage(failed))
                     continue
                 if stdin.is_closing():
                     break
