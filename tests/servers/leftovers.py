@@ -59,7 +59,7 @@ class Lag:
 async def nothing_left(
     marker: str = "",
     *,
-    most_lag_seconds: float = 0.1,
+    most_lag_seconds: float = 0.25,
     most_wall_seconds: float = 20.0,
     task_names: str = "",
 ) -> AsyncIterator[Lag]:
