@@ -93,8 +93,13 @@ def blocks() -> Iterator[Block]:
 BLOCKS = list(blocks())
 
 
-def of_kind(kind: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("block", [block for block in BLOCKS if block.kind == kind], ids=str)
+def of_kind(kind: str, *, slow_beyond_readme: bool = False) -> pytest.MarkDecorator:
+    chosen = [block for block in BLOCKS if block.kind == kind]
+    marked = [
+        pytest.param(block, marks=pytest.mark.slow) if slow_beyond_readme and block.page != "README.md" else block
+        for block in chosen
+    ]
+    return pytest.mark.parametrize("block", marked, ids=[str(block) for block in chosen])
 
 
 @pytest.fixture
@@ -146,7 +151,7 @@ def assert_prints(block: Block, expected: str, got: str) -> None:
         pytest.fail(f"{block} does not print what stands there\n--- page\n{expected}\n--- printed\n{got}")
 
 
-@of_kind("python")
+@of_kind("python", slow_beyond_readme=True)
 def test_scripts_run_and_print_what_the_page_says(block: Block, folder: Path) -> None:
     script = folder / "example.py"
     script.write_text(PATIENT + MODEL.sub(r'\1"offline"', block.text), "utf-8")
@@ -156,7 +161,7 @@ def test_scripts_run_and_print_what_the_page_says(block: Block, folder: Path) ->
         assert_prints(block, block.output, done.stdout)
 
 
-@of_kind("console")
+@of_kind("console", slow_beyond_readme=True)
 def test_commands_print_what_the_page_says(block: Block, folder: Path) -> None:
     assert block.text.startswith("$ "), f"{block}: a console block begins with a command"
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:

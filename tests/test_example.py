@@ -145,12 +145,14 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
         make(Environment("x", (), needs="no-such-program"), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_failed_install_says_why_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InstallError, match=r"ERROR: .*no-such-folder.*x\.log") as failed:
         make(Environment("x", (str(tmp_path / "no-such-folder"),)), tmp_path)
     assert "\n" not in str(failed.value)
 
 
+@pytest.mark.slow
 def test_an_environment_is_kept_until_what_it_is_made_of_changes(tmp_path: Path) -> None:
     empty = Environment("x", ("--no-index", "pip"))
     assert make(empty, tmp_path) is not None
