@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "cards"
 
 
@@ -68,6 +70,7 @@ def test_show_writes_the_card_with_its_variables(tmp_path: Path) -> None:
     assert document["agents"] == ["timekeeper", "bookkeeper"]
 
 
+@pytest.mark.slow
 def test_a_card_answers_on_the_command_line(tmp_path: Path) -> None:
     for command in ("ask", "chat"):
         done = mcpagent(command, "--card", str(EXAMPLES), "-q", folder=tmp_path, text="What is 12 * 12?")

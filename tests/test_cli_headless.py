@@ -392,6 +392,7 @@ def test_servers_are_listed_and_tested(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["small"]["tools"] == 4
 
 
+@pytest.mark.slow
 def test_the_demo_is_a_real_conversation(tmp_path: Path) -> None:
     done = run(["demo"], tmp_path)
     assert done.returncode == 0, done.stderr

@@ -235,6 +235,7 @@ async def ended(arguments: Sequence[str], folder: Path, **env: str) -> tuple[int
     return await (await Command.start(arguments, folder, **env)).end()
 
 
+@pytest.mark.slow
 async def test_login_by_a_pasted_address_and_logout(tmp_path: Path) -> None:
     authority = Authority()
     async with guarded(authority) as url:
