@@ -33,7 +33,7 @@ def config(*arguments: str, **settings: Any) -> ServerConfig:
 
 @asynccontextmanager
 async def connected(
-    *arguments: str, most_lag_seconds: float = 0.1, **settings: Any
+    *arguments: str, most_lag_seconds: float = 0.25, **settings: Any
 ) -> AsyncIterator[tuple[McpToolset, dict[str, Tool]]]:
     async with (
         nothing_left(most_lag_seconds=most_lag_seconds),
@@ -190,7 +190,7 @@ DOWN: dict[str, str] = {
 async def test_whatever_a_server_does_the_call_ends_and_the_next_works(
     mode: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with connected(most_lag_seconds=0.3 if mode == "stderr-100-mb" else 0.1) as (_, tools):
+    async with connected(most_lag_seconds=0.3 if mode == "stderr-100-mb" else 0.25) as (_, tools):
         started = time.monotonic()
         output = await tools["trouble"].run({"text": mode})
         assert time.monotonic() - started < 40

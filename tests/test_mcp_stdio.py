@@ -57,7 +57,7 @@ class Connected:
 
 @asynccontextmanager
 async def connected(
-    mode: str, log: Path, *arguments: str, most_lag_seconds: float = 0.1, **settings: Any
+    mode: str, log: Path, *arguments: str, most_lag_seconds: float = 0.25, **settings: Any
 ) -> AsyncIterator[Connected]:
     watched = nothing_left(str(log), most_lag_seconds=most_lag_seconds)
     async with watched as lag, McpToolset(config(mode, log, *arguments, **settings)) as toolset:
@@ -476,7 +476,7 @@ async def test_what_a_server_asks_of_us_is_refused_at_once(mode: str, method: in
 
 
 async def test_a_large_answer_does_not_hold_the_loop(log: Path) -> None:
-    async with connected("big-output", log, "--size", str(4 * 1024 * 1024)) as server:
+    async with connected("big-output", log, "--size", str(4 * 1024 * 1024), most_lag_seconds=1.0) as server:
         output, seconds = await server.trouble()
         assert len(text_of(output)) == 4 * 1024 * 1024
         assert seconds < 20

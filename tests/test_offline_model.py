@@ -545,6 +545,26 @@ def test_ids_are_new_in_every_history() -> None:
     assert answer(request, NOW).tool_calls[0].id not in ("", "offline_2_0")
 
 
+@pytest.mark.parametrize(
+    "news",
+    [
+        "A server has connected, its tools can be used from now on: mail (3 tools).",
+        "More tools can be used from now on: send_mail.",
+        'The server "mail" changed its tools; new: send_mail.',
+        "Your tools have changed.",
+    ],
+)
+def test_news_of_the_tools_are_no_question(news: str) -> None:
+    history = (
+        user_message("what is 5 + 7?"),
+        Message("assistant", (ToolCall("offline_1_0", "get-sum", {"a": 5, "b": 7}),)),
+        Message("tool", (ToolResult("offline_1_0", "get-sum", (Text("12"),)),)),
+    )
+    plain = answer(_request(*history), NOW)
+    assert "12" in plain.text
+    assert answer(_request(*history, user_message(news)), NOW) == plain
+
+
 def test_no_tool_is_called_where_none_may_be() -> None:
     call = ToolCall("offline_1_0", "get-sum", {"a": 5, "b": 7})
     history = (

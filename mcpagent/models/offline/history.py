@@ -16,6 +16,12 @@ SEARCH, ADD = "search_tools", "add_tool"
 VIRTUAL = frozenset((SEARCH, ADD, "remove_tool", "show_all_tools"))
 
 _ID = re.compile(r"offline_\d+_(\d+)")
+_ANNOUNCED = re.compile(
+    r"A server has connected, |More tools can be used from now on|Your tools have changed"
+    r'|The server ".*" changed its tools'
+)
+"""How what the runtime says of the tools begins; it stands in a user's message too, and is no question."""
+
 _ASKED = re.compile(r"To use `([\w-]+)` I need `([\w.$-]+)`")
 
 
@@ -64,7 +70,7 @@ def read_turn(request: ModelRequest, introduction: str) -> Turn:
         steps.setdefault(int(found[1]) if found else 0, []).append(step)
     earlier_calls = [step for step in _steps(earlier) if step.call.name not in VIRTUAL and not step.result.error]
     answers = [message.text for message in earlier if message.role == "assistant" and message.text]
-    prompts = [message.text for message in earlier if message.role == "user"]
+    prompts = [message.text for message in earlier if _is_prompt(message)]
     return Turn(
         messages[start].text if start >= 0 else "",
         steps,
@@ -77,10 +83,14 @@ def read_turn(request: ModelRequest, introduction: str) -> Turn:
 
 def _prompt_position(messages: Sequence[Message], *, forced: bool) -> int:
     """Where the user's prompt is; a note that demands an answer after tool results is not one."""
-    users = [index for index, message in enumerate(messages) if message.role == "user"]
+    users = [index for index, message in enumerate(messages) if _is_prompt(message)]
     if forced and len(users) > 1 and users[-1] > 0 and messages[users[-1] - 1].role == "tool":
         users.pop()
     return users[-1] if users else -1
+
+
+def _is_prompt(message: Message) -> bool:
+    return message.role == "user" and not _ANNOUNCED.match(message.text)
 
 
 def _steps(messages: Sequence[Message]) -> list[Step]:
