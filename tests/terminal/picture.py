@@ -19,6 +19,7 @@ _VARYING = (
     (re.compile(r"[█#]+"), "BAR"),
     (re.compile(r"(?<![\w.])\d[\d,.]*[kM]?\b"), "N"),
     (re.compile(r" {2,}"), "  "),
+    (re.compile(r"(?<=  N)  BAR"), ""),  # a small share has a bar of no length
 )
 """What changes with a machine or a word of the system prompt; what a screen says and how it is laid out stays."""
 
