@@ -6,7 +6,6 @@ import asyncio
 import atexit
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -16,30 +15,28 @@ from mcpagent.background import BackgroundLoop
 from mcpagent.catalog import Catalog, ToolSearch, eager_tool_warnings
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.conversation import Conversation
+from mcpagent.conversations import Conversations
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent, guarded, ignore
 from mcpagent.execution import open_requests
 from mcpagent.inputs import Prompt, read_history, usable_prompt
 from mcpagent.loop import Run, converse, current_run, execution_of
-from mcpagent.mcp.lists import ToolsDifference
 from mcpagent.mcp.servers import McpServers, ServerOptions
 from mcpagent.messages import Message, Spent, Text, ToolDefinition, Usage
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings, cached_share, search_problem
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.names import collision_warnings
 from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
-from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
-from mcpagent.recording.tape import Change, Opening, Setting, Tape
+from mcpagent.recording.tape import Setting, Tape
 from mcpagent.run_context import RunContext
 from mcpagent.safe_text import safe_line
 from mcpagent.selection import Selection
-from mcpagent.session import Session, ToolsUpdate
-from mcpagent.sources import ToolSources, about
-from mcpagent.tool_algebra import ApprovalPredicate, listed
+from mcpagent.session import Session
+from mcpagent.sources import ToolSources
+from mcpagent.tool_algebra import ApprovalPredicate
 from mcpagent.tool_context import ToolContext
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.compose import ToolSource
 from mcpagent.toolsets.function import function_tool
-from mcpagent.virtual_tools.tool_search import tool_search_tools
 
 if TYPE_CHECKING:
     from mcpagent.cards.card import AgentCard
@@ -114,15 +111,12 @@ class Agent:
         self._tape = recording or Tape()
         search = tool_search or (ToolSearch(enabled=with_tool_search_mode) if with_tool_search_mode else None)
         setting = self._tape.setting(Setting(instructions, search, tuple(pre_discovered_tools), max_turns))
-        self.instructions = setting.instructions
         self.max_turns = setting.max_turns
         self.tool_timeout_seconds = tool_timeout_seconds
         self.startup_seconds = startup_seconds
         self.settings = settings or ModelSettings()
         self.deps = deps
         self.tool_context = tool_context or ToolContext()
-        self._tool_search = setting.search or ToolSearch(enabled="marked")
-        self._pinned = setting.pinned
         self._on_approval = on_approval
         self.mcp_config = mcp_config
         self._sources = ToolSources(
@@ -139,13 +133,14 @@ class Agent:
         self._exits: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: BackgroundLoop | None = None
-        self._session: Session | None = None
+        self._conversations = Conversations(
+            self._sources, self._tape, setting, model=lambda: self.model, emit=self._emit
+        )
         self._pending: tuple[PendingCall, ...] = ()
         self._spent = Spent()
         self._busy = False
         self.card: AgentCard | None = None
         self.start_notices: tuple[str, ...] = ()
-        self._told_of_search = False
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -179,7 +174,7 @@ class Agent:
         if messages is not None:
             self._require_started()
             self._require_idle()
-            self._session = await self._begin(read_history(messages), keep_open=True)
+            self._conversations.current = await self._begin(read_history(messages), keep_open=True)
         with self._run(list(answers), self._emit, deps=deps, tool_context=tool_context) as run:
             await self._check_answers(run)
             return self._answer(await converse(run))
@@ -200,7 +195,7 @@ class Agent:
             raise InputError(f"messages: the last one must be the user's, got role {last.role!r}")
         self._require_started()
         self._require_idle()
-        self._session = await self._begin(earlier)
+        self._conversations.current = await self._begin(earlier)
         answer = await self.ask(last.text)
         return answer, list(self.messages)
 
@@ -273,8 +268,7 @@ class Agent:
                 self._sources.functions.append(
                     function if isinstance(function, Tool) else function_tool(function, **options)
                 )
-                if self._session is not None:
-                    self._update(self._session, _more_tools)
+                self._conversations.more_functions()
             return function
 
         return register(function) if function is not None else register
@@ -287,12 +281,13 @@ class Agent:
     @property
     def _current(self) -> Session:
         self._require_started()
-        assert self._session is not None
-        return self._session
+        assert self._conversations.current is not None
+        return self._conversations.current
 
     @property
     def _conversation(self) -> Conversation:
-        return self._session.conversation if self._session is not None else _NO_CONVERSATION
+        session = self._conversations.current
+        return session.conversation if session is not None else _NO_CONVERSATION
 
     @property
     def known_tools(self) -> dict[str, ToolDefinition]:
@@ -349,7 +344,12 @@ class Agent:
     @property
     def tool_search(self) -> ToolSearch:
         """How tool search works in the conversations of this agent."""
-        return self._tool_search
+        return self._conversations.search
+
+    @property
+    def instructions(self) -> str:
+        """What the system prompt begins with."""
+        return self._conversations.instructions
 
     def _resolved(self, choice: str | Model | Sequence[str | Model] | None) -> Model:
         from mcpagent.models import resolve_model
@@ -378,7 +378,7 @@ class Agent:
     def new_conversation(self) -> None:
         """Forgets the conversation and what was discovered in it; connections and usage stay."""
         self._require_idle()
-        self._session = self._session_of((), self._current.listed)
+        self._conversations.begin_anew(self._current)
         self._pending = ()
 
     def rewind(self, length: int) -> None:
@@ -389,7 +389,7 @@ class Agent:
         self._require_idle()
         if not 0 <= length <= len(self.messages):
             raise InputError(f"rewind: the conversation has {len(self.messages)} messages, got {length}")
-        self._begin_anew(self.messages[:length])
+        self._go_on(self.messages[:length])
 
     async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
         """Another model from now on, in the same conversation with the same discovered tools.
@@ -401,14 +401,12 @@ class Agent:
         new, old = self._resolved(model), self.model
         is_own = not isinstance(self._model_choice, Model)
         self._model, self._model_choice = new, model
-        self._begin_anew(self.messages)
+        self._go_on(self.messages)
         if is_own and old is not new:
             await old.aclose()
 
-    def _begin_anew(self, messages: Sequence[Message]) -> None:
-        """The same conversation with this history, over the tools there are now."""
-        session = self._current
-        self._session = replace(self._session_of(messages, session.listed), thread_id=session.thread_id)
+    def _go_on(self, messages: Sequence[Message]) -> None:
+        self._conversations.go_on(self._current, messages)
         self._pending = ()
 
     @classmethod
@@ -460,7 +458,7 @@ class Agent:
             exits.push_async_callback(self._close_model)
             # Set already here: a team whose members call each other must not start anybody twice.
             self._exits = exits
-            self._session, self._pending = None, ()
+            self._conversations.current, self._pending = None, ()
             try:
                 await self._sources.open(
                     exits,
@@ -468,18 +466,18 @@ class Agent:
                     self.startup_seconds,
                     emit=self._emit,
                     on_late=self._joins,
-                    on_lost=self._stays_away,
-                    on_changed=self._changes,
+                    on_lost=self._conversations.lost,
+                    on_changed=self._conversations.changed,
                 )
                 self._tape.hide(self._sources.secrets)
-                self._tool_search = self._possible_search()
-                self._session = await self._begin(())
-                await self._sources.enter_lifetimes(exits, self._session.listed)
+                with self._context().entered():
+                    session = await self._conversations.start()
+                await self._sources.enter_lifetimes(exits, session.listed)
             except BaseException:
                 self._exits = None
                 raise
             self._exits = exits.pop_all()
-        eager = eager_tool_warnings(self._tool_search.eager_tools, self._tool_names_by_server())
+        eager = eager_tool_warnings(self.tool_search.eager_tools, self._tool_names_by_server())
         for line in (*self.start_notices, *eager, *collision_warnings(self.catalog.names)):
             self._emit(Notice(safe_line(line, 300), "warning"))
         for name in self.catalog.unknown_pins:
@@ -572,7 +570,7 @@ class Agent:
 
         async def list_tools() -> None:
             with context.entered():
-                await self._list_again(session)
+                await self._conversations.list_again(session)
 
         return Run(
             self.model,
@@ -619,7 +617,7 @@ class Agent:
         if parent is not None and sum(1 for _ in parent.lineage) >= MAX_DEPTH:
             text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
             return ToolOutput.of_text(text, error="denied")
-        session = await self._begin(())
+        session = await self._begin()
         session.conversation.say(usable_prompt(prompt))
         deps = self.deps if self.deps is not None or parent is None else parent.context.deps
         run = self._run_of(session, emit, deps=deps)
@@ -663,39 +661,9 @@ class Agent:
         return self._background.run(work(prompt))
 
     def _joins(self, toolset: McpToolset) -> None:
-        """A server that connected late: its tools are known from now on, and the conversation says so."""
-        name, session = toolset.config.name, self._session
-        if session is None:  # the conversation has not begun: it will begin with this server
-            return
-        catalog = session.catalog
-        try:
-            tools = self._sources.of_server(toolset)
-        except ConfigError as error:
-            self._stays_away(name, str(error))
-            self._emit(Notice(str(error), "warning"))
-            return
-        catalog.server_descriptions[name] = about(toolset)
-        catalog.unavailable.pop(name, None)
-        line = category_line(name, catalog.server_descriptions[name], len(tools)).removeprefix("- ")
-        text = f"A server has connected, its tools can be used from now on: {line}."
-        self._update(session, lambda _: text)
-        if self.startup_seconds != 0:  # who waits for none sees `ServerConnected`
-            self._emit(Notice(f'server "{name}" is ready; its tools have joined'))
-
-    def _changes(self, toolset: McpToolset, _difference: ToolsDifference) -> None:
-        """A server whose list of tools changed: what is new can be found, what is gone is withdrawn.
-
-        The toolset has told the listener.
-        """
-        if self._session is not None:
-            name = toolset.config.name
-            self._update(self._session, lambda update: _changed_tools(name, update))
-
-    def _stays_away(self, name: str, reason: str) -> None:
-        if self._session is not None:
-            catalog = self._session.catalog
-            catalog.unavailable[name] = reason
-            self._tape.changed(Change(None, "", catalog.server_descriptions, catalog.unavailable))
+        # Who waits for no server sees `ServerConnected`.
+        if self._conversations.joined(toolset) and self.startup_seconds != 0:
+            self._emit(Notice(f'server "{toolset.config.name}" is ready; its tools have joined'))
 
     async def _close_model(self) -> None:
         if isinstance(self._model_choice, Model):  # it belongs to whoever gave it
@@ -705,32 +673,6 @@ class Agent:
         if model is not None:
             await model.aclose()
 
-    def _possible_search(self) -> ToolSearch:
-        """The tool search asked for; with words alone, and one warning, where its word vectors are not installed."""
-        if self._tool_search.strategy != "hybrid":
-            return self._tool_search
-        from mcpagent.search import ToolIndex
-
-        try:
-            ToolIndex("hybrid")
-        except ConfigError as error:
-            self._emit(Notice(f'{error}; tool search uses "bm25" instead', "warning"))
-            return replace(self._tool_search, strategy="bm25")
-        return self._tool_search
-
-    def _possible_execution(self, catalog: Catalog) -> ToolSearch:
-        """The catalogue's tool search; with our own search, and one warning, where the model's provider cannot."""
-        if not catalog.provider_searches:
-            return catalog.options
-        deferred = [tool.definition for tool in catalog.deferred.values()]
-        problem = search_problem(self.model, catalog.provider_strategy, deferred)
-        if not problem:
-            return catalog.options
-        if not self._told_of_search:
-            self._told_of_search = True
-            self._emit(Notice(f'tool search: {problem}; mcpagent searches instead (execution "local")', "warning"))
-        return replace(catalog.options, execution="local")
-
     def _tool_names_by_server(self) -> dict[str, list[str]]:
         """The original names of the tools of each server that is connected."""
         names: dict[str, list[str]] = {toolset.config.name: [] for toolset in self._sources.connected}
@@ -739,73 +681,13 @@ class Agent:
                 names.setdefault(tool.definition.server, []).append(tool.definition.original_name)
         return names
 
-    async def _list_again(self, session: Session) -> None:
-        """Brings the catalogue up to date with the toolsets; tells the model where that changes what it has."""
-        self._replay_changes(session)
-        tools = await self._sources.from_toolsets()
-        if tools == session.listed:
-            return
-        session.listed = tools
-        self._update(session, _more_tools)
+    async def _begin(self, messages: Sequence[Message] = (), *, keep_open: bool = False) -> Session:
+        with self._context().entered():
+            return await self._conversations.begin(messages, keep_open=keep_open)
 
-    def _update(self, session: Session, say: Callable[[ToolsUpdate], str]) -> None:
-        """Brings the catalogue up to date with all sources, and keeps that in the recording."""
-        tools, said = self._sources.all(session.listed), ""
-
-        def tell(update: ToolsUpdate) -> str:
-            nonlocal said
-            said = say(update)
-            return said
-
-        session.update(tools, tell)
-        catalog = session.catalog
-        self._tape.changed(Change(tools, said, catalog.server_descriptions, catalog.unavailable))
-
-    def _replay_changes(self, session: Session) -> None:
-        for change in self._tape.changes():
-            catalog, said = session.catalog, change.said
-            catalog.server_descriptions.update(change.descriptions)
-            catalog.unavailable.clear()
-            catalog.unavailable.update(change.unavailable)
-            if change.tools is not None:
-                session.update(change.tools, lambda _, said=said: said)  # type: ignore[misc]
-
-    async def _begin(self, messages: Sequence[Message], *, keep_open: bool = False) -> Session:
-        with RunContext(self.deps, self.tool_context).entered():
-            tools = await self._sources.from_toolsets()
-        return self._session_of(messages, tools, keep_open=keep_open)
-
-    def _session_of(
-        self, messages: Sequence[Message], from_toolsets: list[Tool], *, keep_open: bool = False
-    ) -> Session:
-        """A new conversation: names, categories and the system prompt are fixed here."""
-        sources, conversation = self._sources, Conversation(messages=messages, keep_open=keep_open)
-        live = Opening(
-            sources.all(from_toolsets),
-            sources.statuses,
-            sources.descriptions,
-            sources.unavailable,
-            sources.expects_deferred,
-        )
-        opening = self._tape.opening(live)
-        catalog = Catalog(
-            opening.tools,
-            search=self._tool_search,
-            pinned=self._pinned,
-            server_descriptions=opening.descriptions,
-            unavailable=opening.unavailable,
-            expects_deferred=opening.expects_deferred,
-            cached_share=lambda: cached_share(self.model),
-        )
-        section = ""
-        if catalog.searching:
-            catalog.options = self._possible_execution(catalog)
-            catalog.virtual = tool_search_tools(catalog, conversation)
-            lines = [category_line(item.name, item.description, item.tools) for item in catalog.categories()]
-            loads = catalog.options.load == "search"
-            section = tool_search_section(lines, loads=loads, provider_searches=catalog.provider_searches)
-        conversation.system = system_prompt(self.instructions, section)
-        return Session(conversation, catalog, from_toolsets)
+    def _context(self) -> RunContext[Any]:
+        """What toolsets can know outside of a run."""
+        return RunContext(self.deps, self.tool_context)
 
     def _emit(self, event: Event) -> None:
         self._tape.heard(event)
@@ -845,16 +727,3 @@ class _StartedOnce:
     async def __aexit__(self, *_: object) -> None:
         if self._starts.pop():
             await self._agent.aclose()
-
-
-def _more_tools(update: ToolsUpdate) -> str:
-    return f"More tools can be used from now on: {listed(update.new)}." if update.new else ""
-
-
-def _changed_tools(server: str, update: ToolsUpdate) -> str:
-    parts = [
-        f"{what}: {listed(names)}"
-        for what, names in (("new", update.new), ("gone", update.gone), ("changed", update.changed))
-        if names
-    ]
-    return f'The server "{server}" changed its tools; {"; ".join(parts)}.' if parts else ""

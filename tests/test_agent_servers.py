@@ -136,6 +136,17 @@ async def test_a_slow_server_joins_and_the_conversation_says_so(
     assert (await agent.search("echo")).matches[0].tool.name == "echo"
 
 
+async def test_a_server_that_joins_before_the_first_question_is_part_of_the_beginning(
+    late_agent: tuple[Agent, ScriptedModel, asyncio.Event],
+) -> None:
+    agent, model, connected = late_agent
+    await asyncio.wait_for(connected.wait(), WAIT_SECONDS)
+    await agent.ask("first")
+    assert [message.text for message in model.requests[0].messages] == ["first"]
+    assert offered(model.requests[0]) == ["search_tools", "add_tool", "echo"]
+    assert "- slow (faulty), 1 tool" in model.requests[0].system  # the other one is pinned
+
+
 async def test_a_list_that_changes_within_a_turn_is_searched_in_the_same_turn(tmp_path: Path) -> None:
     server = faulty("list-changes")
     server["args"] += ["--log", str(tmp_path / "log")]

@@ -22,7 +22,7 @@ STAGES: tuple[frozenset[str], ...] = tuple(
         "search prompt models validation",
         "catalog mcp recording offload compaction sessions",
         "virtual_tools toolsets",
-        "sources execution loop session agent agent_cards",
+        "sources execution loop session conversations agent agent_cards",
         "cli server",
     )
 )

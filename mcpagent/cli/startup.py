@@ -53,7 +53,6 @@ class Startup:
         self._news = asyncio.Event()
         self._entering: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._joined = False
         self.is_over = False
 
     async def begin(self, servers: tuple[ServerConfig, ...], cache: ListCache, shown: asyncio.Event) -> None:
@@ -90,7 +89,6 @@ class Startup:
         if self.is_over:
             return
         self.is_over = True
-        self.take_joined()
         self._finished()
         self._changed()
 
@@ -101,7 +99,6 @@ class Startup:
             case ServerConnected(server=server):
                 self._connecting.pop(server, None)
                 self._connected.setdefault(server, event)
-                self._joined = True
                 self._news.set()
             case ServerFailed(server=server):
                 self._connecting.pop(server, None)
@@ -122,12 +119,6 @@ class Startup:
         """Whether there are tools to look at; more may come."""
         return self._entering is not None and self._entering.done() and self.failure is None
 
-    def take_joined(self) -> None:
-        """Before the first question, servers that have joined are part of the conversation from its beginning."""
-        if self._joined and self.is_entered and not self._agent.messages:
-            self._joined = False
-            self._agent.new_conversation()
-
     async def ready(self) -> None:
         """Waits until some tools are known, or none will be soon. Raises what kept the agent from starting."""
         await self._until(lambda: bool(self._agent.known_tools))
@@ -135,7 +126,6 @@ class Startup:
     async def settled(self) -> None:
         """Waits for the servers that are not known yet, a bounded time. Raises as `ready` does."""
         await self._until(lambda: False)
-        self.take_joined()
 
     async def _until(self, enough: Callable[[], bool]) -> None:
         assert self._entering is not None
