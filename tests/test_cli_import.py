@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from mcpagent.cli.app import run
 from mcpagent.cli.importing.clients import Client, client_files
 from mcpagent.cli.importing.command import servers_elsewhere
-from mcpagent.cli.importing.entries import taken_over, without_literal_secrets
+from mcpagent.cli.importing.entries import taken_over
+from mcpagent.cli.importing.secrets import plan_for_project
 from mcpagent.cli.options import CLIENTS, Options
-from mcpagent.config import load_servers
+from mcpagent.config import load_found_servers
 from mcpagent.config.literals import literal_secrets
+from mcpagent.secret_store import with_stored_keys
 
 TOKEN = "ghp_abcdefghijklmnopqrst0123"
 
@@ -34,6 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("APPDATA", str(tmp_path / ".config"))
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "ours"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")  # never the keyring of who runs this
     monkeypatch.setattr(sys, "platform", "linux")
     return tmp_path
 
@@ -81,11 +84,11 @@ def test_every_client_is_read_and_its_spelling_mapped(home: Path, capsys: pytest
     said = capsys.readouterr().err
     assert imported(home) == {
         "git": {"command": "uvx", "args": ["mcp-server-git"]},
-        "hub": {"command": "x", "env": {"TOKEN": TOKEN}},
+        "hub": {"command": "x", "env": {"TOKEN": "${keyring:hub.TOKEN}"}},
         "all": {"type": "sse", "url": "https://a/sse"},
         "local": {"type": "stdio", "command": "l"},
         "c": {"url": "https://c/mcp", "headers": {"A": "${env:C}"}},
-        "vs": {"command": "npx", "args": ["${API_KEY}"]},
+        "vs": {"command": "npx", "args": ["${API_KEY}"], "envFile": "${workspaceFolder}/.env"},
         "ctx": {"url": "https://ctx/mcp", "headers": {"Authorization": "Bearer ${CTX}"}, "enabledTools": ["a"]},
         "off": {"command": "o", "env": {"LOCAL": "${LOCAL}"}, "startupTimeout": 20, "disabled": True},
         "gem": {"type": "http", "url": "https://g/mcp", "headers": {"K": "${GKEY}"}, "toolTimeout": 30},
@@ -98,12 +101,16 @@ def test_every_client_is_read_and_its_spelling_mapped(home: Path, capsys: pytest
         },
     }
     assert "git is there already and not the same; --replace takes this one" in said
-    assert "vs: not taken over: envFile" in said
     assert "keys set API_KEY" in said
     assert "dev is a builtin extension" in said
     assert "10 servers added to" in said
-    environ = dict.fromkeys(["C", "API_KEY", "CTX", "LOCAL", "GKEY", "FETCH_KEY"], "value")
-    assert load_servers(home / "ours/config/mcp.json", environ=environ).problems == ()
+    write(home / "work/.env", "A=1\n")
+    environ = dict.fromkeys(["C", "API_KEY", "CTX", "LOCAL", "GKEY", "FETCH_KEY"], "value") | {"HOME": str(home)}
+    found = load_found_servers(home / "work", with_stored_keys(environ | {"MCPAGENT_HOME": str(home / "ours")}))
+    assert found.problems == ()
+    by_name = {server.name: server for server in found.servers}
+    assert by_name["hub"].env == {"TOKEN": TOKEN}
+    assert by_name["vs"].env == {"A": "1"}
 
 
 def test_a_dry_run_is_a_diff_without_secrets_and_changes_nothing(
@@ -122,7 +129,7 @@ def test_a_dry_run_is_a_diff_without_secrets_and_changes_nothing(
     assert '-    "own": {"command": "o"}' in lines
     assert '+    "git": {"command": "uvx", "args": ["mcp-server-git"]},' in lines
     assert TOKEN not in out + err
-    assert "[redacted]" in out
+    assert '"env": {"TOKEN": "${keyring:hub.TOKEN}"}' in out
     assert "4 servers would be added" in err
 
 
@@ -270,6 +277,7 @@ SECRET = st.sampled_from([TOKEN, "Bearer abcdefghijklmnop0123", "sk-abcdefghijkl
     args=st.lists(st.sampled_from(["--token", "-v", "plain"]) | SECRET | SECRET.map("--api-key={}".format)),
 )
 def test_no_secret_is_left_in_an_entry_for_others(env: Any, headers: Any, args: Any) -> None:
-    kept = without_literal_secrets("hub", {"command": "x", "env": env, "headers": headers, "args": args}).entry
-    assert kept is not None
-    assert literal_secrets(kept) == []
+    entry = {"command": "x", "env": env, "headers": headers, "args": args}
+    kept = plan_for_project("hub", entry)
+    assert kept.entry is not None
+    assert literal_secrets(kept.entry) == []

@@ -181,7 +181,12 @@ NOT_SET = (
     [
         ("${MISSING}", NOT_SET),
         ("${env:MISSING}", NOT_SET),
-        ("${input:token}", '"${input:token}" is not supported; use ${VAR}, ${VAR:-default} or ${env:VAR}'),
+        (
+            "${input:token}",
+            '"${input:token}" is not supported; import it: mcpagent mcp import, or write ${VAR}, ${VAR:-default} or '
+            "${env:VAR}",
+        ),
+        ("${config:x}", '"${config:x}" is not supported; use ${VAR}, ${VAR:-default} or ${env:VAR}'),
     ],
 )
 def test_a_server_that_cannot_be_used_does_not_stop_the_others(value: str, expected: str, tmp_path: Path) -> None:
@@ -434,3 +439,55 @@ def test_comments_and_trailing_commas_change_nothing(
         else:
             found.append(str([(server.name, server.args) for server in loaded.servers]))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "missing.env: not found"),
+        (b"A=1\nthis is no variable\n", "some.env:2: expected NAME=value"),
+        (b"A=\xff\n", "some.env: not UTF-8"),
+        (b"A=1\0\n", "some.env:1: expected NAME=value"),
+    ],
+)
+def test_an_env_file_that_cannot_be_read_costs_only_its_server(
+    content: bytes | None, reason: str, tmp_path: Path
+) -> None:
+    name = "some.env" if content is not None else "missing.env"
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": "x", "envFile": name}, "b": {"command": "y"}}}))
+    found = load_servers(path, environ={})
+    assert [server.name for server in found.servers] == ["b"]
+    assert reason in found.problems[0].reason
+    assert "mcpServers.a.envFile" in found.problems[0].reason
+
+
+def test_env_goes_before_the_env_file_and_nothing_in_the_file_is_expanded(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(
+        "\ufeffA=file\nB='${HOME} $HOME'\nC\nD=\"two\\nlines\"\nexport E = e # said\n", "utf-8"
+    )
+    entry = {"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"A": "own"}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"a": entry}}))
+    (server,) = load_servers(tmp_path / "mcp.json", environ={"HOME": "/h"}).servers
+    assert server.env == {"A": "own", "B": "${HOME} $HOME", "C": "", "D": "two\nlines", "E": "e"}
+
+
+def test_places_that_editors_name(tmp_path: Path) -> None:
+    text = "${workspaceFolder}|${workspaceFolderBasename}|${userHome}|${pathSeparator}|${/}"
+    (tmp_path / "shop/.vscode").mkdir(parents=True)
+    path = tmp_path / "shop/.vscode/mcp.json"
+    path.write_text(json.dumps({"servers": {"a": {"command": text}}}))
+    (server,) = load_servers(path, environ={"HOME": "/h"}).servers
+    assert server.command == f"{tmp_path}/shop|shop|/h|{os.sep}|{os.sep}"
+
+
+def test_in_the_users_file_the_workspace_is_the_project_one_is_in(tmp_path: Path) -> None:
+    inner = tmp_path / "shop" / "src"
+    inner.mkdir(parents=True)
+    (tmp_path / "shop" / ".git").mkdir()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "mcp.json").write_text('{"servers": {"a": {"command": "${workspaceFolder}"}}}')
+    (server,) = load_found_servers(inner, {"MCPAGENT_HOME": str(tmp_path)}).servers
+    assert server.command == str(tmp_path / "shop")

@@ -14,6 +14,7 @@ from mcpagent.config import find_config_files, user_config_folder
 from mcpagent.config.documents import Document, parse_document, read_bytes
 from mcpagent.config.editing import with_value, without_value
 from mcpagent.config.files import write_text
+from mcpagent.config.folders import project_folders
 from mcpagent.config.servers import read_servers, server_entries
 from mcpagent.config.variables import Variables
 from mcpagent.errors import ConfigError, InputError
@@ -99,7 +100,7 @@ def file_to_write(options: Options, scope: WriteScope) -> ServerFile:
         return open_file(user_config_folder(options.environ) / "mcp.json", is_project=False)
     found = find_config_files(options.folder, options.environ)
     projects = [path for path in found if path.parent != user_config_folder(options.environ)]
-    return open_file(projects[-1] if projects else _project_top(options.folder) / PROJECT_FILE, is_project=True)
+    return open_file(projects[-1] if projects else project_folders(options.folder)[0] / PROJECT_FILE, is_project=True)
 
 
 def file_with(options: Options, name: str, scope: WriteScope | None) -> ServerFile:
@@ -125,10 +126,6 @@ def unknown_server(name: str, known: Sequence[str]) -> str:
 def place_of(file: ServerFile, name: str, folder: Path) -> str:
     """`.mcp.json:3`, as a person would write it from here."""
     return short_path(f"{file.path}:{file.line(name)}", folder)
-
-
-def _project_top(folder: Path) -> Path:
-    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
 
 
 def _document(path: Path, text: str) -> Document:

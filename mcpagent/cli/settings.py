@@ -14,8 +14,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import click
+
 from mcpagent.config.documents import read_bytes
-from mcpagent.config.folders import user_config_folder
+from mcpagent.config.folders import project_folders, user_config_folder
 from mcpagent.errors import ConfigError
 from mcpagent.safe_text import safe_line
 
@@ -52,14 +54,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Settable:
-    """An option that a file may set, and a command that has it, as typer declares them."""
+    """An option that a file may set, and a command that has it."""
 
     param: Any
     command: Any
 
     def read(self, value: Any) -> Any:
-        """The value as the option takes it. Raises typer's own error."""
-        return self.param.process_value(self.command.context_class(self.command), value)
+        """The value as the option takes it. Raises `click.ClickException`."""
+        return self.param.process_value(click.Context(self.command), value)
 
 
 def settable(command: Any) -> dict[str, Settable]:
@@ -76,10 +78,8 @@ def settable(command: Any) -> dict[str, Settable]:
 
 def find_settings_files(folder: Path, environ: Mapping[str, str]) -> list[tuple[Path, bool]]:
     """The files that exist and whether each is a project's, in reading order: a later one wins."""
-    upward = [folder, *folder.parents]
-    top = next((index for index, above in enumerate(upward) if (above / ".git").exists()), 0)
     files = [(user_config_folder(environ) / USER_FILE, False)]
-    files += [(above / PROJECT_FILE, True) for above in reversed(upward[: top + 1])]
+    files += [(above / PROJECT_FILE, True) for above in project_folders(folder)]
     return [(path, is_project) for path, is_project in files if path.is_file()]
 
 
@@ -94,7 +94,7 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
                 warnings.append(f"{path}:{setting.line}: {warning}")
                 continue
             before, now = values.get(setting.name), _checked(setting, known[setting.name])
-            if is_project and _is_higher(now, before, known[setting.name].param.default):
+            if is_project and _is_higher(now, before, known[setting.name].default):
                 warnings.append(f"{path}:{setting.line}: {setting.name} is higher than without it; it is left out")
             else:
                 values[setting.name] = _joined(before, now)
@@ -102,7 +102,7 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
 
 
 def default_map(command: Any, settings: Settings) -> dict[str, Any]:
-    """What typer takes as the defaults of each command."""
+    """The defaults of each command, for `click.Context`."""
     values = {name: setting.value for name, setting in settings.values.items()}
     return dict(_defaults(command, values)) if values else {}
 
@@ -169,8 +169,6 @@ def _objection(setting: Setting, known: Mapping[str, Settable]) -> str:
 
 def _checked(setting: Setting, option: Settable) -> Setting:
     """The setting, if the option takes it. Raises `ConfigError`."""
-    from typer.exceptions import TyperException
-
     value = setting.value
     if option.param.multiple and isinstance(value, str):
         value = [value]
@@ -178,9 +176,8 @@ def _checked(setting: Setting, option: Settable) -> Setting:
         raise _error(setting, "expected a list of strings" if option.param.multiple else "expected one value")
     try:
         option.read(value)
-    except TyperException as error:
-        text = getattr(error, "message", "") or error.format_message()
-        raise _error(setting, safe_line(text.removeprefix("Value error, ").rstrip("."), 160)) from None
+    except click.ClickException as error:
+        raise _error(setting, safe_line(error.message.rstrip("."), 160)) from None
     return replace(setting, value=value)
 
 

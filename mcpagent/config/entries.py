@@ -12,11 +12,13 @@ from typing import Any, get_args
 
 from mcpagent.config.addresses import checked_url
 from mcpagent.config.documents import Document, shown_value
+from mcpagent.config.env_files import read_env_file
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.permissions import APPROVALS
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
 from mcpagent.config.values import Approval, Era, LogLevel, ServerConfig, TransportName
-from mcpagent.config.variables import Variables, expand
+from mcpagent.config.variables import UnusableError, Variables, expand
+from mcpagent.errors import ConfigError
 from mcpagent.safe_text import safe_line
 
 MAX_MESSAGE_BYTES = 1024**3
@@ -48,7 +50,7 @@ def read_server(
         name=name,
         command=command,
         args=reader.strings("args"),
-        env=reader.string_map("env"),
+        env=reader.env_file() | reader.string_map("env"),
         cwd=reader.folder("cwd"),
         url=url,
         headers=headers,
@@ -141,6 +143,17 @@ class _Reader:
                 raise self.document.error(self.place(key), f'"{safe_line(name, 60)}" cannot be a variable name')
             result[name] = self.expanded(item, (*self.place(key), name))
         return result
+
+    def env_file(self) -> dict[str, str]:
+        """The variables of the `.env` file. Raises `UnusableError`: others who use the same configuration have it."""
+        path = self.folder("env_file")
+        if not path:
+            return {}
+        place = self.place("env_file")
+        try:
+            return read_env_file(Path(path))
+        except ConfigError as error:
+            raise UnusableError(place, str(error)) from None
 
     def headers(self) -> dict[str, str]:
         headers = self.string_map("headers")

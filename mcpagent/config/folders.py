@@ -1,4 +1,4 @@
-"""Where mcpagent keeps what is the user's: one rule for configuration, state, data and cache."""
+"""Where mcpagent keeps what is the user's: one rule for configuration, state, data and cache; and what a project is."""
 
 from __future__ import annotations
 
@@ -48,3 +48,11 @@ def _folder(kind: str, environ: Mapping[str, str]) -> Path:
     if not base.startswith("/"):  # the XDG specification: relative paths are to be ignored
         base = str(Path(environ.get("HOME") or Path.home()) / default)
     return Path(base) / "mcpagent"
+
+
+def project_folders(start: Path) -> list[Path]:
+    """The project's folders from its top, the one with `.git`, down to `start`; without a `.git` only `start`."""
+    start = start.absolute()
+    upward = [start, *start.parents]
+    top = next((index for index, folder in enumerate(upward) if (folder / ".git").exists()), 0)
+    return list(reversed(upward[: top + 1]))

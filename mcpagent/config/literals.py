@@ -14,15 +14,22 @@ _REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
 """Letters and digits without a word break, as keys have them and names of packages and models do not."""
 
+_NAMED_WORD = re.compile(r"((?:--?[A-Za-z][\w-]*|[A-Za-z_]\w*)=|[A-Za-z][\w-]*: *)([^=].*)", re.DOTALL)
+_SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)
+
 _HARMLESS_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-mcp-toolsets", "x-mcp-readonly"})
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralSecret:
-    """A value that looks like a secret: `path` of keys in the entry, and the variable's name that fits it."""
+    """A value that looks like a secret: `path` of keys in the entry, and the variable's name that fits it.
+
+    `before` is how the value begins that is not secret: `Bearer `, `--token=`.
+    """
 
     path: tuple[str | int, ...]
     variable: str
+    before: str = ""
 
     def __str__(self) -> str:
         return ".".join(str(step) for step in self.path)
@@ -49,30 +56,48 @@ def _is_a_place(value: str) -> bool:
 
 
 def _secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
-    for key in ("env", "envs"):
-        for name, value in _strings(entry.get(key)):
-            if is_literal_secret(name, value):
-                yield LiteralSecret((key, name), name)
-    for key in ("headers", "http_headers", "requestOptions"):
-        for name, value in _strings(entry.get(key)):
-            if name.lower() not in _HARMLESS_HEADERS and is_literal_secret(name, value):
-                yield LiteralSecret((key, name), variable_name(name))
+    yield from _named_secrets(entry)
     args = entry.get("args")
-    words = [item if isinstance(item, str) else "" for item in args] if isinstance(args, list) else []
-    yield from (LiteralSecret(("args", index), "TOKEN") for index in range(len(words)) if _is_secret_word(words, index))
+    yield from _secrets_of_words(
+        [item if isinstance(item, str) else "" for item in args] if isinstance(args, list) else []
+    )
     for key in ("url", "serverUrl", "httpUrl", "endpoint"):
         if _is_secret_url(str(entry.get(key) or "")):
             yield LiteralSecret((key,), "TOKEN")
 
 
-def _is_secret_word(words: list[str], index: int) -> bool:
-    """Whether this argument is or holds a secret; one that follows `--token` is named by it."""
-    option, equals, given = words[index].partition("=")
-    if equals and option.startswith("-"):
-        return is_literal_secret(option, given)
-    before = words[index - 1] if index else ""
-    named = before if before.startswith("--") and "=" not in before else ""
-    return not words[index].startswith("-") and is_literal_secret(named, words[index])
+def _named_secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
+    for key in ("env", "envs"):
+        for name, value in _strings(entry.get(key)):
+            if is_literal_secret(name, value):
+                yield LiteralSecret((key, name), name, _scheme(value))
+    for key in ("headers", "http_headers", "requestOptions"):
+        for name, value in _strings(entry.get(key)):
+            if name.lower() not in _HARMLESS_HEADERS and is_literal_secret(name, value):
+                yield LiteralSecret((key, name), variable_name(name), _scheme(value))
+
+
+def _secrets_of_words(words: list[str]) -> Iterator[LiteralSecret]:
+    for index, word in enumerate(words):
+        option = words[index - 1] if index and words[index - 1].startswith("--") else ""
+        if (found := _in_word(word, "" if "=" in option else option)) is not None:
+            name, before = found
+            yield LiteralSecret(("args", index), variable_name(name) if names_a_secret(name) else "TOKEN", before)
+
+
+def _in_word(word: str, option: str) -> tuple[str, str] | None:
+    """Name and beginning of the secret in an argument: in `--token=x`, in `TOKEN=x`, or in `x` after `--token`."""
+    named = _NAMED_WORD.fullmatch(word)
+    if named and is_literal_secret(named[1], named[2]):
+        return named[1], named[1] + _scheme(named[2])
+    if not word.startswith("-") and is_literal_secret(option, word):
+        return option, _scheme(word)
+    return None
+
+
+def _scheme(value: str) -> str:
+    found = _SCHEME.match(value)
+    return found.group() if found else ""
 
 
 def _is_secret_url(url: str) -> bool:
@@ -83,6 +108,11 @@ def _is_secret_url(url: str) -> bool:
     if parts.password or without_shapes(url) != url:
         return True
     return any(is_literal_secret(name, value) for name, value in parse_qsl(parts.query))
+
+
+def holds_a_reference(text: str) -> bool:
+    """Whether a variable stands in the text, such as `${TOKEN}`."""
+    return _REFERENCE.search(text) is not None
 
 
 def variable_name(text: str) -> str:

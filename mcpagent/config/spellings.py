@@ -10,6 +10,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "command": ("command", "cmd"),
     "args": ("args",),
     "env": ("env", "envs"),
+    "env_file": ("env_file", "envFile"),
     "cwd": ("cwd", "working_dir", "workingDirectory"),
     "url": ("url", "serverUrl", "httpUrl", "endpoint"),
     "headers": ("headers", "http_headers", "requestOptions"),

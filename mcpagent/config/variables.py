@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,12 +28,38 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What variables stand for. `folder` is the file's; `secret` looks up `${keyring:name}`."""
+    """What variables stand for. `folder` is the file's; `secret` looks up `${keyring:name}`.
+
+    `workspace` is what `${workspaceFolder}` stands for; without it the folder that the file belongs to.
+    """
 
     environ: Mapping[str, str]
     folder: Path
     secret: SecretLookup | None = None
+    workspace: Path | None = None
 
+    @property
+    def workspace_folder(self) -> Path:
+        if self.workspace is not None:
+            return self.workspace
+        return self.folder.parent if self.folder.name in _INSIDE_A_PROJECT else self.folder
+
+    def place(self, name: str) -> str | None:
+        """What a variable of editors stands for that names a place; None for one that is none of these."""
+        match name:
+            case "workspaceFolder" | "workspaceRoot":
+                return str(self.workspace_folder)
+            case "workspaceFolderBasename":
+                return self.workspace_folder.name
+            case "userHome":
+                return self.environ.get("HOME") or str(Path.home())
+            case "pathSeparator" | "/":
+                return os.sep
+        return None
+
+
+_INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")
+"""Folders in which clients keep a project's file."""
 
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -41,21 +68,22 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def expand(text: str, place: ValuePath, variables: Variables) -> str:
     """The text with its variables replaced; what they give is not read again. Raises `UnusableError`.
 
-    `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:name}`, `${workspaceFolder}`, `${userHome}`.
+    `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:name}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
+    `${userHome}`, `${pathSeparator}`, `${/}`.
     """
-    environ, folder = variables.environ, variables.folder
+    environ = variables.environ
 
     def value_of(match: re.Match[str]) -> str:
         inside = match[1]
-        if inside in ("workspaceFolder", "workspaceRoot"):
-            return str(folder.parent if folder.name in (".vscode", ".cursor") else folder)
-        if inside == "userHome":
-            return environ.get("HOME") or str(Path.home())
+        if (found := variables.place(inside)) is not None:
+            return found
         if inside.startswith("keyring:"):
             return _secret(inside.removeprefix("keyring:"), place, variables.secret)
         name, has_default, default = inside.removeprefix("env:").partition(":-")
         if not _VARIABLE_NAME.fullmatch(name):
-            what = f'"{safe_line(match.group(), 60)}" is not supported; use ${{VAR}}, ${{VAR:-default}} or ${{env:VAR}}'
+            mend = "import it: mcpagent mcp import, or write" if inside.startswith("input:") else "use"
+            forms = "${VAR}, ${VAR:-default} or ${env:VAR}"
+            what = f'"{safe_line(match.group(), 60)}" is not supported; {mend} {forms}'
             raise UnusableError(place, what)
         try:
             value = environ.get(name)

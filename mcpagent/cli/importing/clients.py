@@ -8,13 +8,14 @@ Protocol" in its configuration), Gemini CLI (`settings.json`), goose (`config.ya
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from mcpagent.config.documents import parse_document, read_bytes
+from mcpagent.config.folders import project_folders
 from mcpagent.errors import ConfigError
 from mcpagent.safe_text import safe_line
 
@@ -44,7 +45,7 @@ def client_files(environ: Mapping[str, str], folder: Path, platform: str = sys.p
     """The files that exist: the user's of each client, then those of the project from its top down to `folder`."""
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
     found = [ClientFile(client, path) for client, path in _of_user(home, environ, platform)]
-    for above in _project_folders(folder):
+    for above in project_folders(folder):
         found += [
             ClientFile(Client.cursor, above / ".cursor" / "mcp.json", is_project=True),
             ClientFile(Client.vscode, above / ".vscode" / "mcp.json", is_project=True),
@@ -63,7 +64,10 @@ def _of_user(home: Path, environ: Mapping[str, str], platform: str) -> Iterator[
     yield Client.claude_desktop, config / "Claude" / "claude_desktop_config.json"
     yield Client.claude_code, home / ".claude.json"
     yield Client.cursor, home / ".cursor" / "mcp.json"
-    yield Client.vscode, config / "Code" / "User" / "mcp.json"
+    for product in ("Code", "Code - Insiders"):
+        user = config / product / "User"
+        yield Client.vscode, user / "mcp.json"
+        yield from ((Client.vscode, path) for path in sorted(user.glob("profiles/*/mcp.json")))
     yield Client.codex, Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
     yield Client.gemini, home / ".gemini" / "settings.json"
     if platform == "win32":
@@ -80,12 +84,6 @@ def _settings_folder(home: Path, environ: Mapping[str, str], platform: str) -> P
     return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
 
 
-def _project_folders(folder: Path) -> list[Path]:
-    upward = [folder, *folder.parents]
-    top = next((index for index, above in enumerate(upward) if (above / ".git").exists()), 0)
-    return list(reversed(upward[: top + 1]))
-
-
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
@@ -93,28 +91,65 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def read_client_file(file: ClientFile, folder: Path) -> dict[str, Any]:
-    """Server name -> entry as the client writes it. Raises `ConfigError` for a file that cannot be read."""
+@dataclass(frozen=True, slots=True)
+class ClientServers:
+    """Server name -> entry as the client writes it; `inputs`: what VS Code asks its user for, by its id."""
+
+    entries: Mapping[str, Any]
+    inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+
+def read_client_file(file: ClientFile, folder: Path) -> ClientServers:
+    """What the file holds for someone in `folder`. Raises `ConfigError` for a file that cannot be read."""
     data = _parsed(file.path)
     match file.client:
         case Client.claude_code:
-            return {**_mapping(data, "mcpServers"), **_of_claude_project(data, folder)}
+            return ClientServers({**_mapping(data, "mcpServers"), **_of_claude_project(data, folder)})
         case Client.vscode:
-            return {**_mapping(_mapping(data, "mcp"), "servers"), **_mapping(data, "servers")}
+            return ClientServers(_mapping(data, "servers"), _inputs(data))
         case Client.codex:
-            return _mapping(data, "mcp_servers")
+            return ClientServers(_mapping(data, "mcp_servers"))
         case Client.goose:
-            return _mapping(data, "extensions")
+            return ClientServers(_mapping(data, "extensions"))
+        case Client.gemini:
+            return ClientServers(_of_gemini(data))
         case _:
-            return _mapping(data, "mcpServers")
+            return ClientServers(_mapping(data, "mcpServers"))
+
+
+def _inputs(data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    listed = data.get("inputs")
+    found = [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
+    return {str(item["id"]): item for item in found if "id" in item}
 
 
 def _of_claude_project(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """What Claude Code keeps for this project in the user's file ("local" scope); the nearest folder wins."""
     found: dict[str, Any] = {}
-    for above in _project_folders(folder):
-        found |= _mapping(_mapping(_mapping(data, "projects"), str(above)), "mcpServers")
+    for above in project_folders(folder):
+        project = _mapping(_mapping(data, "projects"), str(above))
+        found |= _switched_off(_mapping(project, "mcpServers"), _names(project, "disabledMcpServers"))
     return found
+
+
+def _of_gemini(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The servers; lists of names apart from them switch some off (in older files these stand at the top)."""
+    servers, lists = _mapping(data, "mcpServers"), _mapping(data, "mcp")
+    excluded = _names(lists, "excluded") | _names(data, "excludeMCPServers")
+    allowed = _names(lists, "allowed") | _names(data, "allowMCPServers")
+    return _switched_off(servers, excluded | (servers.keys() - allowed if allowed else set()))
+
+
+def _switched_off(servers: dict[str, Any], names: Set[str]) -> dict[str, Any]:
+    return {
+        name: {**entry, "disabled": True} if name in names and isinstance(entry, Mapping) else entry
+        for name, entry in servers.items()
+    }
+
+
+def _names(data: Any, key: str) -> set[str]:
+    value = data.get(key) if isinstance(data, Mapping) else None
+    return {item for item in value if isinstance(item, str)} if isinstance(value, list) else set()
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:

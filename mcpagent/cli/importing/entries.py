@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from mcpagent.cli.importing.clients import Client
-from mcpagent.config.literals import literal_secrets, variable_name
+from mcpagent.config.literals import LiteralSecret, holds_a_reference, literal_secrets, variable_name
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.safe_text import safe_line
 
@@ -17,6 +18,7 @@ _WRITTEN = {
     "command": "command",
     "args": "args",
     "env": "env",
+    "env_file": "envFile",
     "cwd": "cwd",
     "url": "url",
     "headers": "headers",
@@ -34,6 +36,11 @@ _WRITTEN = {
 _MEANINGLESS = frozenset({"name", "display_name", "bundled", "gallery", "version", "dev", "icon", "id", "timeout"})
 """Keys of other clients that change nothing here, or are read in another way."""
 
+_TIMEOUT_UNITS = {Client.claude_code: 0.001, Client.gemini: 0.001, Client.goose: 1.0}
+"""Seconds that one unit of the bare key `timeout` has, where the client's documentation says so."""
+
+Inputs = Mapping[str, Mapping[str, Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -43,83 +50,160 @@ class Taken:
     notes: tuple[str, ...] = ()
 
 
-def taken_over(client: Client, entry: Any) -> Taken:
-    """The entry as we would write it. Approvals are never taken over: those are asked for here."""
+def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Taken:
+    """The entry as we would write it. Approvals are never taken over: those are asked for here.
+
+    `inputs` are those that VS Code asks its user for, by id.
+    """
     if not isinstance(entry, Mapping):
         return Taken(None, ("is no object",))
     given = {str(key): value for key, value in entry.items()}
     if client is Client.goose and (kind := str(given.get("type", ""))) in _GOOSE_OWN:
         return Taken(None, (f"is a {kind} extension of goose and no MCP server",))
-    known, unknown = _ours(_prepared(client, given))
+    notes: list[str] = []
+    prepared = _prepared(client, given, notes)
+    known, unknown = _ours(prepared)
     if not (known.get("command") or known.get("url")):
         return Taken(None, ("has neither a command nor a URL",))
-    notes = [f"not taken over: {', '.join(sorted(map(_shown, unknown)))}"] if unknown else []
+    if unknown:
+        notes.append(f"not taken over: {', '.join(sorted(map(_shown, unknown)))}")
+    _take_timeout(client, prepared.get("timeout"), known, notes)
+    known |= {key: _texts(known[key]) for key in ("args", "env", "headers") if key in known}
     written = {name: known[key] for key, name in _WRITTEN.items() if _says_something(known.get(key))}
-    written = _with_our_variables(written, client, notes)
+    for key in ("cwd", "envFile"):
+        if isinstance(written.get(key), str):
+            written[key] = _in_workspace(written[key])
+    written = _with_our_variables(written, client, inputs or {}, notes)
     if known.get("disabled") is True or known.get("enabled") is False:
         written["disabled"] = True
     return Taken(written, tuple(dict.fromkeys(notes)))
 
 
-def without_literal_secrets(name: str, entry: dict[str, Any]) -> Taken:
-    """The entry with references in the place of secrets, for a file that others see."""
-    notes: list[str] = []
+@dataclass(frozen=True, slots=True)
+class Unliteral:
+    """An entry with references in the place of secrets: `moved` are (place, reference's name, secret), `left` are
+    places whose secret cannot be replaced by one."""
+
+    entry: dict[str, Any]
+    moved: tuple[tuple[LiteralSecret, str, str], ...] = ()
+    left: tuple[LiteralSecret, ...] = ()
+
+
+def without_literal_secrets(entry: Mapping[str, Any], name_of: Callable[[LiteralSecret], str], form: str) -> Unliteral:
+    """`name_of` gives the name that a secret is referred to by; `form` is the reference with `{}` for that name."""
+    moved: list[tuple[LiteralSecret, str, str]] = []
+    left: list[LiteralSecret] = []
     changed = _copied(entry)
     for found in literal_secrets(entry):
-        key, inner = str(found.path[0]), found.path[1:]
-        if key == "url":
-            return Taken(None, ("has a secret in its URL, which is no place for a reference; add it by hand",))
-        variable = found.variable if key == "env" else f"{variable_name(name)}_{found.variable}"
-        holder, place = changed[key], inner[0]
-        holder[place] = _referring(holder[place], variable)
-        notes.append(f"{found} is now ${{{variable}}}: set it, or mcpagent keys set {variable}")
-    return Taken(changed, tuple(notes))
+        if len(found.path) < 2:
+            left.append(found)
+            continue
+        holder, place = changed[str(found.path[0])], found.path[1]
+        secret = holder[place].removeprefix(found.before)
+        if holds_a_reference(secret):
+            left.append(found)
+            continue
+        taken = {other: value for _, other, value in moved}
+        name = _free_name(name_of(found), secret, taken)
+        holder[place] = found.before + form.format(name)
+        moved.append((found, name, secret))
+    return Unliteral(changed, tuple(moved), tuple(left))
 
 
-def _referring(value: str, variable: str) -> str:
-    """`Bearer x` -> `Bearer ${V}`, `--token=x` -> `--token=${V}`."""
-    before = re.match(r"(?:Bearer |Basic |Token |--?[A-Za-z][\w-]*=)?", value, re.IGNORECASE)
-    return f"{before.group() if before else ''}${{{variable}}}"
+def _free_name(name: str, secret: str, taken: Mapping[str, str]) -> str:
+    """The name, with a number behind it where another secret of this entry has it."""
+    tries = (name, *(f"{name}_{number}" for number in range(2, len(taken) + 3)))
+    return next(item for item in tries if taken.get(item, secret) == secret)
+
+
+def moved_workspace(entry: dict[str, Any], inner: PurePath) -> dict[str, Any]:
+    """The entry for a file of a folder further up, from where `inner` is the way to the folder it was written for."""
+    if inner == PurePath():
+        return entry
+    place = f"${{workspaceFolder}}/{inner.as_posix()}"
+
+    def moved(text: str) -> str:
+        return text.replace("${workspaceFolder}", place).replace("${workspaceFolderBasename}", inner.name)
+
+    return {key: _mapped(value, moved) for key, value in entry.items()}
 
 
 _GOOSE_OWN = frozenset({"builtin", "platform", "frontend", "inline_python"})
 
 
-def _prepared(client: Client, entry: dict[str, Any]) -> dict[str, Any]:
+def _prepared(client: Client, entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """The entry with what only this client has written in the way that all share."""
     match client:
         case Client.codex:
-            return _of_codex(entry)
+            return _of_codex(entry, notes)
         case Client.goose:
-            return _of_goose(entry)
+            return _of_goose(entry, notes)
         case Client.gemini:
-            kind = {"type": "http"} if "httpUrl" in entry else {"type": "sse"} if "url" in entry else {}
-            return {**kind, **{key: value for key, value in entry.items() if key != "trust"}}
+            return _of_gemini(entry)
         case _:
             return entry
 
 
-def _of_codex(entry: dict[str, Any]) -> dict[str, Any]:
+def _of_gemini(entry: dict[str, Any]) -> dict[str, Any]:
+    """`httpUrl` goes before `url`, that before `command`; `url` alone does not say which of the two kinds it is."""
+    chosen = next((key for key in ("httpUrl", "url", "command") if entry.get(key)), "")
+    others = {"httpUrl", "url", "command", "trust"} - {chosen}
+    kind = {"type": "http"} if chosen == "httpUrl" else {}
+    return kind | {key: value for key, value in entry.items() if key not in others}
+
+
+def _of_codex(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     own = ("bearer_token_env_var", "env_http_headers", "env_vars", "default_tools_approval_mode", "tools")
     rest = {key: value for key, value in entry.items() if key not in own}
     headers = dict(_strings(entry.get("http_headers")))
     headers |= {name: f"${{{variable}}}" for name, variable in _strings(entry.get("env_http_headers")).items()}
     if isinstance(variable := entry.get("bearer_token_env_var"), str):
         headers["Authorization"] = f"Bearer ${{{variable}}}"
-    names = [name for name in entry.get("env_vars") or () if isinstance(name, str)]
-    env = {name: f"${{{name}}}" for name in names} | _strings(entry.get("env"))
-    return rest | {"http_headers": headers, "env": env}
+    env = {name: f"${{{name}}}" for name in _codex_variables(entry.get("env_vars"), notes)}
+    started = rest.pop("startup_timeout_ms", None)
+    if _is_number(started):
+        rest.setdefault("startup_timeout_sec", started / 1000)
+    return rest | {"http_headers": headers, "env": env | _strings(entry.get("env"))}
 
 
-def _of_goose(entry: dict[str, Any]) -> dict[str, Any]:
-    rest = {key: value for key, value in entry.items() if key not in ("uri", "env_keys", "available_tools")}
-    if "uri" in entry:
-        rest["url"] = entry["uri"]
-    names = [name for name in entry.get("env_keys") or () if isinstance(name, str)]
-    rest["envs"] = {name: f"${{{name}}}" for name in names} | _strings(entry.get("envs"))
+def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
+    """Names as they are, or tables of `name` and `source`; what another machine holds is not to be had here."""
+    names: list[str] = []
+    for item in listed if isinstance(listed, list) else ():
+        if isinstance(item, Mapping):
+            if item.get("source") == "remote":
+                notes.append(f"env_vars: {_shown(str(item.get('name')))} is a variable of another machine; set it here")
+            item = item.get("name")
+        if isinstance(item, str):
+            names.append(item)
+    return names
+
+
+def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Secrets of goose are in a keyring of its own, and named by `env_keys`."""
+    rest = {key: value for key, value in entry.items() if key not in ("uri", "envs", "env_keys", "available_tools")}
+    keys = entry.get("env_keys")
+    names = [name for name in keys if isinstance(name, str)] if isinstance(keys, list) else []
+    notes += [
+        f"{_shown(name)} is kept by goose: set it here too, or mcpagent keys set {_shown(name)}" for name in names
+    ]
+    given = _strings(entry.get("envs"))
     if entry.get("available_tools"):
         rest["enabled_tools"] = entry["available_tools"]
+    if "uri" not in entry:
+        return rest | {"envs": {name: f"${{{name}}}" for name in names} | given}
+
+    def filled(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return given.get(name, f"${{{name}}}" if name in names else match.group())
+
+    # For an address the variables are there to be put into its headers.
+    rest["url"] = entry["uri"]
+    rest["headers"] = _mapped(_strings(entry.get("headers")), lambda text: _ANY_VARIABLE.sub(filled, text))
     return rest
+
+
+_ANY_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def _ours(entry: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -128,16 +212,46 @@ def _ours(entry: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     for written, value in entry.items():
         if (key := KEY_OF_SPELLING.get(written)) is not None:
             known.setdefault(key, value)
-    timeout = entry.get("timeout")
-    if isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0:
-        # Seconds for some and milliseconds for others; nobody waits 1000 seconds, nor 999 milliseconds.
-        seconds = timeout / 1000 if timeout >= 1000 else timeout
-        known.setdefault("timeout_seconds", int(seconds) if seconds == int(seconds) else seconds)
-    unknown = [key for key in entry if key not in KEY_OF_SPELLING and key not in _MEANINGLESS]
-    return known, unknown
+    return known, [key for key in entry if key not in KEY_OF_SPELLING and key not in _MEANINGLESS]
 
 
-def _with_our_variables(entry: dict[str, Any], client: Client, notes: list[str]) -> dict[str, Any]:
+def _take_timeout(client: Client, timeout: Any, known: dict[str, Any], notes: list[str]) -> None:
+    """The bare key `timeout` as the seconds of a call."""
+    if not _is_number(timeout):
+        return
+    # Where the client does not say: nobody waits 1000 seconds, nor 999 milliseconds.
+    seconds = timeout * _TIMEOUT_UNITS.get(client, 0.001 if timeout >= 1000 else 1.0)
+    if 0.1 <= seconds <= 86_400:
+        known.setdefault("timeout_seconds", int(seconds) if seconds == int(seconds) else round(seconds, 3))
+    else:
+        notes.append(f"not taken over: timeout {safe_line(str(timeout), 20)}")
+
+
+def _texts(value: Any) -> Any:
+    """Numbers and truth values in a list or an object as texts; what is null is not there."""
+    if isinstance(value, Mapping):
+        return {key: _text(item) for key, item in value.items() if item is not None}
+    return [_text(item) for item in value] if isinstance(value, list) else value
+
+
+def _text(item: Any) -> Any:
+    if isinstance(item, bool):
+        return str(item).lower()
+    return str(item) if isinstance(item, int | float) else item
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _in_workspace(place: str) -> str:
+    """A path that starts where the client was started, as one that starts at the project."""
+    if PurePath(place).is_absolute() or place.startswith(("$", "~")) or place[1:2] == ":":
+        return place
+    return f"${{workspaceFolder}}/{place.removeprefix('./')}"
+
+
+def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, notes: list[str]) -> dict[str, Any]:
     """References in our form: `$VAR` of Gemini, `${input:id}` of VS Code."""
 
     def changed(text: str) -> str:
@@ -147,8 +261,15 @@ def _with_our_variables(entry: dict[str, Any], client: Client, notes: list[str])
 
     def asked(match: re.Match[str]) -> str:
         variable = variable_name(match[1])
-        notes.append(f"{safe_line(match.group(), 60)} is now ${{{variable}}}: set it, or mcpagent keys set {variable}")
-        return f"${{{variable}}}"
+        about = inputs.get(match[1], {})
+        default, words = about.get("default"), about.get("description")
+        has_default = isinstance(default, str) and default != "" and not set("{}") & set(default)
+        reference = f"${{{variable}:-{default}}}" if has_default else f"${{{variable}}}"
+        meaning = f" ({safe_line(words, 60)})" if isinstance(words, str) and words else ""
+        notes.append(
+            f"{safe_line(match.group(), 60)}{meaning} is now {reference}: set it, or mcpagent keys set {variable}"
+        )
+        return reference
 
     return {key: _mapped(value, changed) for key, value in entry.items()}
 
