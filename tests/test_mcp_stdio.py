@@ -194,6 +194,13 @@ async def test_a_server_that_dies_of_the_probe_is_started_again_without_it(log: 
     assert count(log, "life") == 2
 
 
+@pytest.mark.parametrize("mode", ["exit-at-start", "exit0-at-start", "stderr-ansi"])
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that the probe was not read")
+async def test_a_server_that_dies_before_it_reads_the_probe_is_not_started_again(mode: str, log: Path) -> None:
+    await failure(mode, log)
+    assert count(log, "life") == 1
+
+
 async def test_a_server_that_ignores_the_probe_is_greeted_after_two_seconds(log: Path) -> None:
     started = time.monotonic()
     async with connected("silent-discover", log) as server:

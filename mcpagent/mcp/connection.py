@@ -20,7 +20,7 @@ from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, RequestId
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import RootModel
 
@@ -30,7 +30,7 @@ from mcpagent.mcp.callbacks import callbacks
 from mcpagent.mcp.clock import Clocks, OutOfTimeError
 from mcpagent.mcp.explaining import Explainer, after_colon
 from mcpagent.mcp.failed_requests import failure_of
-from mcpagent.mcp.failures import CallTimeoutError, EraError, Limits, LostError, RefusedError
+from mcpagent.mcp.failures import CallTimeoutError, EraError, Limits, LostError, Outcome, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.redaction import Redactor
@@ -114,7 +114,8 @@ class McpConnection:
         self._stop = asyncio.Event()
         self._closing = False
         self._jobs: set[asyncio.Task[Any]] = set()
-        self._open_calls: set[asyncio.Task[Any]] = set()
+        self._open_calls: dict[asyncio.Task[Any], RequestId | None] = {}
+        """Each with the id of what it sent last; None before that."""
         self._has_junk = False
         self._check: asyncio.Task[None] | None = None
         self._clocks = Clocks()
@@ -324,6 +325,10 @@ class McpConnection:
             self._log.note(f"[{level}] {text}")
         self._listener.logged(level, text)
 
+    def sent(self, request_id: RequestId) -> None:
+        if (job := asyncio.current_task()) in self._open_calls:
+            self._open_calls[job] = request_id
+
     def ended(self) -> None:
         self._stop.set()
 
@@ -420,23 +425,32 @@ class McpConnection:
         if not self._open_calls:
             self._explain.last_junk = ""
         job = self._start(self._limited(send, limits, on_progress))
-        self._open_calls.add(job)
-        job.add_done_callback(self._open_calls.discard)
+        self._open_calls[job] = None
         try:
             await asyncio.wait({job})
         except asyncio.CancelledError:
             job.cancel()
             raise
+        finally:
+            sent_id = self._open_calls.pop(job)
         if job.cancelled():
-            raise self._explain.lost(phase, "unknown")
+            raise self._explain.lost(phase, self._outcome_of(sent_id))
         error = job.exception()
         if error is None:
             return job.result()
         if isinstance(error, OutOfTimeError):
-            if not self._open_calls - {job}:
+            if not self._open_calls:
                 self._check = self._start(self._check_alive())
             raise CallTimeoutError(self._explain.timeout_text(phase, limits, was_total=error.was_total)) from None
-        raise self._explained(error, phase) from None
+        explained = self._explained(error, phase, self._outcome_of(sent_id))
+        if isinstance(explained, LostError) and not (isinstance(error, MCPError) and failure_of(error.error)):
+            self._stop.set()  # whoever tries again needs another connection
+        raise explained from None
+
+    def _outcome_of(self, sent_id: RequestId | None) -> Outcome:
+        """What became of a request on a connection that ended."""
+        is_unread = sent_id is None or (self._stdio is not None and not self._stdio.has_read(sent_id))
+        return "not_sent" if is_unread else "unknown"
 
     async def _limited(self, send: Callable[[Any], Awaitable[T]], limits: Limits, on_progress: Progress | None) -> T:
         """Runs one request within its limits. Raises `OutOfTimeError`."""
@@ -455,11 +469,13 @@ class McpConnection:
         finally:
             self._clocks.stop(clock)
 
-    def _explained(self, error: BaseException, phase: str) -> Exception:
-        return self._explain.explained(error, phase, is_open=self._client is not None, is_usable=self.usable)
+    def _explained(self, error: BaseException, phase: str, outcome: Outcome) -> Exception:
+        is_open = self._client is not None
+        return self._explain.explained(error, phase, outcome, is_open=is_open, is_usable=self.usable)
 
     def _as_server_error(self, error: BaseException) -> ServerError:
-        explained = self._explained(error, "initialize")
+        was_read = self._stdio is None or self._stdio.has_read()
+        explained = self._explained(error, "initialize", "unknown" if was_read else "not_sent")
         if isinstance(explained, ServerError):
             return explained
         return self._explain.error(f"failed during initialize: {safe_line(str(explained))}", "initialize")
@@ -498,10 +514,13 @@ class McpConnection:
 def _worth_another_way(way: str, era: Era, failure: ServerError) -> bool:
     """Whether the way now at hand may mend the failure of the one before it.
 
-    A process may have died of the probe; a server may have changed its era; a URL may speak the older SSE.
+    A process may have died of the probe, if it read it; a server may have changed its era; a URL may speak the older
+    SSE.
     """
+    if way == "stdio" and era == "legacy":
+        return isinstance(failure, LostError) and failure.exit_code is not None and failure.outcome != "not_sent"
     if way == "stdio":
-        return failure.exit_code is not None if era == "legacy" else isinstance(failure, EraError)
+        return isinstance(failure, EraError)
     return isinstance(failure, LostError) and failure.http_status in (200, 400, 404, 405, 406, 410, 415, 501)
 
 

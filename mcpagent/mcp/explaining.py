@@ -53,17 +53,20 @@ class Explainer:
         """How the connection ended, for one that did."""
         return str(self.end or "closed the connection") + after_colon(self.last_words)
 
-    def explained(self, error: BaseException, phase: str, *, is_open: bool, is_usable: bool) -> Exception:
-        """`is_open`: the handshake was done; `is_usable`: and the connection has not ended since."""
+    def explained(
+        self, error: BaseException, phase: str, outcome: Outcome, *, is_open: bool, is_usable: bool
+    ) -> Exception:
+        """`outcome`: of the request, if the connection ended; `is_open`: the handshake was done; `is_usable`: and the
+        connection has not ended since."""
         error = root_cause(error)
         if isinstance(error, ServerError | RefusedError):
             return error
         if not isinstance(error, MCPError):
             if self.end is not None or isinstance(error, asyncio.CancelledError):
-                return self.lost(phase, "unknown")
+                return self.lost(phase, outcome)
             return self.error(f"failed during {phase}: {safe_line(str(error) or type(error).__name__)}", phase)
         if error.code == CONNECTION_CLOSED and (not is_usable or error.message.startswith(_CLOSED_TEXTS)):
-            return self.lost(phase, "unknown")
+            return self.lost(phase, outcome)
         if (failure := failure_of(error.error)) is not None:
             return self._failed_request(error.message, failure, phase)
         message = self._redact(safe_line(error.message, 500))

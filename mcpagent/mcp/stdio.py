@@ -10,28 +10,25 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias, cast
+from typing import cast
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest
+from mcp_types import JSONRPCRequest, RequestId
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.failed_requests import failed_request
 from mcpagent.mcp.framing import Decoded, Junk, MessageReader, decoded, invalid_answer
 from mcpagent.mcp.process_tree import Process, descendants, kill_all
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.server_log import ServerLog
+from mcpagent.mcp.stdin_pipe import Stdin, new_stdin
 from mcpagent.safe_text import safe_line
-
-Incoming: TypeAlias = SessionMessage | Exception
 
 _INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
@@ -46,7 +43,6 @@ _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
 _LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
-_LAST_REQUESTS_SECONDS = 0.05
 
 
 def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
@@ -81,8 +77,6 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.exited = asyncio.Event()
         self.stderr_closed = asyncio.Event()
         self.changed = asyncio.Event()
-        self.writable = asyncio.Event()
-        self.writable.set()
         self.stdout_open = True
         self._held = 0
 
@@ -114,20 +108,12 @@ class _Pipes(asyncio.SubprocessProtocol):
         if fd == 1:
             self.stdout_open = False
             self.changed.set()
-        elif fd == 0:
-            self.writable.set()
         elif fd == 2:
             self.stderr_closed.set()
 
     def process_exited(self) -> None:
         self.exited.set()
         self.changed.set()
-
-    def pause_writing(self) -> None:
-        self.writable.clear()
-
-    def resume_writing(self) -> None:
-        self.writable.set()
 
     def _stdout(self) -> asyncio.ReadTransport:
         assert self.transport is not None
@@ -154,8 +140,8 @@ class StdioTransport:
         self._redact = Redactor(config)
         self._log = log
         self._pipes = _Pipes(log)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._owed = asyncio.Lock()  # an answer of ours that the closing stream has to wait for
+        self._stdin: Stdin | None = None
+        self._own_answers: deque[SessionMessage] = deque()
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
@@ -176,36 +162,40 @@ class StdioTransport:
     def pid(self) -> int | None:
         return None if self._pipes.transport is None else self._pipes.transport.get_pid()
 
+    def has_read(self, request_id: RequestId | None = None) -> bool:
+        """Whether the server may have read a request, or anything at all. False where it certainly has not."""
+        return self._stdin is not None and self._stdin.has_read(request_id)
+
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
         """The last lines the server wrote to stderr, printable."""
         text = self._redact(bytes(self._pipes.stderr).decode("utf-8", "replace"))
         lines = (safe_line(line) for line in text.splitlines())
         return tuple([line for line in lines if line][-limit:])
 
-    async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:
+    async def __aenter__(self) -> tuple[_Reads, _Writes]:
         config = self._config
         environment = child_environment(config, self._environ)
         executable = find_executable(config, environment)
         before = time.monotonic()
+        self._stdin = new_stdin()
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self._pipes,
                 *_launch(executable, config.args),
+                stdin=self._stdin.child_end,
                 env=environment,
                 cwd=config.cwd or None,
                 start_new_session=sys.platform != "win32",
             )
         except (OSError, ValueError) as error:
             raise _start_error(config, f'"{safe_line(executable)}" cannot be run: {safe_line(str(error))}') from None
+        finally:
+            self._stdin.has_started(self._pipes.transport)
+            if self._pipes.transport is None:
+                self._stdin.close()
         self.spawn_seconds = time.monotonic() - before
         self._note(f"started, process {self.pid}")
-        incoming_send, incoming = anyio.create_memory_object_stream[Incoming](64)
-        outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
-        self._tasks = [
-            asyncio.create_task(self._read(incoming_send), name=f"mcp-read-{config.name}"),
-            asyncio.create_task(self._write(outgoing_receive, incoming_send), name=f"mcp-write-{config.name}"),
-        ]
-        return incoming, outgoing
+        return _Reads(self._messages()), _Writes(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -216,9 +206,8 @@ class StdioTransport:
         finally:
             self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
             kill_all(self._started)
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._stdin is not None:
+                self._stdin.close()
             if self._pipes.transport is not None:
                 self._pipes.transport.close()
                 with contextlib.suppress(TimeoutError):
@@ -226,43 +215,39 @@ class StdioTransport:
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
             self._note("stopped" if self._died is None else str(self._died))
 
-    async def _read(self, incoming: MemoryObjectSendStream[Incoming]) -> None:
+    async def _messages(self) -> AsyncIterator[SessionMessage]:
+        """What the server says, until it can say no more; then it is known how it ended."""
         reader = MessageReader(self._config.max_message_bytes)
         pipes = self._pipes
-        async with incoming:
-            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                while True:
-                    while pipes.chunks:
-                        for number, line in enumerate(reader.lines(pipes.take()), 1):
-                            if number % _LINES_AT_ONCE == 0:
-                                await asyncio.sleep(0)
-                            for message in await decoded(line):
-                                await self._deliver(message, incoming)
-                    if not pipes.stdout_open or not await self._more_output(reader, incoming):
-                        break
-                for message in reader.end():
-                    await self._deliver(message, incoming)
-                # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(pipes.exited.wait(), _LAST_OUTPUT_SECONDS)
-                await asyncio.sleep(_LAST_REQUESTS_SECONDS)  # for those on their way here, which it never got
-                async with self._owed:
-                    pass
+        while True:
+            while self._own_answers:
+                yield self._own_answers.popleft()
+            while pipes.chunks:
+                for number, line in enumerate(reader.lines(pipes.take()), 1):
+                    if number % _LINES_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                    for message in self._told(await decoded(line)):
+                        yield message
+            if not pipes.stdout_open or not await self._has_more(reader):
+                break
+        for message in self._told(reader.end()):
+            yield message
+        # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
+        await self._ended_soon()
 
-    async def _more_output(self, reader: MessageReader, incoming: MemoryObjectSendStream[Incoming]) -> bool:
+    async def _has_more(self, reader: MessageReader) -> bool:
         """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
         pipes = self._pipes
         pipes.changed.clear()
-        if pipes.chunks or not pipes.stdout_open:
+        if pipes.chunks or self._own_answers or not pipes.stdout_open:
             return True
         if not reader.is_in_line and not pipes.exited.is_set():
             await pipes.changed.wait()
             return True
         if await self._changed_within(_LAST_OUTPUT_SECONDS):
             return True
-        for message in reader.unfinished():
-            await self._deliver(message, incoming)
-        return not pipes.exited.is_set() and await self._changed_within(None)
+        self._own_answers.extend(self._told(reader.unfinished()))
+        return bool(self._own_answers) or (not pipes.exited.is_set() and await self._changed_within(None))
 
     async def _changed_within(self, seconds: float | None) -> bool:
         try:
@@ -271,52 +256,35 @@ class StdioTransport:
             return False
         return True
 
-    async def _deliver(self, message: Decoded, incoming: MemoryObjectSendStream[Incoming]) -> None:
-        if isinstance(message, Junk):
-            self._on_junk(message.text)
-        else:
-            await incoming.send(SessionMessage(message))
+    def _told(self, found: Iterable[Decoded]) -> Iterator[SessionMessage]:
+        """The messages among what was read; what is none is told at once."""
+        for message in found:
+            if isinstance(message, Junk):
+                self._on_junk(message.text)
+            else:
+                yield SessionMessage(message)
 
-    async def _write(
-        self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: MemoryObjectSendStream[Incoming]
-    ) -> None:
-        assert self._pipes.transport is not None
-        stdin = cast("asyncio.WriteTransport", self._pipes.transport.get_pipe_transport(0))
-        async with outgoing:
-            async for item in outgoing:
-                message = item.message
-                try:
-                    line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                except ValueError as error:
-                    if isinstance(message, JSONRPCRequest):
-                        refused = invalid_answer(message.id, f"the arguments are not valid JSON text: {error}")
-                        await incoming.send(SessionMessage(refused))
-                    continue
-                if isinstance(message, JSONRPCRequest) and self._ended_unnoticed():
-                    failed = failed_request(message.id, "exited", outcome="not_sent", session_lost=True)
-                    async with self._owed:
-                        await self._last_words()
-                        await incoming.send(SessionMessage(failed))
-                    continue
-                if stdin.is_closing():
-                    break
-                stdin.write(line)
-                await self._pipes.writable.wait()
-
-    def _ended_unnoticed(self) -> bool:
-        """Whether the process is gone already, as its exit code would tell a moment later: then nothing reaches it."""
-        transport = self._pipes.transport
-        if transport is None or self._stopping or not hasattr(os, "waitid"):
-            return False
-        if transport.get_returncode() is not None:
-            return True
+    async def send(self, item: SessionMessage) -> None:
+        """Sends one message. Raises `anyio.BrokenResourceError` where nobody reads what is sent."""
+        message = item.message
+        request_id = message.id if isinstance(message, JSONRPCRequest) else None
         try:
-            return os.waitid(os.P_PID, transport.get_pid(), os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # reaped, and about to be told
-            return True
+            line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        except ValueError as error:
+            if request_id is not None:
+                refused = invalid_answer(request_id, f"the arguments are not valid JSON text: {error}")
+                self._own_answers.append(SessionMessage(refused))
+                self._pipes.changed.set()
+            return
+        assert self._stdin is not None
+        self._stdin.send(line, request_id)
+        await self._stdin.drained()
+        if self._stdin.is_broken:
+            await self._ended_soon()
+            raise anyio.BrokenResourceError
 
-    async def _last_words(self) -> None:
-        """Waits until it is known how the process ended and what it said last."""
+    async def _ended_soon(self) -> None:
+        """Waits until it is known how the process ended and what it said last, where it is about to."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                 await self._pipes.exited.wait()
@@ -332,9 +300,8 @@ class StdioTransport:
         if transport is None:
             return
         self._started = descendants(transport.get_pid())
-        stdin = transport.get_pipe_transport(0)
-        if stdin is not None:
-            stdin.close()
+        if self._stdin is not None:
+            self._stdin.close()
         share = min(2.0, self._config.shutdown_seconds * 0.4) if self.patient else 0.1
         if await self._exited_within(share):
             return
@@ -369,6 +336,57 @@ class StdioTransport:
                 os.kill(pid, number)
             else:
                 os.killpg(pid, number)
+
+
+class _Reads:
+    """What the server says, as the stream that the SDK's clients read from."""
+
+    def __init__(self, messages: AsyncIterator[SessionMessage]) -> None:
+        self._messages = messages
+
+    async def receive(self) -> SessionMessage:
+        try:
+            return await anext(self._messages)
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    def __aiter__(self) -> _Reads:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        return await anext(self._messages)
+
+    async def aclose(self) -> None:
+        """The process is ended by the transport, and what it says with it."""
+
+    async def __aenter__(self) -> _Reads:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Writes:
+    """What the server is sent, as the stream that the SDK's clients write to."""
+
+    def __init__(self, transport: StdioTransport) -> None:
+        self._transport = transport
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._transport.send(item)
+
+    async def aclose(self) -> None:
+        """The pipe is closed by the transport, when the process is to end."""
+
+    async def __aenter__(self) -> _Writes:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 def _launch(executable: str, arguments: Sequence[str]) -> tuple[str, ...]:

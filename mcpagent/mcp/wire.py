@@ -63,6 +63,9 @@ class Observer(Protocol):
     def junk(self, text: str) -> None:
         """The server sent something that is no message."""
 
+    def sent(self, request_id: RequestId) -> None:
+        """A request is on its way, by the task that calls this."""
+
     def ended(self) -> None:
         """The server will send nothing more."""
 
@@ -148,14 +151,18 @@ class _WatchedWrites:
         self,
         inner: WriteStream[SessionMessage],
         wire: _Wire,
+        observer: Observer,
         inject: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
         self._inner = inner
         self._wire = wire
+        self._observer = observer
         self._inject = inject
 
     async def send(self, item: SessionMessage, /) -> None:
         self._wire.note_outgoing(item, self._inject)
+        if isinstance(item.message, JSONRPCRequest):
+            self._observer.sent(item.message.id)
         await self._inner.send(item)
 
     async def aclose(self) -> None:
@@ -184,7 +191,7 @@ async def mended(
         inject, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
         pump = asyncio.create_task(_pump(read, write, inject, wire, observer), name="mcp-mend")
         try:
-            yield incoming, _WatchedWrites(write, wire, inject)
+            yield incoming, _WatchedWrites(write, wire, observer, inject)
         finally:
             wire.close()
             pump.cancel()
