@@ -19,6 +19,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "stdio.test_progress_keeps_a_call_alive",
         "stdio.test_progress_does_not_keep_a_call_alive_for_ever",
         "stdio.test_closing_leaves_nothing",
+        "tasks.test_a_task_that_never_ends_is_cancelled_at_the_limit",
+        "tasks.test_however_a_task_ends_the_call_ends_and_the_next_works",
         "http.test_a_silent_request_ends_at_its_limit",
     ),
     "P2 a dead server fails its calls at once": (
@@ -48,9 +50,11 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "repeat.test_any_other_tool_is_not_and_the_model_is_told",
         "repeat.test_a_tool_marked_safe_is_called_once_more_when_its_server_dies",
         "http.test_a_request_that_may_have_run_says_so",
+        "tasks.test_a_server_that_dies_of_a_task_is_named_and_the_call_not_repeated",
     ),
     "P11 cancelling returns at once and tells the server": (
         "stdio.test_a_cancelled_call_returns_at_once_and_tells_the_server",
+        "tasks.test_a_cancelled_call_cancels_its_task",
     ),
     "P12 no process is left": (
         "stdio.test_closing_leaves_nothing",

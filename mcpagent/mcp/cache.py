@@ -21,7 +21,7 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.whole_files import write_whole
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,8 @@ def _read(data: dict[str, Any]) -> CachedServer:
             resources=tuple(ResourceInfo(**item) for item in lists["resources"]),
             ttl_seconds=float(lists["ttl_seconds"]),
             safe_by_hint=tuple(map(str, lists["safe_by_hint"])),
+            task_only=tuple(map(str, lists["task_only"])),
+            task_able=tuple(map(str, lists["task_able"])),
         ),
         is_modern=data["is_modern"],
         protocol_version=str(data["protocol_version"]),

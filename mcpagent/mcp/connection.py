@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import cache
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import mcp_types as types
 from mcp import Client, MCPError
+from mcp.client.extension import advertise
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
@@ -38,6 +40,7 @@ from mcpagent.mcp.remote import http_streams
 from mcpagent.mcp.server_log import ServerLog
 from mcpagent.mcp.sse import sse_streams
 from mcpagent.mcp.stdio import StdioTransport
+from mcpagent.mcp.tasks import EXTENSION, HANDLE, FollowedTask, Peer, as_task
 from mcpagent.mcp.wire import mended
 from mcpagent.safe_text import safe_line
 
@@ -58,6 +61,7 @@ NO_HANDLERS = Handlers()
 MAX_INPUT_ROUNDS = 10
 _STATE_ONLY_WAIT_SECONDS = 0.1
 _PING_SECONDS = 2.0
+_EARLY_NEWS = 32
 
 
 class Listener(Protocol):
@@ -121,6 +125,8 @@ class McpConnection:
         self._clocks = Clocks()
         self._subscribed: dict[str, None] = {}
         self._listening: asyncio.Task[None] | None = None
+        self._followed: set[FollowedTask] = set()
+        self._early_news: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_EARLY_NEWS)
 
     # --- life ---
 
@@ -246,6 +252,7 @@ class McpConnection:
             cache=None,
             client_info=types.Implementation(name="mcpagent", version=_version()),
             log_level=self.config.log_level,
+            extensions=[advertise(EXTENSION)],
             **callbacks(self.config.name, self._handlers, self._clocks.paused),
         )
         async with client:
@@ -325,6 +332,12 @@ class McpConnection:
             self._log.note(f"[{level}] {text}")
         self._listener.logged(level, text)
 
+    async def heard_of_task(self, method: str, params: Mapping[str, Any]) -> bool:
+        is_heard = any([await task.hear(method, params) for task in tuple(self._followed)])
+        if not is_heard:
+            self._early_news.append((method, params))  # it may be of a task whose handle is still on its way to us
+        return is_heard
+
     def sent(self, request_id: RequestId) -> None:
         if (job := asyncio.current_task()) in self._open_calls:
             self._open_calls[job] = request_id
@@ -341,18 +354,23 @@ class McpConnection:
         limits: Limits,
         target: str = "",
         on_progress: Progress | None = None,
+        may_be_task: bool = False,
     ) -> dict[str, Any]:
         """Sends one request and gives its raw result.
 
-        Raises `RefusedError` (the server's own error), `CallTimeoutError`, or `LostError`; cancelling it tells the
-        server.
+        A tool call that `may_be_task` is asked for as a task where the server takes them. Raises `RefusedError` (the
+        server's own error), `CallTimeoutError`, `TaskError`, or `LostError`; cancelling it tells the server.
         """
         phase = f'{request.method} "{safe_line(target, 60)}"' if target else str(request.method)
         session = self.session
+        if may_be_task and isinstance(request, types.CallToolRequest) and self._takes_tasks():
+            request = as_task(request, limits.total)
 
         async def send(progress: ProgressFnT) -> dict[str, Any]:
             result = (await session.send_request(request, _RawResult, progress_callback=progress)).root
             for _ in range(MAX_INPUT_ROUNDS):
+                if HANDLE in result:
+                    return await self._result_of_task(session, result, target, limits, progress)
                 if result.get("resultType") != "input_required":
                     return result
                 again = await self._with_input(session, request, result)
@@ -384,6 +402,15 @@ class McpConnection:
     ) -> types.Request[Any, Any]:
         """The request again, with answers to what the server wants to know first (2026-07-28, multi round-trip)."""
         wanted = types.InputRequiredResult.model_validate(result, by_name=False)
+        responses = await self._answers_to(session, wanted)
+        if not responses:
+            await asyncio.sleep(_STATE_ONLY_WAIT_SECONDS)
+        params = request.params.model_copy(
+            update={"input_responses": responses or None, "request_state": wanted.request_state}
+        )
+        return request.model_copy(update={"params": params})
+
+    async def _answers_to(self, session: ClientSession, wanted: types.InputRequiredResult) -> types.InputResponses:
         responses: dict[str, types.InputResponse] = {}
         for key, question in (wanted.input_requests or {}).items():
             if not self.answers(question.method):
@@ -394,12 +421,49 @@ class McpConnection:
             if isinstance(answer, types.ErrorData):
                 raise MCPError.from_error_data(answer)
             responses[key] = answer
-        if not responses:
-            await asyncio.sleep(_STATE_ONLY_WAIT_SECONDS)
-        params = request.params.model_copy(
-            update={"input_responses": responses or None, "request_state": wanted.request_state}
+        return responses
+
+    def _takes_tasks(self) -> bool:
+        """Whether tool calls may be asked for as tasks, which is the 2025-11-25 form; later the server decides."""
+        can = self.session.server_capabilities
+        requests = can.tasks.requests if can and can.tasks else None
+        return not self.is_modern and requests is not None and bool(requests.tools and requests.tools.call)
+
+    async def _result_of_task(
+        self, session: ClientSession, result: dict[str, Any], target: str, limits: Limits, progress: ProgressFnT
+    ) -> dict[str, Any]:
+        async def ask(request: types.Request[Any, Any]) -> dict[str, Any]:
+            return (await session.send_request(request, _RawResult)).root
+
+        async def answer(questions: dict[str, Any]) -> types.InputResponses:
+            wanted = {"resultType": "input_required", "inputRequests": questions}
+            return await self._answers_to(session, types.InputRequiredResult.model_validate(wanted, by_name=False))
+
+        async def send_on(request: types.Request[Any, Any]) -> None:
+            with contextlib.suppress(MCPError, ServerError, TimeoutError):
+                async with asyncio.timeout(_PING_SECONDS):
+                    await ask(request)
+
+        can = session.server_capabilities
+        peer = Peer(
+            self.config.name,
+            version=str(session.protocol_version),
+            cancels=self.is_modern or bool(can and can.tasks and can.tasks.cancel),
+            has_answers=bool(self._answered_methods),
+            most_poll_seconds=limits.idle / 3,
+            warn=self.warn,
+            ask=ask,
+            answer=answer,
+            send_on=lambda request: self._start(send_on(request)),
         )
-        return request.model_copy(update={"params": params})
+        task = FollowedTask(result, target, peer, progress)
+        self._followed.add(task)
+        for news in tuple(self._early_news):
+            await task.hear(*news)
+        try:
+            return await task.result()
+        finally:
+            self._followed.discard(task)
 
     async def list_tools_page(self, cursor: str | None, limits: Limits) -> types.ListToolsResult:
         """One page of `tools/list`, through the SDK so that it learns what it needs for later calls."""

@@ -47,3 +47,7 @@ class InvalidAnswerError(ServerError):
 
 class EraError(ServerError):
     """The server refuses the protocol era it was greeted in."""
+
+
+class TaskError(ServerError):
+    """A call that the server had begun as a task gives no result; the session goes on."""

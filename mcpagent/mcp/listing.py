@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
@@ -53,7 +54,8 @@ class _ListReader:
             raise self._error(f"did not list its tools within {self._limits.total:g} s") from None
         except (RefusedError, CallTimeoutError) as error:
             raise self._error(f"failed tools/list: {safe_line(str(error)) or 'it gave no reason'}") from None
-        return ServerLists(tools.tools, prompts, resources, tools.ttl_seconds, tools.safe_by_hint)
+        lists: ServerLists = replace(tools, prompts=prompts, resources=resources)
+        return lists
 
     def _error(self, what: str) -> ServerError:
         name = self._config.name
@@ -87,6 +89,8 @@ class _ListReader:
             tuple(self._definition(tool) for tool in tools),
             ttl_seconds=ttl_seconds,
             safe_by_hint=tuple(tool.name for tool in tools if _is_said_to_be_repeatable(tool)),
+            task_only=tuple(tool.name for tool in tools if _task_support(tool) == "required"),
+            task_able=tuple(tool.name for tool in tools if _task_support(tool) == "optional"),
         )
 
     def _warn_of_no_end(self, count: int) -> None:
@@ -142,6 +146,10 @@ def _nothing() -> Awaitable[tuple[Any, ...]]:
 def _is_said_to_be_repeatable(tool: types.Tool) -> bool:
     hints = tool.annotations
     return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+
+
+def _task_support(tool: types.Tool) -> str | None:
+    return None if tool.execution is None else tool.execution.task_support
 
 
 def _prompt_info(item: dict[str, Any]) -> PromptInfo:

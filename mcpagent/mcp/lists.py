@@ -39,7 +39,8 @@ class ResourceInfo:
 class ServerLists:
     """All that one server lists. `ttl_seconds` is how long the server says the tools stay as they are; 0: not said.
 
-    `safe_by_hint` are the tools, by their own names, of which the server says that they may run twice.
+    `safe_by_hint` are the tools, by their own names, of which the server says that they may run twice; `task_only` and
+    `task_able` those whose calls it runs as tasks, always or where asked to.
     """
 
     tools: tuple[ToolDefinition, ...] = ()
@@ -47,6 +48,8 @@ class ServerLists:
     resources: tuple[ResourceInfo, ...] = ()
     ttl_seconds: float = 0.0
     safe_by_hint: tuple[str, ...] = ()
+    task_only: tuple[str, ...] = ()
+    task_able: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

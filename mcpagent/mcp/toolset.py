@@ -25,7 +25,7 @@ from mcpagent.events import (
     ignore,
 )
 from mcpagent.mcp.cache import CachedServer, ListCache
-from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, Limits, LostError, RefusedError
+from mcpagent.mcp.failures import CallTimeoutError, InvalidAnswerError, Limits, LostError, RefusedError, TaskError
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists import PromptInfo, ResourceInfo, ServerLists, ToolsDifference, difference
 from mcpagent.mcp.pins import PinStore, ToolChange
@@ -49,6 +49,8 @@ _HEADER_MISMATCH = -32020
 DEBOUNCE_SECONDS = 0.25
 PROGRESS_SECONDS = 0.1
 SETTLE_SECONDS = 2.0
+LONG_CALL_SECONDS = 10.0
+"""A tool whose calls take longer is called as a task from then on, where its server lets us choose."""
 
 
 Authenticate: TypeAlias = "Callable[[ServerConfig], httpx2.Auth | None]"
@@ -114,6 +116,7 @@ class McpToolset:
         self._is_announced = False
         self._refreshing: asyncio.Task[None] | None = None
         self._subscribed: dict[str, None] = {}
+        self._long: set[str] = set()
 
     @property
     def status(self) -> ServerStatus:
@@ -299,8 +302,20 @@ class McpToolset:
 
         params = types.CallToolRequestParams(name=tool, arguments=arguments)
         is_repeatable = self._is_safe_to_repeat(tool)
-        result = await self._outcome(types.CallToolRequest(params=params), tool, is_repeatable=is_repeatable)
+        started = time.monotonic()
+        result = await self._outcome(
+            types.CallToolRequest(params=params), tool, is_repeatable=is_repeatable, may_be_task=self._may_be_task(tool)
+        )
+        if time.monotonic() - started > LONG_CALL_SECONDS:
+            self._long.add(tool)
         return self._shown(output_of_call(result)) if isinstance(result, dict) else result
+
+    def _may_be_task(self, tool: str) -> bool:
+        """A tool that may run as a task or not does so where its calls take long."""
+        if tool in self._lists.task_only:
+            return True
+        is_long = tool in self._long or self.config.total_timeout_seconds > ServerConfig("").total_timeout_seconds
+        return is_long and tool in self._lists.task_able
 
     def _is_safe_to_repeat(self, tool: str) -> bool:
         """By the user's own mark; by the server's word only where the user trusts it."""
@@ -308,7 +323,7 @@ class McpToolset:
         return by_hint or _matches(tool, self.config.safe_to_repeat)
 
     async def _outcome(
-        self, request: types.Request[Any, Any], target: str, *, is_repeatable: bool
+        self, request: types.Request[Any, Any], target: str, *, is_repeatable: bool, may_be_task: bool = False
     ) -> dict[str, Any] | ToolOutput:
         """The raw result, or an output that says what went wrong.
 
@@ -318,7 +333,11 @@ class McpToolset:
             try:
                 connection = await self._line.get()
                 result = await connection.request(
-                    request, target=target, limits=self._call_limits(), on_progress=self._teller(target)
+                    request,
+                    target=target,
+                    limits=self._call_limits(),
+                    on_progress=self._teller(target),
+                    may_be_task=may_be_task,
                 )
                 await self._settled()
                 return result
@@ -339,7 +358,7 @@ class McpToolset:
                 may_repeat = error.outcome == "not_sent" or error.session_lost or is_repeatable
                 if attempt == 2 or not may_repeat:
                     return ToolOutput.of_text(f"{error}{_may_have_run(error)}", error="server_down")
-            except InvalidAnswerError as error:
+            except (InvalidAnswerError, TaskError) as error:
                 return ToolOutput.of_text(str(error), error="failed")
             except ServerError as error:
                 return ToolOutput.of_text(str(error), error="server_down")

@@ -32,6 +32,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from mcpagent.mcp.framing import invalid_answer
 from mcpagent.mcp.mending import mend_result
+from mcpagent.mcp.tasks import NEWS, marked
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Observer(Protocol):
 
     def answers(self, method: str) -> bool:
         """Whether a request of the server with this method is for the SDK's session to answer."""
+
+    async def heard_of_task(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Whether a notification (`tasks.NEWS`) was about a call that runs as a task."""
 
     def junk(self, text: str) -> None:
         """The server sent something that is no message."""
@@ -128,7 +132,7 @@ class _Wire:
         if asked is None or isinstance(message, JSONRPCError):
             return item
         try:
-            result, changes = mend_result(asked.method, asked.version, message.result)
+            result, changes = _usable(asked, message)
         except RecursionError:
             return SessionMessage(invalid_answer(message.id, "its JSON nests too deeply"), item.metadata)
         for change in changes:
@@ -200,6 +204,13 @@ async def mended(
             incoming.close()
 
 
+def _usable(asked: _Asked, answer: JSONRPCResponse) -> tuple[dict[str, Any] | str, tuple[str, ...]]:
+    """`mend_result`, for an answer that may also be the handle of a task."""
+    if asked.method == "tools/call" and (handle := marked(answer.result, answer.id)) is not None:
+        return handle, ()
+    return mend_result(asked.method, asked.version, answer.result)
+
+
 _CHANGES = {f"notifications/{what}/list_changed": what for what in ("tools", "prompts", "resources")}
 
 
@@ -217,7 +228,7 @@ async def _pump(
                 if isinstance(item, Exception):
                     observer.junk(safe_line(str(item), 80))
                 elif isinstance(item.message, JSONRPCNotification):
-                    if _is_for_session(item.message, observer):
+                    if await _is_for_session(item.message, observer):
                         await inject.send(item)
                 elif isinstance(item.message, JSONRPCRequest) and not observer.answers(item.message.method):
                     answers.start(item.message)
@@ -230,7 +241,7 @@ async def _pump(
         observer.ended()
 
 
-def _is_for_session(message: JSONRPCNotification, observer: Observer) -> bool:
+async def _is_for_session(message: JSONRPCNotification, observer: Observer) -> bool:
     """False for what is dealt with here: the session spends a task on each notification, and a flood of them starves
     the answers behind it. A change with a subscription's mark goes on, to the subscription."""
     params = message.params or {}
@@ -243,6 +254,8 @@ def _is_for_session(message: JSONRPCNotification, observer: Observer) -> bool:
     if (what := _CHANGES.get(message.method)) is not None:
         observer.list_changed(what)
         return "_meta" in params
+    if message.method in NEWS:
+        return not await observer.heard_of_task(message.method, params)
     return True
 
 

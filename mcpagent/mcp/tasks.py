@@ -1,0 +1,300 @@
+"""Calls that a server carries out as tasks: begun by one request, asked after until they end, then their result.
+
+There are two forms. In 2025-11-25 the client asks for a task, which the tool's `execution.taskSupport` allows, and
+fetches the result by `tasks/result`. In 2026-07-28 it is the extension `io.modelcontextprotocol/tasks` (SEP-2663): the
+server decides, and result and questions come with `tasks/get`. The SDK has the types of the former and runs neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.shared.dispatcher import ProgressFnT
+
+from mcpagent.mcp.failed_requests import failure_of
+from mcpagent.mcp.failures import TaskError
+from mcpagent.mcp.framing import INVALID_ANSWER
+from mcpagent.mcp.mending import mend_result
+from mcpagent.safe_text import safe_line
+
+Raw: TypeAlias = dict[str, Any]
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+NEWS = frozenset({"notifications/tasks/status", "notifications/tasks", "notifications/progress"})
+"""What a server may say of a task unasked."""
+
+STATUSES = frozenset({"working", "input_required", "completed", "failed", "cancelled"})
+ENDED = frozenset({"completed", "failed", "cancelled"})
+
+POLL_SECONDS = 1.0
+"""Where the server does not say."""
+LEAST_POLL_SECONDS = 0.05
+MOST_POLL_SECONDS = 15.0
+GRACE_SECONDS = 5.0
+"""How long a task is asked after when the time for which its server keeps it is over."""
+MOST_FAILED_POLLS = 3
+
+HANDLE = "mcpagent/task"
+"""Under this key a result has the handle of a task instead of content (`marked`)."""
+
+
+def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
+    """A `tools/call` answer that is a task's handle, in a form that the SDK takes for a result; None for a result."""
+    nested, is_extension = result.get("task"), result.get("resultType") == "task"
+    if not is_extension and (not isinstance(nested, dict) or "content" in result or "structuredContent" in result):
+        return None
+    handle = {"task": result if is_extension else nested, "is_extension": is_extension, "token": request_id}
+    return {"content": [], "resultType": "complete", HANDLE: handle}
+
+
+def as_task(request: types.CallToolRequest, keep_seconds: float) -> types.CallToolRequest:
+    """The call, to be carried out as a task whose result the server keeps so long."""
+    task = types.TaskMetadata(ttl=int(keep_seconds * 1000))
+    return request.model_copy(update={"params": request.params.model_copy(update={"task": task})})
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One state of a task, from a handle, an answer or a notification. `ttl_seconds` None: kept without end.
+
+    Raises `MCPError` where it is none.
+    """
+
+    id: str
+    status: str
+    message: str
+    updated: str
+    ttl_seconds: float | None
+    poll_seconds: float
+    raw: Raw
+
+    @classmethod
+    def read(cls, raw: Raw) -> Task:
+        task_id, status = raw.get("taskId"), raw.get("status")
+        if not isinstance(task_id, str) or not task_id or not isinstance(status, str):
+            raise MCPError(code=INVALID_ANSWER, message="it begins a task and gives no id or no status of it")
+        if status not in STATUSES:
+            text = f'its task has the status "{safe_line(status, 60)}", which the protocol does not know'
+            raise MCPError(code=INVALID_ANSWER, message=text)
+        poll = _seconds(raw, "pollIntervalMs", "pollInterval")
+        return cls(
+            task_id,
+            status,
+            message=str(raw.get("statusMessage") or ""),
+            updated=str(raw.get("lastUpdatedAt") or ""),
+            ttl_seconds=_seconds(raw, "ttlMs", "ttl"),
+            poll_seconds=min(max(poll or POLL_SECONDS, LEAST_POLL_SECONDS), MOST_POLL_SECONDS),
+            raw=raw,
+        )
+
+    @property
+    def look(self) -> tuple[str, str, str]:
+        """What shows that something has happened."""
+        return self.status, self.message, self.updated
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The server `name` that has the task, and who answers it here.
+
+    `cancels`: it takes `tasks/cancel`; `has_answers`: something that a server may ask is answered here. `ask` gives a
+    raw result or raises `MCPError`; `answer` gives the answers to `inputRequests` or raises `MCPError` where one may
+    not be asked; `send_on` sends a request whose answer nobody waits for.
+    """
+
+    name: str
+    version: str
+    cancels: bool
+    has_answers: bool
+    most_poll_seconds: float
+    warn: Callable[[str], None]
+    ask: Callable[[types.Request[Any, Any]], Awaitable[Raw]]
+    answer: Callable[[Raw], Awaitable[types.InputResponses]]
+    send_on: Callable[[types.Request[Any, Any]], object]
+
+
+class FollowedTask:
+    """One task, from its handle to its result; `tell` hears of each change and of the server's progress reports."""
+
+    def __init__(self, result: Raw, tool: str, peer: Peer, tell: ProgressFnT) -> None:
+        handle = result[HANDLE]
+        self.token: types.RequestId = handle["token"]
+        self._is_extension: bool = handle["is_extension"]
+        self._task = Task.read(handle["task"])
+        self._tool = safe_line(tool, 60)
+        self._peer = peer
+        self._tell = tell
+        self._told = 0.0
+        self._begun = asyncio.get_running_loop().time()
+        self._news = asyncio.Event()
+        self._answered: set[str] = set()
+        self._fetching: asyncio.Task[Raw] | None = None
+        self._is_over = False
+
+    async def hear(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Whether a notification is about this task. Its words count for nothing but a reason to ask at once."""
+        if method != "notifications/progress":
+            is_mine = params.get("taskId") == self._task.id
+            if is_mine:
+                self._news.set()
+            return is_mine
+        if params.get("progressToken") != self.token:
+            return False
+        if (done := _number(params.get("progress"))) is not None:
+            self._told = done
+            await self._tell(done, _number(params.get("total")), str(params.get("message") or ""))
+        return True
+
+    async def result(self) -> Raw:
+        """The call's result, mended. Raises `TaskError`, or `MCPError` as a plain call would.
+
+        However it ends before the task does, also by being cancelled, the server is told to cancel the task.
+        """
+        try:
+            if self._is_extension and self._task.status in ENDED:
+                await self._ask_after()  # a handle says how it ended, and has no result
+            while self._task.status not in ENDED:
+                self._check_age()
+                if self._task.status == "input_required":
+                    await self._give_input()
+                await self._wait()
+                if self._fetching is not None and self._fetching.done():
+                    self._is_over = True
+                    return self._mended(await self._fetching)
+                await self._ask_after()
+            self._is_over = True
+            return await self._ended()
+        finally:
+            if self._fetching is not None:
+                self._fetching.cancel()
+                await asyncio.gather(self._fetching, return_exceptions=True)
+            if not self._is_over and self._peer.cancels:
+                self._peer.send_on(_Cancel(params=types.CancelTaskRequestParams(task_id=self._task.id)))
+
+    async def _wait(self) -> None:
+        """Until it is time to ask again, the server has news, or the result is there."""
+        news = asyncio.create_task(self._news.wait())
+        awaited: set[asyncio.Task[Any]] = {news} if self._fetching is None else {news, self._fetching}
+        seconds = min(self._task.poll_seconds, self._peer.most_poll_seconds)
+        try:
+            await asyncio.sleep(LEAST_POLL_SECONDS)  # however much news there is
+            await asyncio.wait(
+                awaited, timeout=max(seconds - LEAST_POLL_SECONDS, 0.0), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            news.cancel()
+            self._news.clear()
+
+    async def _ask_after(self) -> None:
+        """The task as it is now. A poll that fails on its way is made again: it changes nothing."""
+        for attempt in range(1, MOST_FAILED_POLLS + 1):
+            try:
+                raw = await self._peer.ask(_Get(params=types.GetTaskRequestParams(task_id=self._task.id)))
+                break
+            except MCPError as error:
+                if failure_of(error.error) is None:
+                    if error.code in (types.CONNECTION_CLOSED, INVALID_ANSWER):
+                        raise
+                    raise self._error(f"no longer knows the task: {error.message}") from None
+                if attempt == MOST_FAILED_POLLS:
+                    raise self._error(f"cannot be asked after the task: {error.message}") from None
+                await asyncio.sleep(self._task.poll_seconds)
+        before, task = self._task, Task.read(raw)
+        if task.id != before.id:
+            raise MCPError(code=INVALID_ANSWER, message="asked after one task, it answers about another")
+        self._task = task
+        if self._task.look != before.look:
+            self._told += 1
+            await self._tell(self._told, None, self._task.message or self._task.status.replace("_", " "))
+
+    def _check_age(self) -> None:
+        ttl = self._task.ttl_seconds
+        if ttl and asyncio.get_running_loop().time() - self._begun > ttl + GRACE_SECONDS:
+            raise self._error(f"keeps the task for {ttl:g} s only, and it has not ended")
+
+    async def _give_input(self) -> None:
+        """Answers what the server asks for the task; in the earlier form it asks while its result is waited for."""
+        if not self._is_extension:
+            if not self._peer.has_answers:
+                raise self._error("wants input, and nothing that a server may ask is allowed here")
+            if self._fetching is None:
+                self._fetching = asyncio.create_task(self._fetch(), name="mcp-task-result")
+            return
+        asked = self._task.raw.get("inputRequests")
+        questions = asked if isinstance(asked, dict) else {}
+        if fresh := {key: value for key, value in questions.items() if key not in self._answered}:
+            self._answered.update(fresh)
+            responses = await self._peer.answer(fresh)
+            params = _UpdateParams(task_id=self._task.id, input_responses=responses)
+            await self._peer.ask(_Update(params=params))
+
+    async def _ended(self) -> Raw:
+        task = self._task
+        if task.status == "cancelled":
+            raise self._error("cancelled the task" + (f": {task.message}" if task.message else ""))
+        if not self._is_extension:
+            result = self._mended(await (self._fetching or self._fetch()))
+            return result | {"isError": True} if task.status == "failed" else result
+        if task.status == "failed":
+            error = task.raw.get("error")
+            words = str(error.get("message") or "") if isinstance(error, dict) else ""
+            raise self._error(f"failed: {words or task.message or 'it gives no reason'}", may_have_run=False)
+        inlined = task.raw.get("result")
+        if not isinstance(inlined, dict):
+            raise MCPError(code=INVALID_ANSWER, message="its task is completed and has no result")
+        return self._mended(inlined)
+
+    async def _fetch(self) -> Raw:
+        return await self._peer.ask(_Result(params=types.GetTaskPayloadRequestParams(task_id=self._task.id)))
+
+    def _mended(self, raw: Raw) -> Raw:
+        result, changes = mend_result("tools/call", self._peer.version, raw)
+        for change in changes:
+            self._peer.warn(f"the task of {self._tool}: {change}")
+        if isinstance(result, str):
+            raise MCPError(code=INVALID_ANSWER, message=result)
+        return result
+
+    def _error(self, what: str, *, may_have_run: bool = True) -> TaskError:
+        text = f'server "{self._peer.name}", tools/call "{self._tool}" as a task: it {safe_line(what, 400)}'
+        end = "; the call may have run: check before you repeat it" if may_have_run else ""
+        return TaskError(text + end, server=self._peer.name, phase="tasks/get")
+
+
+class _Get(types.GetTaskRequest):
+    name_param = "taskId"
+
+
+class _Result(types.GetTaskPayloadRequest):
+    name_param = "taskId"
+
+
+class _Cancel(types.CancelTaskRequest):
+    name_param = "taskId"
+
+
+class _UpdateParams(types.RequestParams):
+    task_id: str
+    input_responses: types.InputResponses
+
+
+class _Update(types.Request[_UpdateParams, Literal["tasks/update"]]):
+    method: Literal["tasks/update"] = "tasks/update"
+    params: _UpdateParams
+    name_param = "taskId"
+
+
+def _seconds(raw: Raw, *keys: str) -> float | None:
+    """Of the first key there is, in milliseconds; None where it says nothing."""
+    value = _number(next((raw[key] for key in keys if key in raw), None))
+    return value / 1000 if value is not None and value > 0 else None
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+    return float(value) if is_number else None
