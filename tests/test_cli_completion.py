@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tree_sitter
+import tree_sitter_powershell
 
 from mcpagent.cli.app import command_line
 from mcpagent.cli.candidates import Candidate, candidates, plain_names
@@ -225,6 +227,19 @@ def test_the_key_completes_commands_servers_and_tools(typist: Typist) -> None:
     typist.wait_for("disable")
     typist.type("sma\t")
     typist.wait_for("small")
+
+
+def powershell_errors(script: str) -> bool:
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_powershell.language()))
+    return parser.parse(script.encode()).root_node.has_error
+
+
+def test_the_script_for_powershell_is_right_by_its_grammar() -> None:
+    """It was never run: PowerShell comes in no package that a test could install."""
+    script = SCRIPTS[Shell.pwsh]
+    assert not powershell_errors(script)
+    for broken in (script.replace("if (", "if ", 1), script.replace('"`t"', '"`t'), script.rstrip()[:-1]):
+        assert powershell_errors(broken)
 
 
 def test_it_is_quick_and_starts_no_server(work: Path) -> None:
