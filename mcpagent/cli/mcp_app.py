@@ -149,9 +149,7 @@ def mcp_disable(name: str, scope: WriteScope | None, **given: Any) -> int:
 @file_to_change
 @opt.debug
 @opt.color
-def mcp_import(
-    source: str, dry_run: bool, scope: WriteScope, replace: bool, plain_secrets: bool, **given: Any
-) -> int:
+def mcp_import(source: str, dry_run: bool, scope: WriteScope, replace: bool, plain_secrets: bool, **given: Any) -> int:
     """Takes over the servers of other MCP clients; what is there already stays. Exit code 1: none found.
 
     Keys that are written out there are kept in the system keyring, or in files that only you can read.

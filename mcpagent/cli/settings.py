@@ -59,6 +59,11 @@ class Settable:
     param: Any
     command: Any
 
+    @property
+    def default(self) -> Any:
+        """None where there is none."""
+        return self.param.to_info_dict()["default"]
+
     def read(self, value: Any) -> Any:
         """The value as the option takes it. Raises `click.ClickException`."""
         return self.param.process_value(click.Context(self.command), value)
@@ -175,10 +180,15 @@ def _checked(setting: Setting, option: Settable) -> Setting:
     if isinstance(value, dict) or isinstance(value, list) != bool(option.param.multiple):
         raise _error(setting, "expected a list of strings" if option.param.multiple else "expected one value")
     try:
-        option.read(value)
+        read = option.read([_as_typed(item) for item in value] if isinstance(value, list) else _as_typed(value))
     except click.ClickException as error:
         raise _error(setting, safe_line(error.message.rstrip("."), 160)) from None
-    return replace(setting, value=value)
+    return replace(setting, value=list(read) if option.param.multiple else read)
+
+
+def _as_typed(value: Any) -> Any:
+    """As it would be typed on a command line, where all values but a flag's are text."""
+    return value if isinstance(value, bool) else str(value)
 
 
 def _error(setting: Setting, what: str) -> ConfigError:
