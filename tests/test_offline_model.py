@@ -33,7 +33,7 @@ from mcpagent.messages import (
 )
 from mcpagent.models import Model, ModelRequest, OfflineModel
 from mcpagent.models.offline.answers import INTRODUCTION
-from mcpagent.models.offline.model import answer
+from mcpagent.models.offline.rules import answer
 from mcpagent.tools import Tool, ToolOutput
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)
