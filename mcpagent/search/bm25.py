@@ -50,14 +50,25 @@ class Hits:
     found: int
 
 
+class _Ids(dict[str, int]):
+    """The number of each term, given when it is first met."""
+
+    def __init__(self, new: Callable[[], int]) -> None:
+        self._new = new
+
+    def __missing__(self, term: str) -> int:
+        number = self[term] = self._new()
+        return number
+
+
 class _WordTerms(dict[str, tuple[int, ...]]):
     """The terms of each written word, worked out when it is first met."""
 
-    def __init__(self, number_of: Callable[[str], int]) -> None:
-        self._number_of = number_of
+    def __init__(self, ids: _Ids) -> None:
+        self._ids = ids
 
     def __missing__(self, word: str) -> tuple[int, ...]:
-        ids = self[word] = tuple(map(self._number_of, terms(word)))
+        ids = self[word] = tuple(map(self._ids.__getitem__, terms(word)))
         return ids
 
 
@@ -65,8 +76,8 @@ class Postings:
     """Which tool (by number) holds which term, and with what weight."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
-        self.words: dict[str, tuple[int, ...]] = _WordTerms(self._id)
+        self.ids: dict[str, int] = (ids := _Ids(self._new_term))
+        self.words: dict[str, tuple[int, ...]] = _WordTerms(ids)
         self.tools: list[array[int]] = []
         self.weights: list[array[float]] = []
         self.names: dict[int, tuple[int, ...]] = {}
@@ -285,12 +296,10 @@ class Postings:
                 own = len(found)
         return found, own
 
-    def _id(self, term: str) -> int:
-        number = self.ids.setdefault(term, len(self.tools))
-        if number == len(self.tools):
-            self.tools.append(array("I"))
-            self.weights.append(array("f"))
-        return number
+    def _new_term(self) -> int:
+        self.tools.append(array("I"))
+        self.weights.append(array("f"))
+        return len(self.tools) - 1
 
 
 def _highest(scores: Mapping[int, float], count: int) -> list[float]:

@@ -14,7 +14,8 @@ MAX_TEXT = 2048
 
 _MAX_PARAMETERS = 200
 _MAX_DEPTH = 6
-_NESTING = frozenset(("properties", "items", "anyOf", "oneOf", "allOf"))
+_BRANCHING = frozenset(("items", "anyOf", "oneOf", "allOf"))
+_NESTING = _BRANCHING | {"properties"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ def field_texts(tool: ToolDefinition, server_description: str = "") -> list[tupl
         text = schema.get("description")
         if isinstance(text, str):
             descriptions.append(text[:MAX_TEXT])
-        values += enum_values(schema)
+        if "enum" in schema or "items" in schema:
+            values += enum_values(schema)
     texts = [
         ("name", local_name(tool)),
         ("title", tool.title),
@@ -95,22 +97,25 @@ def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
             waiting += [(node, 1) for node in shared.values()]
     given = 0
     for node, depth in waiting:  # grows while it is walked
-        properties = node.get("properties") if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            continue
+        deeper = depth + 1 if depth < _MAX_DEPTH else 0
+        properties = node.get("properties")
         if isinstance(properties, dict):
             for name, child in islice(properties.items(), _MAX_PARAMETERS - given):
                 given += 1
-                yield str(name), child if isinstance(child, dict) else {}
-        if depth < _MAX_DEPTH and isinstance(node, dict):
-            waiting += [(child, depth + 1) for child in _children(node)]
+                if isinstance(child, dict):
+                    yield str(name), child
+                    if deeper and not _NESTING.isdisjoint(child):
+                        waiting.append((child, deeper))
+                else:
+                    yield str(name), {}
+        if deeper and not _BRANCHING.isdisjoint(node):
+            waiting += [(branch, deeper) for branch in _branches(node)]
 
 
-def _children(node: Mapping[str, Any]) -> Iterator[Any]:
-    """The schemas inside a schema that may have parameters of their own."""
-    properties = node.get("properties")
-    if isinstance(properties, dict):
-        for child in islice(properties.values(), _MAX_PARAMETERS):
-            if isinstance(child, dict) and not _NESTING.isdisjoint(child):
-                yield child
+def _branches(node: Mapping[str, Any]) -> Iterator[Any]:
+    """The schemas beside a schema's properties that may have parameters of their own."""
     if "items" in node:
         yield node["items"]
     for key in ("anyOf", "oneOf", "allOf"):

@@ -95,7 +95,9 @@ class ToolIndex:
         self._ranker = Ranker(self._postings, self._vectors)
 
     def __len__(self) -> int:
-        return len(self.tools)
+        with self._lock:
+            self._settle()
+            return len(self._tools)
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:

@@ -54,7 +54,7 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
             raise ValueError("the sizes in it do not fit")
         postings = Postings()
         postings.size = size
-        postings.ids = {term: number for number, term in enumerate(header["terms"])}
+        postings.ids.update((term, number) for number, term in enumerate(header["terms"]))
         postings.words.update((word, tuple(ids)) for word, ids in header["words"].items())
         postings.names = dict(enumerate(tuple(ids) for ids in header["names"]))
         middle = start + 4 * sum(counts)

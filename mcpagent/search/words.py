@@ -7,7 +7,7 @@ Korean characters, which has no spaces, gives its pairs of characters.
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import cache
 from typing import Protocol
 
 from mcpagent.names import plain
@@ -15,9 +15,10 @@ from mcpagent.names import plain
 MAX_WORD = 40
 """Characters of one written word that count; longer runs are keys, hashes or encoded data."""
 
+_KEPT_TERMS = 40_000
 _WRITTEN = re.compile(r"[^\W_]+")
-_ONLY_WORDS = "".join(char if char.isalnum() else " " for char in map(chr, range(128)))
-"""The same for ASCII texts, as a table for `str.translate`: twice as fast."""
+_ONLY_WORDS = bytes(char if chr(char).isalnum() else 32 for char in range(128)) + bytes(128)
+"""The same for ASCII texts, as a table for `bytes.translate`: three times as fast."""
 
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00a0"
 """Quotes, dashes, the ellipsis and the hard space: without them most English texts are ASCII."""
@@ -61,10 +62,9 @@ def written_words(text: str) -> list[str]:
             text = text.replace(char, " ")
         if not text.isascii():
             return _WRITTEN.findall(text)
-    return text.translate(_ONLY_WORDS).split()
+    return text.encode().translate(_ONLY_WORDS).decode().split()
 
 
-@lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """The stem of a plain word (Snowball's English stemmer)."""
     return _stemmer().stemWord(word)
@@ -98,14 +98,23 @@ def _unspaced_pieces(word: str) -> list[str]:
 def terms(written: str) -> list[str]:
     """The index terms of one written word; none for a stop word."""
     if _is_one_piece(written):
-        word = written.lower()
-        return [stem(word)] if len(word) > 1 and word not in STOP_WORDS else []
-    found = [
-        stem(part)
-        for part in pieces(written)
-        if part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
-    ]
-    return list(dict.fromkeys(found))
+        term = _term(written.lower()) if len(written) > 1 else ""
+        return [term] if term else []
+    return list(dict.fromkeys(filter(None, map(_term, pieces(written)))))
+
+
+class _Terms(dict[str, str]):
+    """The index term of each plain word, empty where it says nothing; worked out when it is first met."""
+
+    def __missing__(self, part: str) -> str:
+        if len(self) >= _KEPT_TERMS:
+            self.clear()
+        says_something = part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
+        term = self[part] = stem(part) if says_something else ""
+        return term
+
+
+_term = _Terms().__getitem__
 
 
 def _is_one_piece(written: str) -> bool:
@@ -116,4 +125,4 @@ def _is_one_piece(written: str) -> bool:
 
 def spoken(name: str) -> str:
     """An identifier as words: `getWeatherForecast` gives `get weather forecast`."""
-    return " ".join(part.lower() for written in written_words(name) for part in _PIECE.findall(written))
+    return " ".join(_PIECE.findall(name)).lower()
