@@ -18,6 +18,7 @@ from mcpagent.cli.event_schema import DOCUMENTS, page, schema
 from mcpagent.cli.headless import ask_once
 from mcpagent.cli.options import ApproveMode, ColorMode, Options, OutputFormat, ToolSearchMode
 from mcpagent.cli.output import event_document
+from mcpagent.cli.stdout import json_text
 from mcpagent.cli.terminal import Glyphs, Terminal, make_console
 from mcpagent.errors import CredentialsError, McpAgentError, ModelError
 from mcpagent.events import ToolProgress
@@ -158,6 +159,17 @@ def test_an_estimate_and_progress_fit(tmp_path: Path, capsys: pytest.CaptureFixt
     [estimate] = documents(tmp_path, capsys, [], estimate=True)
     assert estimate["type"] == "estimate"
     STRICT.validate(event_document(ToolProgress("s", "t", 1.5, None, "")))
+
+
+def test_what_is_no_number_in_json_becomes_null(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    huge = ToolCall("", "get_weather", {"city": "Rome", "days": [float("inf"), float("nan"), 1.5]})
+    chosen = {"output": OutputFormat.stream_json, "approve": ApproveMode.all}
+    found = documents(tmp_path, capsys, [huge, "x"], **chosen)
+    used = next(document for document in found if document["type"] == "tool_use")
+    assert used["input"] == {"city": "Rome", "days": [None, None, 1.5]}
+    assert event_document(ToolProgress("s", "t", float("nan"), None, "")) is None
+    progress = event_document(ToolProgress("s", "t", 1.0, float("inf"), ""))
+    STRICT.validate(json.loads(json_text(progress), parse_constant=pytest.fail))
 
 
 def test_the_schema_refuses_what_is_no_document() -> None:

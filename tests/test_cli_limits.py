@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.event_schema import DOCUMENTS
 from mcpagent.cli.figures import money
 from mcpagent.cli.headless import ask_once
 from mcpagent.cli.lines import usage_line
-from mcpagent.cli.options import ColorMode, Options, OutputFormat
+from mcpagent.cli.options import ApproveMode, ColorMode, Options, OutputFormat
 from mcpagent.cli.status import Figures, status_line
 from mcpagent.cli.structured import AnswerSchema, MisfitError
 from mcpagent.cli.terminal import Glyphs, Terminal, make_console
@@ -25,7 +27,7 @@ from mcpagent.events import ResponseReceived, RunFinished
 from mcpagent.messages import Message, Spent, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
-from tests.terminal.process import SMALL_SERVER, run, server_option
+from tests.terminal.process import SMALL_SERVER, environment, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
 
@@ -81,6 +83,18 @@ def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest
     document = json.loads(capsys.readouterr().out)
     assert (code, document["result"]) == (0, "it is warm")
     assert (document["cost_usd"], document["cost_known"]) == (0.75, True)
+
+
+@pytest.mark.parametrize("flag", ["--timeout", "--max-cost"])
+def test_a_limit_is_a_number(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["ask", "hi there", flag, "nan"]) == 2
+    assert "nan is no number" in capsys.readouterr().err
+
+
+def test_what_costs_nothing_is_within_every_limit_of_money(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replies = [priced(WEATHER, 100, 0.0), priced(words("18 degrees"), 100, 0.0)]
+    ask(tmp_path, ScriptedModel(replies), max_cost=0.0, approve=ApproveMode.all)
+    assert capsys.readouterr().out == "18 degrees\n"
 
 
 def test_an_estimate_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,6 +207,41 @@ def test_a_reference_is_never_looked_up_outside_of_the_schema() -> None:
     assert inner.read_answer("[1, 2]") == [1, 2]
     with pytest.raises(MisfitError):
         inner.read_answer('["a"]')
+
+
+@pytest.mark.parametrize("answer", ["NaN", "[1e999]", '{"a": -Infinity}'])
+def test_a_number_that_json_does_not_have_is_no_answer(answer: str) -> None:
+    with pytest.raises(MisfitError, match="it is no JSON"):
+        AnswerSchema({}).read_answer(answer)
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected"),
+    [({}, '{"city": "Köln"}\n'), ({"PYTHONIOENCODING": "ascii"}, '{"city": "K\\u00f6ln"}\n')],
+)
+def test_a_document_comes_whole_through_any_locale(
+    locale: dict[str, str], expected: str, tmp_path: Path, schema_file: Path
+) -> None:
+    script = (
+        "import io, sys\nfrom pathlib import Path\nfrom mcpagent.cli.headless import ask_once\n"
+        "from mcpagent.cli.options import ColorMode, Options\nfrom mcpagent.cli.terminal import open_terminal\n"
+        "from mcpagent.models import ScriptedModel\nterminal = open_terminal(ColorMode.auto, {})\n"
+        "options = Options(json_schema=Path(sys.argv[1]), quiet=True)\n"
+        """sys.exit(ask_once(options, 'q', terminal, model=ScriptedModel(['{"city": "K\\u00f6ln"}'])))"""
+    )
+    schema_file.write_text("{}", "utf-8")
+    (tmp_path / "none.json").write_text('{"mcpServers": {}}', "utf-8")
+    given = {"MCPAGENT_CONFIG": "none.json", "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8", **locale}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(schema_file)],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home", given),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == expected.encode()
 
 
 def test_the_flags_reach_the_run(tmp_path: Path, schema_file: Path) -> None:

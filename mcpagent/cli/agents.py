@@ -173,7 +173,7 @@ def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
     for glob in approvals.rules.without_effect(agent.known_tools.values()):
         near = get_close_matches(glob, labels, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else "; mcpagent tools list names them"
-        lines.append(f"--allow or --deny {safe_line(glob, 80)}: no tool of that name is known{hint}")
+        lines.append(f"--allow or --deny {safe_line(glob, 80) or repr(glob)}: no tool of that name is known{hint}")
     return lines
 
 

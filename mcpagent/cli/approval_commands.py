@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from rich.text import Text
 
 from mcpagent.cli.exit_codes import ExitCode
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.kept_approvals import KeptApprovals, Yes
 from mcpagent.cli.lines import column
 from mcpagent.cli.options import Options, OutputFormat
+from mcpagent.cli.stdout import write_json
 from mcpagent.cli.terminal import open_terminal, put
 from mcpagent.errors import InputError
 from mcpagent.safe_text import safe_line
@@ -27,7 +26,7 @@ def list_approvals(options: Options) -> ExitCode:
     terminal = open_terminal(options.color, os.environ)
     kept = KeptApprovals.of_user(options.environ).all()
     if options.output is OutputFormat.json:
-        write_out(json.dumps([{"approval": yes.label, "what": yes.what} for yes in kept]) + "\n")
+        write_json([{"approval": yes.label, "what": yes.what} for yes in kept], None)
         return ExitCode.OK
     if not kept:
         put(terminal.out, "nothing is allowed for good")

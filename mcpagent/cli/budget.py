@@ -14,7 +14,8 @@ class Budget:
     """Follows the events of one run, and raises `LimitError` at the first request that may not be made any more.
 
     Tokens are input and output as the provider counted them. What one request takes is known when it is over, so the
-    last one may go beyond a limit. Where a price is not known, a limit of money cannot be kept, and it stops too.
+    last one may go beyond a limit. Where a price is not known, a limit of money cannot be kept, and it stops too. What
+    costs nothing is within every limit of money.
     """
 
     max_tokens: int | None = None
@@ -42,6 +43,6 @@ class Budget:
             return
         if self.unpriced:
             raise LimitError("the price of this model is not known, so --max-cost cannot be kept; use --max-tokens")
-        if self.dollars >= self.max_dollars:
+        if self.dollars and self.dollars >= self.max_dollars:
             spent = money(self.dollars)
             raise LimitError(f"stopped after {spent} without an answer (--max-cost {self.max_dollars:g})")

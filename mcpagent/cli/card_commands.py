@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from mcpagent.cards.card import AgentCard
 from mcpagent.cards.reading import YAML, load_card, load_cards
 from mcpagent.cards.writing import card_data, dump_card
 from mcpagent.cli.exit_codes import ExitCode
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.options import Options, OutputFormat
+from mcpagent.cli.stdout import write_json, write_out
 from mcpagent.cli.terminal import open_terminal, put
 from mcpagent.errors import ConfigError
 from mcpagent.safe_text import safe_line, safe_text
@@ -41,7 +40,7 @@ def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
             {"path": item.path, "name": item.name, "error": item.error or None, "warnings": list(item.warnings)}
             for item in reports
         ]
-        write_out(json.dumps(documents, indent=2) + "\n")
+        write_json(documents)
     else:
         terminal = open_terminal(options.color, os.environ)
         put(terminal.out, *(line for report in reports for line in _lines(report)))
@@ -79,7 +78,7 @@ def show_card(path: Path, options: Options) -> ExitCode:
     """Prints the card as it would be written."""
     card = card_at(path)
     if options.output is OutputFormat.json:
-        write_out(json.dumps({**card_data(card), "instruction": card.instruction}, indent=2, default=str) + "\n")
+        write_json({**card_data(card), "instruction": card.instruction})
     else:
         write_out(safe_text(dump_card(card, "yaml" if Path(card.path).suffix in YAML else "md")))
     return ExitCode.OK

@@ -16,10 +16,10 @@ from rich.text import Text
 from mcpagent.cli.configuration import short_path
 from mcpagent.cli.editor import editor_command
 from mcpagent.cli.exit_codes import ExitCode
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.options import Options, OutputFormat, WriteScope
 from mcpagent.cli.server_files import file_to_write, open_file
 from mcpagent.cli.settings import PROJECT_FILE, USER_FILE, Settings, default_map, read_settings, settable
+from mcpagent.cli.stdout import write_json, write_out
 from mcpagent.cli.terminal import open_terminal, put
 from mcpagent.config import (
     cache_folder,
@@ -75,7 +75,7 @@ def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCod
     if options.output is OutputFormat.json:
         values = {item.name: {"value": item.value, "origin": item.origin} for item in shown}
         files = [str(path) for path in find_config_files(options.folder, options.environ)]
-        write_out(json.dumps({"settings": values, "server_files": files}, indent=2) + "\n")
+        write_json({"settings": values, "server_files": files})
         return ExitCode.OK
     width = max((len(item.origin) for item in shown), default=0)
     for item in shown:

@@ -7,7 +7,6 @@ every server fails; a warning changes nothing.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +22,10 @@ from mcpagent.cli.doctor_checks import Finding, Level, file_findings, key_findin
 from mcpagent.cli.doctor_table import server_table
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.probing import Probe
 from mcpagent.cli.server_tests import probe_servers
+from mcpagent.cli.stdout import write_json
 from mcpagent.cli.terminal import Glyphs, Terminal, open_terminal, put
 from mcpagent.cli.trust_box import untrusted_apart
 from mcpagent.config import ServersConfig, user_config_folder
@@ -69,7 +68,7 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
     if told:
         put(terminal.out, *server_table(probes, terminal, options.folder), *total_lines(probes))
     else:
-        write_out(json.dumps(document(report, options), indent=2) + "\n")
+        write_json(document(report, options))
     return report.exit_code
 
 

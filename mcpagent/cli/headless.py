@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -29,6 +28,7 @@ from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.output import JsonReport
 from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.server_requests import ServerRequests
+from mcpagent.cli.stdout import readable_json, write_out
 from mcpagent.cli.structured import ATTEMPTS, AnswerSchema, MisfitError
 from mcpagent.cli.terminal import is_a_terminal, put
 from mcpagent.cli.trust_box import trusted_configuration
@@ -148,7 +148,7 @@ class _OneShot:
             if self.report is not None:
                 self.report.finish(agent, replace(finished, spent=agent.spent), self.denials, document)
             else:
-                write_out(json.dumps(document, ensure_ascii=False) + "\n")
+                write_out(readable_json(document) + "\n")
             return finished
         raise AssertionError("unreachable")
 
@@ -254,10 +254,3 @@ class _OneShot:
 
     def _aside(self) -> AbstractContextManager[None]:
         return self.view.paused() if self.view is not None else nullcontext()
-
-
-def write_out(text: str) -> None:
-    """To stdout, at once."""
-    if sys.stdout is not None:
-        sys.stdout.write(text)
-        sys.stdout.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import sys
 import time
@@ -16,9 +15,9 @@ from rich.text import Text
 
 from mcpagent.cli.configuration import short_path
 from mcpagent.cli.exit_codes import ExitCode
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.lines import column
 from mcpagent.cli.options import Options, OutputFormat
+from mcpagent.cli.stdout import write_json
 from mcpagent.cli.terminal import Terminal, is_a_terminal, open_terminal, put
 from mcpagent.errors import InputError
 from mcpagent.known_secrets import hide
@@ -117,7 +116,7 @@ def list_keys(options: Options, *, store: SecretStore | None = None) -> ExitCode
     terminal = open_terminal(options.color, os.environ)
     kept = (store or key_store(options.environ)).list()
     if options.output is OutputFormat.json:
-        write_out(json.dumps([{"name": key.name, "place": key.place, "saved": key.saved} for key in kept]) + "\n")
+        write_json([{"name": key.name, "place": key.place, "saved": key.saved} for key in kept], None)
         return ExitCode.OK
     if not kept:
         put(terminal.out, "no keys are set; mcpagent keys set NAME keeps one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -76,6 +77,16 @@ class Member(click.Choice[Any]):
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:  # noqa: ARG002 - the interface's own
         return str(choice)
+
+
+class Amount(click.FloatRange):
+    """A number in a range; "nan" is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("nan is no number", param, ctx)
+        return number
 
 
 FILE = click.Path(path_type=Path)
@@ -196,7 +207,7 @@ max_cost = click.option(
     metavar="DOLLARS",
     envvar="MCPAGENT_MAX_COST",
     help="No further request once the answer cost so much (US); exit code 7.",
-    type=click.FloatRange(min=0),
+    type=Amount(min=0),
 )
 json_schema = click.option(
     "--json-schema",
@@ -230,7 +241,7 @@ timeout = click.option(
     metavar="SECONDS",
     envvar="MCPAGENT_TIMEOUT",
     help="Stop after so many seconds, with exit code 124; in chat, for each question.",
-    type=click.FloatRange(min=0.1),
+    type=Amount(min=0.1),
 )
 status_line = click.option(
     "--status-line",

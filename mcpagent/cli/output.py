@@ -6,13 +6,14 @@ Text is ASCII-escaped, so that any locale can carry it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.event_schema import SCHEMA
 from mcpagent.cli.exit_codes import ExitCode
+from mcpagent.cli.stdout import json_text
 from mcpagent.cli.structured import MisfitError
 from mcpagent.errors import ConfigError, CredentialsError, InputError, LimitError, ModelError, ServerError
 from mcpagent.events import (
@@ -194,7 +195,7 @@ class JsonReport:
         if self._first:
             document = {"type": document["type"], "schema": SCHEMA, **document}
             self._first = False
-        self._write(json.dumps(document, default=str) + "\n")
+        self._write(json_text(document) + "\n")
 
 
 def event_document(event: Event) -> Document | None:
@@ -204,7 +205,7 @@ def event_document(event: Event) -> Document | None:
             return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "server": server}
         case ToolCallFinished(call=call, result=result, server=server):
             return _result_document(call.name, result, server)
-        case ToolProgress():
+        case ToolProgress(progress=progress) if isfinite(progress):
             return {"type": "tool_progress", **asdict(event)}
         case ToolsLoaded(names=names, tokens=tokens):
             return {"type": "tools_loaded", "names": list(names), "tokens": tokens}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection
 from typing import Any
@@ -11,9 +10,9 @@ from rich.text import Text
 
 from mcpagent.cli.configuration import Configuration, load_configuration, short_path, target_of
 from mcpagent.cli.exit_codes import ExitCode
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.lines import column
 from mcpagent.cli.options import Options, OutputFormat
+from mcpagent.cli.stdout import write_json
 from mcpagent.cli.terminal import Glyphs, open_terminal, put
 from mcpagent.cli.trust import TrustStore, untrusted
 from mcpagent.safe_text import safe_line
@@ -23,7 +22,7 @@ def list_servers(options: Options) -> ExitCode:
     terminal = open_terminal(options.color, os.environ)
     configuration = load_configuration(options)
     if options.output is OutputFormat.json:
-        write_out(json.dumps(_configuration_document(configuration, options), indent=2) + "\n")
+        write_json(_configuration_document(configuration, options))
         return ExitCode.OK
     waiting = {server.name for server in untrusted(configuration.enabled, TrustStore.of_user(options.environ))}
     put(terminal.out, *_configuration_lines(configuration, waiting, options, terminal.glyphs))

@@ -11,9 +11,9 @@ from pathlib import Path
 from mcpagent.cli.configuration import load_configuration
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.folders import state_folder
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.options import Options
 from mcpagent.cli.server_files import unknown_server
+from mcpagent.cli.stdout import write_out
 from mcpagent.cli.terminal import open_terminal, put
 from mcpagent.errors import InputError
 from mcpagent.mcp.server_log import log_path

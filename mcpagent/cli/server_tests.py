@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +15,10 @@ from mcpagent.cli.configuration import Configuration, short_path
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted, duration
 from mcpagent.cli.folders import state_folder
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.options import Options, OutputFormat
 from mcpagent.cli.probing import Probe, probe_all, probe_of_problem
 from mcpagent.cli.server_files import unknown_server
+from mcpagent.cli.stdout import write_json
 from mcpagent.cli.terminal import Terminal, open_terminal, put
 from mcpagent.cli.trust_box import untrusted_apart
 from mcpagent.config import ServersConfig
@@ -54,7 +53,7 @@ def run_server_test(options: Options, name: str | None) -> ExitCode:
     if told:
         put(terminal.out, totals(probes, terminal))
     else:
-        write_out(json.dumps({found.name: found.document() for found in probes}, indent=2) + "\n")
+        write_json({found.name: found.document() for found in probes})
     return ExitCode.OK if all(found.ok for found in probes) else ExitCode.SERVERS
 
 

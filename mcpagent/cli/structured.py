@@ -66,6 +66,7 @@ class AnswerSchema:
 
         try:
             document = _document(text)
+            json.dumps(document, allow_nan=False)
         except (ValueError, RecursionError) as error:
             raise MisfitError(f"it is no JSON: {safe_line(str(error), 120)}") from None
         validator = validator_for(self.schema)(self.schema, registry=Registry())

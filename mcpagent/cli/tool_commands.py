@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import time
@@ -18,10 +17,10 @@ from mcpagent.cli.agents import known_tools, search_history
 from mcpagent.cli.arguments import read_arguments
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted, saving
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.lines import reason as reason_of
 from mcpagent.cli.options import Options, OutputFormat, TokensBy, ToolSearchMode
 from mcpagent.cli.output import content_document
+from mcpagent.cli.stdout import write_json, write_out
 from mcpagent.cli.terminal import Terminal, open_terminal, put
 from mcpagent.cli.tool_views import (
     NAME_WIDTH,
@@ -320,4 +319,4 @@ def search_document(result: SearchResult, known: int) -> dict[str, Any]:
 
 
 def _write_json(data: Any) -> None:
-    write_out(json.dumps(data, indent=2, default=str) + "\n")
+    write_json(data)

@@ -14,12 +14,12 @@ from typing import Any
 from mcpagent.cli.configuration import short_path
 from mcpagent.cli.exit_codes import ExitCode
 from mcpagent.cli.figures import counted
-from mcpagent.cli.headless import write_out
 from mcpagent.cli.importing.clients import Client, ClientFile, client_files, read_client_file
 from mcpagent.cli.importing.entries import moved_workspace, taken_over
 from mcpagent.cli.importing.secrets import NewSecret, SecretPlan, plan_for_project, plan_for_user
 from mcpagent.cli.options import CLIENTS, Options, WriteScope
 from mcpagent.cli.server_files import ServerFile, file_to_write
+from mcpagent.cli.stdout import write_out
 from mcpagent.cli.terminal import Terminal, open_terminal, put
 from mcpagent.config.literals import literal_secrets
 from mcpagent.errors import ConfigError, InputError
