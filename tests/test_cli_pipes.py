@@ -135,9 +135,14 @@ def processes_with(word: str) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at /proc")
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow)]
+    ("number", "code", "kind"),
+    [
+        (signal.SIGTERM, 143, "terminated"),
+        pytest.param(signal.SIGHUP, 129, "terminated", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
+    ],
 )
-def test_a_signal_ends_the_run_and_its_servers(number: signal.Signals, code: int, tmp_path: Path) -> None:
+def test_a_signal_ends_the_run_and_its_servers(number: signal.Signals, code: int, kind: str, tmp_path: Path) -> None:
     own = tmp_path / f"server_{os.getpid()}_{code}.py"  # to be told apart from other tests' servers
     own.write_text(SMALL_SERVER.read_text("utf-8"), "utf-8")
     server = ["--server", f"own='{sys.executable}' '{own}' good"]
@@ -170,7 +175,7 @@ def test_a_signal_ends_the_run_and_its_servers(number: signal.Signals, code: int
     out, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
     last = json.loads(out.splitlines()[-1])
-    assert (last["error"]["kind"], last["error"]["exit_code"]) == ("terminated", code)
+    assert (last["error"]["kind"], last["error"]["exit_code"]) == (kind, code)
     assert "Traceback" not in errors
     assert processes_with(own.name) == []
 
