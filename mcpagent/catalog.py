@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mcpagent.conversation import Discovery
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
+from mcpagent.messages import ToolDefinition, ToolsChanged
 from mcpagent.names import NameMap, ToolKey, offered_names
 from mcpagent.tools import Tool
 
@@ -175,9 +175,10 @@ class Catalog:
     `tools` come as their servers name them; the catalogue gives the offered names. `pinned` names (any form) are
     offered from the start. With `search` None or off, every tool is offered. `unavailable` names servers that are
     configured and not connected, with the reason; the owner keeps it up to date. `expects_deferred`: tools to be hidden
-    may still join. `cached_share` tells the price of a cached input token, as a share of an uncached one, where it is
-    needed for "auto". `virtual` tools are the runtime's own, offered first. `searching` and the names of known tools
-    never change once the conversation has begun.
+    may still join. `after` was the same conversation's so far: what it left to the provider stays. `cached_share` tells
+    the price of a cached input token, as a share of an uncached one, where it is needed for "auto". `virtual` tools are
+    the runtime's own, offered first. `searching` and the names of known tools never change once the conversation has
+    begun.
     """
 
     def __init__(
@@ -189,6 +190,7 @@ class Catalog:
         server_descriptions: Mapping[str, str] | None = None,
         unavailable: Mapping[str, str] | None = None,
         expects_deferred: bool = False,
+        after: Catalog | None = None,
         cached_share: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._cached_share = cached_share
@@ -201,6 +203,8 @@ class Catalog:
         self._tools: dict[ToolKey, Tool] = {}
         self._tokens: dict[str, int] = {}
         self._index: ToolIndex | None = None
+        self._left_to_provider: dict[str, ToolDefinition] = {**after._left_to_provider} if after is not None else {}
+        self._joined_offered: set[str] = set()
         self._know(_by_key(tools))
         self._hides_all = self._decide(self.options.enabled)
         self._asked_pins = tuple(pinned)
@@ -209,7 +213,7 @@ class Catalog:
         self.pinned: tuple[str, ...] = tuple(
             name for name, tool in self.known.items() if name in resolved or not self._is_deferrable(tool)
         )
-        self.searching = self._searches(expects_deferred)
+        self.searching = self._searches(expects_deferred or bool(self._left_to_provider))
 
     def replace_source(self, server: str | None, tools: Iterable[Tool], description: str = "") -> tuple[str, ...]:
         """Makes `tools` the tools of one server (None: local ones) from now on.
@@ -235,7 +239,9 @@ class Catalog:
                 self._index.replace(changed, definitions)
         new = [name for name in self.known if name not in before]
         wanted = {self._resolver.resolve(name) for name in self._asked_pins}
-        return tuple(name for name in new if name in wanted or not self._is_deferrable(self.known[name]))
+        at_once = tuple(name for name in new if name in wanted or not self._is_deferrable(self.known[name]))
+        self._joined_offered.update(at_once)
+        return at_once
 
     def _know(self, by_key: dict[ToolKey, Tool]) -> None:
         # Names once given stay given, also to a tool that is gone for now: it may come back.
@@ -286,12 +292,32 @@ class Catalog:
         offered = [self.known[name] for name in names if name in self.known and name not in discovery.removed]
         return [*self.virtual, *offered]
 
-    def left_to_provider(self, discovery: Discovery) -> tuple[ToolDefinition, ...]:
-        """What the model's provider searches by itself, by name; nothing where `search_tools` does."""
+    def left_to_provider(self) -> tuple[ToolDefinition, ...]:
+        """What the next request gives the model's provider to search by itself; nothing where `search_tools` does.
+
+        It only grows, and no definition changes, since a request must not rewrite an earlier one: what is lost or
+        changed stays as it was given, until the provider finds it (`outdated`) or the model calls it.
+        """
         if not self.provider_searches:
             return ()
-        offered = {tool.name for tool in self.offer(discovery)}
-        return tuple(tool.definition for name, tool in sorted(self.deferred.items()) if name not in offered)
+        for name, tool in sorted(self.deferred.items()):
+            if name not in self._joined_offered:
+                self._left_to_provider.setdefault(name, tool.definition)
+        return tuple(self._left_to_provider.values())
+
+    def joining_provider_search(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Which of these the provider has not been given yet, and will be."""
+        if not self.provider_searches:
+            return ()
+        hidden = self.deferred.keys() - self._joined_offered - self._left_to_provider.keys()
+        return tuple(name for name in names if name in hidden)
+
+    def outdated(self, sent: Iterable[ToolDefinition]) -> ToolsChanged | None:
+        """What became of tools since they were given to the model like that; None where they are still the same."""
+        now = {tool.name: self.known.get(tool.name) for tool in sent}
+        changed = [tool.name for tool in sent if (known := now[tool.name]) and known.definition != tool]
+        gone = tuple(name for name, known in now.items() if known is None)
+        return ToolsChanged(self.definitions(changed), gone) if changed or gone else None
 
     @property
     def provider_searches(self) -> bool:
@@ -321,6 +347,12 @@ class Catalog:
                 return tool
         resolved = self._resolver.resolve(name)
         return self.known[resolved] if resolved is not None else None
+
+    def lost_server(self, name: str) -> str:
+        """The server that had the tool of this offered name earlier in the conversation; "" where none had."""
+        if name in self.known:
+            return ""
+        return next((key.server or "" for key, given in self.names.items() if given == name), "")
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Offered names like this one, for "did you mean"."""

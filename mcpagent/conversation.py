@@ -84,6 +84,12 @@ def _answer(fixed: list[Message], open_calls: dict[str, ToolCall], why: str) -> 
         fixed.append(Message("tool", results))
 
 
+def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
+    """What to tell a model whose tools changed."""
+    parts = [f"{what}: {', '.join(names)}" for what, names in (("gone", gone), ("changed", changed)) if names]
+    return f"Your tools have changed; {'; '.join(parts)}." if parts else "Your tools have changed."
+
+
 class Conversation:
     """One history. `system` is its system prompt, fixed when it starts since changing it would lose the cache.
 

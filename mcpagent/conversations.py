@@ -62,11 +62,24 @@ class Conversations:
         self.current = self._begin(messages, session.listed)
 
     def go_on(self, session: Session, messages: Sequence[Message]) -> None:
-        """`begin_anew`, and it stays the same conversation to those who know it by its `thread_id`."""
-        self.current = replace(self._begin(messages, session.listed), thread_id=session.thread_id)
+        """`begin_anew`, and it stays the same conversation to those who know it by its `thread_id`.
 
-    def _begin(self, messages: Sequence[Message], from_toolsets: list[Tool], *, keep_open: bool = False) -> Session:
-        """Names, categories and the system prompt are fixed here."""
+        Its beginning stays too, unless the tools are now found in another way: thoughts and caches stand on it.
+        """
+        following = self._begin(messages, session.listed, after=session.catalog if messages else None)
+        if messages and _how_found(following.catalog) == _how_found(session.catalog):
+            following.conversation.system = session.conversation.system
+        self.current = replace(following, thread_id=session.thread_id)
+
+    def _begin(
+        self,
+        messages: Sequence[Message],
+        from_toolsets: list[Tool],
+        *,
+        keep_open: bool = False,
+        after: Catalog | None = None,
+    ) -> Session:
+        """Names, categories and the system prompt are fixed here. `after` is what the same conversation had so far."""
         sources, conversation = self._sources, Conversation(messages=messages, keep_open=keep_open)
         live = Opening(
             sources.all(from_toolsets),
@@ -83,6 +96,7 @@ class Conversations:
             server_descriptions=opening.descriptions,
             unavailable=opening.unavailable,
             expects_deferred=opening.expects_deferred,
+            after=after,
             cached_share=lambda: cached_share(self._model()),
         )
         section = ""
@@ -196,6 +210,10 @@ class Conversations:
             catalog.unavailable.update(change.unavailable)
             if change.tools is not None:
                 session.update(change.tools, lambda _, said=said: said)  # type: ignore[misc]
+
+
+def _how_found(catalog: Catalog) -> tuple[bool, bool, str]:
+    return catalog.searching, catalog.provider_searches, catalog.options.load
 
 
 def _more_tools(update: ToolsUpdate) -> str:

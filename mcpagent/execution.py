@@ -160,14 +160,16 @@ def _unknown(name: str, catalog: Catalog) -> str:
     near = catalog.near(name)
     shown = safe_line(name, 80)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
+    lost = catalog.lost_server(name)
     down = [
         f' Server "{server}" is not connected: {reason}'
         for server, reason in catalog.unavailable.items()
-        if name.startswith(server)
+        if server == lost or name.startswith(server)
     ]
     how = "Search for tools" if catalog.provider_searches else "Use search_tools to find tools"
     search = f" {how}." if catalog.searching else ""
-    return f'There is no tool "{shown}".{hint}{"".join(down)}{search}'
+    gone = f' any more: the server "{safe_line(lost, 60)}" no longer has it' if lost else ""
+    return f'There is no tool "{shown}"{gone}.{hint}{"".join(down)}{search}'
 
 
 def _misfit(tool: Tool, problem: str) -> str:

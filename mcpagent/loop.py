@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mcpagent.catalog import Catalog
-from mcpagent.conversation import Conversation
+from mcpagent.conversation import Conversation, change_words
 from mcpagent.events import Emit, Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
 from mcpagent.execution import Execution, run_calls
 from mcpagent.messages import Spent, ToolCall, ToolResult, ToolsChanged, user_message
@@ -162,7 +162,7 @@ async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> Model
         system=run.conversation.system,
         messages=run.conversation.messages,
         tools=tuple(tool.definition for tool in offered),
-        deferred_tools=run.catalog.left_to_provider(discovery),
+        deferred_tools=run.catalog.left_to_provider(),
         tool_choice=tool_choice,
         settings=run.settings,
         search_strategy=run.catalog.provider_strategy,
@@ -195,6 +195,9 @@ async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> Model
         if isinstance(part, ToolsChanged):  # what the provider's own search found
             found = tuple(tool.name for tool in part.added)
             run.emit(ToolsLoaded(found, catalog.tokens(found)))
+            if change := catalog.outdated(part.added):
+                changed = [tool.name for tool in change.added]
+                run.conversation.announce(change_words(change.removed, changed), change)
     return response
 
 

@@ -118,12 +118,14 @@ class ToolsChanged:
     """Where in the history tools were added or withdrawn: folding these gives what is discovered.
 
     `was` are those of them that were offered from the start: their place among all of these, and their definition so
-    far, so that what was sent can be sent again as it was.
+    far, so that what was sent can be sent again as it was. `joined` are tools that the model's provider can find by
+    itself from here on; they are hidden until it does.
     """
 
     added: tuple[ToolDefinition, ...] = ()
     removed: tuple[str, ...] = ()
     was: tuple[tuple[int, ToolDefinition], ...] = ()
+    joined: tuple[str, ...] = ()
     type: Literal["tools_changed"] = "tools_changed"
 
 

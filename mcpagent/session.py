@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from mcpagent.catalog import Catalog
-from mcpagent.conversation import Conversation
+from mcpagent.conversation import Conversation, change_words
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import ToolsChanged
 from mcpagent.models.discovery import places_of
@@ -53,10 +53,11 @@ class Session:
         added = catalog.definitions([*at_once, *update.changed])
         removed = tuple(name for name in update.gone if name in offered)
         was = places_of((*removed, *update.changed), definitions, self.conversation.parts)
-        record = ToolsChanged(added, removed, was) if added or removed else None
+        joined = catalog.joining_provider_search(update.new)
+        record = ToolsChanged(added, removed, was, joined) if added or removed or joined else None
         text = say(update)
         if text or record is not None:
-            self.conversation.announce(text or _words(removed, update.changed), record)
+            self.conversation.announce(text or change_words(removed, update.changed), record)
         return update
 
     def learn(self, since: int, emit: Emit) -> None:
@@ -73,8 +74,3 @@ class Session:
                 history.record(query, served.added, served.called)
         except (sqlite3.Error, OSError) as error:
             emit(Notice(f"tool search: nothing was learned from this answer: {safe_line(str(error), 120)}", "warning"))
-
-
-def _words(gone: Sequence[str], changed: Sequence[str]) -> str:
-    parts = [f"{what}: {', '.join(names)}" for what, names in (("gone", gone), ("changed", changed)) if names]
-    return f"Your tools have changed; {'; '.join(parts)}." if parts else "Your tools have changed."

@@ -95,7 +95,7 @@ class AnthropicModel(HttpModel):
         return limit_problem([write_tool(tool) for tool in deferred])
 
     def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:
-        return search_events(message, known=len(request.tools) + len(request.deferred_tools))
+        return search_events(message, known=request.known_tools)
 
     def stream_reader(self) -> MessageStream:
         return MessageStream()

@@ -73,7 +73,8 @@ class History:
     A found tool is a deferred definition, at the end of `tools`, and a `tool_reference` in the result that found it;
     that result's own words follow the results. Withdrawals and new definitions are system messages after the turn
     where the model knows such, else the words of the result alone. With Anthropic's own search all deferred tools are
-    there from the start, and its own results refer to them.
+    there from the start, and its own results refer to them; to what another provider's search found, the result of the
+    call that followed.
     """
 
     def __init__(self, request: ModelRequest, can: Capabilities) -> None:
@@ -85,30 +86,28 @@ class History:
         self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
         self._strategy = request.search_strategy
         self._ids = ids_on_the_wire(request.messages, PROVIDER, longest=_LONGEST_ID)
-        deferred = request.deferred_tools if asked else ()
-        self._deferred = [tool for tool in deferred if tool.name not in self.plan.found]
-        self._defined = {tool.name for tool in (*self.plan.all_tools, *self._deferred)}
+        self._searchable = {tool.name for tool in request.deferred_tools} if asked else set[str]()
+        self._defined = {*(tool.name for tool in self.plan.all_tools), *self._searchable}
         self._referenced: set[str] = set()
         self._withdrawn: set[str] = set()
         self._turns: list[dict[str, Any]] = []
         self._announced: dict[str, dict[str, Any]] = {}
+        self._found_elsewhere: list[str] = []
 
     def tools(self) -> list[dict[str, Any]]:
-        """The definitions, to be written after the history: only what it refers to is deferred."""
-        whole = [tool for name, tool in self.plan.found.items() if name not in self._referenced]
-        later = [tool for name, tool in self.plan.found.items() if name in self._referenced]
-        search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
-        if self.searched:
-            later = sorted([*later, *self._deferred], key=lambda tool: tool.name)
-        deferred = [_deferred_tool(tool) for tool in later]
-        if problem := limit_problem(deferred):
-            raise ConfigError(f'{problem}; select fewer tools, or let mcpagent search (ToolSearch execution "local")')
-        if self.searched:
-            return [*search, *map(write_tool, (*self.plan.eager, *whole)), *deferred]
-        return [*map(write_tool, self.plan.eager), *map(self._found_tool, self.plan.found.values())]
+        """The definitions, to be written after the history: only what it refers to, or is searched for, is deferred.
 
-    def _found_tool(self, tool: ToolDefinition) -> dict[str, Any]:
-        return _deferred_tool(tool) if tool.name in self._referenced else write_tool(tool)
+        Each stays where it was first written.
+        """
+        search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
+        written = [self._written(tool) for tool in self.plan.in_order_of_arrival() if tool.name in self._defined]
+        if problem := limit_problem([tool for tool in written if "defer_loading" in tool]):
+            raise ConfigError(f'{problem}; select fewer tools, or let mcpagent search (ToolSearch execution "local")')
+        return [*map(write_tool, self.plan.eager), *search, *written]
+
+    def _written(self, tool: ToolDefinition) -> dict[str, Any]:
+        deferred = tool.name in self._referenced or tool.name not in self.plan.found
+        return {**write_tool(tool), "defer_loading": True} if deferred else write_tool(tool)
 
     def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         for position, message in enumerate(messages):
@@ -117,6 +116,8 @@ class History:
                 ours = self.searched and message.provider == PROVIDER
                 if not ours:  # what another provider's search found was not there before: it is told first
                     self._references(changes)
+                    new = (tool.name for change in changes for tool in change.new)
+                    self._found_elsewhere = [name for name in new if name not in self._referenced]
                 self._announce()
                 self._append("assistant", self._assistant_blocks(message))
                 if ours:
@@ -124,6 +125,7 @@ class History:
                     self._references(changes)
             else:
                 self._append("user", self._user_blocks(message, changes))
+                self._found_elsewhere = []
         self._announce()
         return self._turns
 
@@ -159,6 +161,9 @@ class History:
 
     def _user_blocks(self, message: Message, changes: Sequence[Change]) -> list[dict[str, Any]]:
         references = self._references(changes)
+        if self.by_reference and self._found_elsewhere and message.tool_results:
+            references.setdefault(message.tool_results[0].call_id, []).extend(self._found_elsewhere)
+            self._referenced.update(self._found_elsewhere)
         if not self.redefines_tools:
             message = annotated(message, changes, redefinition_notes)
         blocks: list[dict[str, Any]] = []
@@ -229,10 +234,6 @@ def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
     if megabytes > limit:
         return f"anthropic: {megabytes:.1f} MB of deferred tools are over its limit of {limit:g} MB"
     return ""
-
-
-def _deferred_tool(tool: ToolDefinition) -> dict[str, Any]:
-    return {**write_tool(tool), "defer_loading": True}
 
 
 def _has_search(message: Message) -> bool:

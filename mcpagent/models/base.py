@@ -29,8 +29,9 @@ class ModelRequest:
     """One request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
 
     `tool_choice` "none" asks for an answer without a call while the offered tools (and so the cached prefix) stay.
-    `deferred_tools` are known but not offered, for the provider's own search; they are given only where
-    `search_problem` knows none, and `search_strategy` says how that search ranks, where there is a choice.
+    `deferred_tools` are for the provider's own search, all that it ever had in this conversation, each as it was first
+    given: found ones, and those that are lost, stay among them. They are given only where `search_problem` knows none,
+    and `search_strategy` says how that search ranks, where there is a choice.
     """
 
     system: str
@@ -40,6 +41,11 @@ class ModelRequest:
     tool_choice: Literal["auto", "none"] = "auto"
     settings: ModelSettings = field(default_factory=ModelSettings)
     search_strategy: Literal["auto", "bm25", "regex"] = "auto"
+
+    @property
+    def known_tools(self) -> int:
+        """How many different tools it carries."""
+        return len({tool.name for tool in (*self.tools, *self.deferred_tools)})
 
 
 @dataclass(frozen=True, slots=True)

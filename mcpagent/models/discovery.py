@@ -34,13 +34,15 @@ class ToolPlan:
 
     `eager` were offered from the start, as they were then. `found` came later, in order, each with the definition it
     was found with; those in `withdrawn` may not be called any more. `changes` holds, by position of the message, what
-    to tell there.
+    to tell there. `deferred` the provider could search from the start, `joined`, by position, from there on.
     """
 
     eager: tuple[ToolDefinition, ...]
     found: Mapping[str, ToolDefinition]
     withdrawn: frozenset[str]
     changes: Mapping[int, tuple[Change, ...]]
+    deferred: tuple[ToolDefinition, ...]
+    joined: Mapping[int, tuple[ToolDefinition, ...]]
 
     @property
     def all_tools(self) -> tuple[ToolDefinition, ...]:
@@ -50,6 +52,14 @@ class ToolPlan:
     def new_at(self, position: int) -> tuple[ToolDefinition, ...]:
         """The tools that became callable for the first time in the message at this position."""
         return tuple(tool for change in self.changes.get(position, ()) for tool in change.new)
+
+    def in_order_of_arrival(self) -> tuple[ToolDefinition, ...]:
+        """All that is not eager, by when the provider was first sent it."""
+        arrived = {tool.name: tool for tool in self.deferred}
+        for position in sorted({*self.changes, *self.joined}):
+            for tool in (*self.joined.get(position, ()), *self.new_at(position)):
+                arrived.setdefault(tool.name, tool)
+        return tuple({**arrived, **self.found}.values())
 
     def callable_names(self) -> list[str]:
         return [tool.name for tool in self.all_tools if tool.name not in self.withdrawn]
@@ -76,18 +86,37 @@ def plan_tools(request: ModelRequest) -> ToolPlan:
     from the start: being right comes before the cache.
     """
     offered = {tool.name: tool for tool in request.tools}
+    searchable = {tool.name: tool for tool in request.deferred_tools}
     fold = _folded(part for message in request.messages for part in message.parts)
     found: dict[str, ToolDefinition] = {}
     for name, first in fold.first.items():
         if name in offered:
-            found[name] = first if _same(offered[name], fold.last[name]) else offered[name]
+            current = _same(offered[name], fold.last[name])
+            found[name] = searchable.get(name, first) if current else offered[name]
         elif name in fold.withdrawn:
-            found[name] = first
+            found[name] = searchable.get(name, first)
     stale = frozenset(name for name, last in fold.last.items() if name in offered and not _same(offered[name], last))
     eager = _eager(request.tools, fold)
     gone = frozenset(name for name in (*found, *fold.was) if name not in offered and name in fold.withdrawn)
     began = {tool.name: tool for tool in eager if tool.name in fold.was}
-    return ToolPlan(eager, found, gone, _changes(request.messages, found, stale, began))
+    changes = _changes(request.messages, found, stale, began)
+    joined = _joined(request.messages, searchable)
+    later = {tool.name for tools in joined.values() for tool in tools}
+    deferred = tuple(tool for tool in request.deferred_tools if tool.name not in later)
+    return ToolPlan(eager, found, gone, changes, deferred, joined)
+
+
+def _joined(
+    messages: Sequence[Message], searchable: Mapping[str, ToolDefinition]
+) -> dict[int, tuple[ToolDefinition, ...]]:
+    """By position, the tools that a provider could search from there on; each once."""
+    waiting = dict(searchable)
+    joined: dict[int, tuple[ToolDefinition, ...]] = {}
+    for position, message in enumerate(messages):
+        names = [name for part in message.parts if isinstance(part, ToolsChanged) for name in part.joined]
+        if here := tuple(waiting.pop(name) for name in dict.fromkeys(names) if name in waiting):
+            joined[position] = here
+    return joined
 
 
 def _folded(parts: Iterable[Part]) -> _Fold:
@@ -173,11 +202,10 @@ def _change(
     for tool in part.added:
         if tool.name not in sent:
             continue
-        known = told.get(tool.name)
-        if known is None:
+        if tool.name not in told:
             told[tool.name] = sent[tool.name]
             new.append(sent[tool.name])
-        elif tool.name not in stale and not _same(known, tool):
+        if tool.name not in stale and not _same(told[tool.name], tool):
             redefined.append(tool)
             told[tool.name] = tool
         if tool.name not in callable_now:
@@ -216,7 +244,8 @@ def annotated(message: Message, changes: Sequence[Change], notes_of: Callable[[C
 
 def with_found(message: Message, request: ModelRequest, names_of: Callable[[Part], Sequence[str]]) -> Message:
     """The message with the tools that the provider's own search found in it, directly after each search's result."""
-    deferred = {tool.name: tool for tool in request.deferred_tools}
+    offered = {tool.name for tool in request.tools}
+    deferred = {tool.name: tool for tool in request.deferred_tools if tool.name not in offered}
     parts: list[Part] = []
     for part in message.parts:
         parts.append(part)

@@ -61,7 +61,7 @@ class OpenAIResponsesModel(OpenAIModel):
         return "" if strategy == "auto" else f'OpenAI ranks in a way of its own, not by "{strategy}"'
 
     def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:
-        return search_events(message, known=len(request.tools) + len(request.deferred_tools))
+        return search_events(message, known=request.known_tools)
 
     def stream_reader(self) -> ResponseStream:
         return ResponseStream()

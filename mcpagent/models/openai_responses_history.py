@@ -6,6 +6,7 @@ Forms: https://platform.openai.com/docs/api-reference/responses, and its guide t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from mcpagent.events import Event, ToolsSearched
@@ -40,6 +41,8 @@ from mcpagent.safe_text import safe_line
 
 PROVIDER = "openai"
 
+LOCAL_NAMESPACE = "own_functions"
+
 _LONGEST_ID = 64
 
 
@@ -48,23 +51,20 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
     settings = request.settings
     plan = plan_tools(request)
     inline = can.discovery == "additional_tools"
-    hosted = _hosted_names(request.messages)
+    search = HostedSearch(request, plan, can)
     body: dict[str, Any] = {"model": model_name}
-    tools = [write_tool(tool) for tool in plan.eager]
-    tools += [] if inline else [write_tool(tool) for name, tool in plan.found.items() if name not in hosted]
-    if (can.searches and request.deferred_tools) or hosted:
-        deferred = [tool for tool in request.deferred_tools if can.searches and tool.name not in plan.found]
-        tools += write_deferred([*deferred, *(tool for name, tool in plan.found.items() if name in hosted)])
+    tools = [*map(write_tool, plan.eager), *search.tools]
+    tools += [] if inline else [tool for written in search.arriving.values() for tool in written]
     if tools:
         body["tools"] = tools
     if request.system.strip():
         body["instructions"] = request.system
-    items = write_input(request.messages, plan, inline=inline, hosted=hosted)
+    items = write_input(request.messages, plan, search, inline=inline)
     known = {tool.name for tool in (*plan.all_tools, *request.deferred_tools)}
-    body["input"] = [without_lost(item, known) for item in items] if hosted and known else items
+    body["input"] = [without_lost(item, known) for item in items] if search.loaded and known else items
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
-    elif plan.withdrawn and can.allowed_tools and not hosted:  # it cannot name tools in namespaces
+    elif plan.withdrawn and can.allowed_tools and not search.tools:  # it cannot name tools in namespaces
         body["tool_choice"] = _allowed(plan.callable_names())
     if reasons(model_name):
         body["include"] = ["reasoning.encrypted_content"]
@@ -100,29 +100,64 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
     }
 
 
-def write_deferred(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-    """OpenAI's search and what it searches: one namespace per server, local functions by themselves, all by name.
+class HostedSearch:
+    """OpenAI's own search in one request, and what it searches: one namespace per server, and one of local functions.
 
-    The model sees of a namespace only its name and description, so the description lists what is in it.
+    What was there from the start is in `tools`, what came later in `arriving`, by position of the message; `recalled`
+    are those of them all that were found in another way, by where that was. `loaded` are the tools that OpenAI's search
+    found in this history: its items bring their definitions. `namespaces` has, by tool, where a call finds it.
     """
-    written: list[dict[str, Any]] = [{"type": "tool_search"}]
-    by_server: dict[str, list[ToolDefinition]] = {}
-    for tool in sorted(tools, key=lambda tool: tool.name):
-        by_server.setdefault(tool.server or "", []).append(tool)
-    for server, members in sorted(by_server.items()):
-        functions = [{**write_tool(tool), "defer_loading": True} for tool in members]
-        if not server:
-            written += functions
-            continue
-        names = safe_line(", ".join(tool.name for tool in members), 500)
-        described = f"{len(members)} tools of the server {safe_line(server, 60)}: {names}"
-        written.append({"type": "namespace", "name": legal_name(server), "description": described, "tools": functions})
-    return written
+
+    def __init__(self, request: ModelRequest, plan: ToolPlan, can: Capabilities) -> None:
+        asked = can.searches and bool(request.deferred_tools)
+        loaded_at = [{name for part in message.parts for name in found_names(part)} for message in request.messages]
+        self._taken: set[str] = set()
+        self.loaded = frozenset[str]().union(*loaded_at)
+        self.namespaces: dict[str, dict[str, Any]] = {}
+        searchable = {tool.name for tool in request.deferred_tools} if asked else set[str]()
+        first = plan.deferred if asked else ()
+        before = [tool for name, tool in plan.found.items() if name in self.loaded and name not in searchable]
+        self.tools = [{"type": "tool_search"}, *self._written((*first, *before))] if asked or self.loaded else []
+        joined = plan.joined if asked else {}
+        self.arriving: dict[int, list[dict[str, Any]]] = {}
+        self.recalled: dict[int, list[dict[str, Any]]] = {}
+        for place in sorted({*plan.changes, *joined}):
+            spaces = self._written(joined.get(place, ()))
+            found = [tool for tool in plan.new_at(place) if tool.name not in loaded_at[place]]
+            others = [write_tool(tool) for tool in found if tool.name not in self.namespaces]
+            self.arriving[place] = [*spaces, *others]
+            self.recalled[place] = [self._in_namespace(tool) for tool in found if tool.name in self.namespaces]
+
+    def _written(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
+        """The model sees of a namespace only its name and description, so the description lists what is in it."""
+        written: list[dict[str, Any]] = []
+        by_server: dict[str, list[ToolDefinition]] = {}
+        for tool in sorted(tools, key=lambda tool: tool.name):
+            by_server.setdefault(tool.server or "", []).append(tool)
+        for server, members in sorted(by_server.items()):
+            name = self._free_name(legal_name(server) if server else LOCAL_NAMESPACE)
+            space = {"type": "namespace", "name": name, "description": _described(server, members)}
+            self.namespaces |= dict.fromkeys((tool.name for tool in members), space)
+            written.append({**space, "tools": [*map(_deferred, members)]})
+        return written
+
+    def _in_namespace(self, tool: ToolDefinition) -> dict[str, Any]:
+        return {**self.namespaces[tool.name], "tools": [_deferred(tool)]}
+
+    def _free_name(self, wanted: str) -> str:
+        numbered = (f"{wanted[:56]}_{number}" for number in count(2))
+        name = wanted if wanted not in self._taken else next(name for name in numbered if name not in self._taken)
+        self._taken.add(name)
+        return name
 
 
-def _hosted_names(messages: Sequence[Message]) -> frozenset[str]:
-    """The tools that OpenAI's own search found in this history: its items bring their definitions."""
-    return frozenset(name for message in messages for part in message.parts for name in found_names(part))
+def _deferred(tool: ToolDefinition) -> dict[str, Any]:
+    return {**write_tool(tool), "defer_loading": True}
+
+
+def _described(server: str, members: Sequence[ToolDefinition]) -> str:
+    whose = f"tools of the server {safe_line(server, 60)}" if server else "functions"
+    return f"{len(members)} {whose}: {safe_line(', '.join(tool.name for tool in members), 500)}"
 
 
 def found_names(part: Part) -> list[str]:
@@ -167,24 +202,34 @@ def search_events(message: Message, *, known: int) -> list[Event]:
 
 
 def write_input(
-    messages: Sequence[Message], plan: ToolPlan, *, inline: bool, hosted: frozenset[str] = frozenset()
+    messages: Sequence[Message], plan: ToolPlan, search: HostedSearch, *, inline: bool
 ) -> list[dict[str, Any]]:
-    """The history as input items; with `inline`, found tools stand where they were found, as `additional_tools`.
+    """The history as input items; with `inline`, tools stand where they arrived, as `additional_tools`.
 
-    Those that OpenAI's own search found (`hosted`) stand in its items. What another provider's search found stands
-    before that answer, since its calls follow in it.
+    What another provider's search found stands before that answer, since its calls follow in it.
     """
     items: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, PROVIDER, longest=_LONGEST_ID)
     for position, message in enumerate(messages):
         noted = annotated(message, plan.changes.get(position, ()), redefinition_notes)
-        new = [write_tool(tool) for tool in plan.new_at(position) if tool.name not in hosted] if inline else []
+        new = search.arriving.get(position) if inline else None
         added = [{"type": "additional_tools", "role": "developer", "tools": new}] if new else []
+        added += _recalled(position, search.recalled.get(position, ()))
         if message.role == "assistant":
-            items += [*added, *_assistant_items(message, ids)]
+            items += [*added, *_assistant_items(message, ids, search.namespaces)]
         else:
             items += [*_user_items(noted, ids), *added]
     return items
+
+
+def _recalled(position: int, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Deferred tools that were found in another way than by OpenAI's search, as a search of ours that found them."""
+    if not found:
+        return []
+    names = [function["name"] for space in found for function in space["tools"]]
+    of_ours = {"call_id": f"found_{position}", "execution": "client", "status": "completed"}
+    call = {"type": "tool_search_call", **of_ours, "arguments": {"queries": names}}
+    return [call, {"type": "tool_search_output", **of_ours, "tools": list(found)}]
 
 
 def _user_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -223,7 +268,9 @@ def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": call_id, "output": _plain(_content(parts))}
 
 
-def _assistant_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def _assistant_items(
+    message: Message, ids: Mapping[str, str], namespaces: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     ours = message.provider == PROVIDER
     items: list[dict[str, Any]] = []
     for part in message.parts:
@@ -233,7 +280,7 @@ def _assistant_items(message: Message, ids: Mapping[str, str]) -> list[dict[str,
             case Text() if part.text.strip():
                 items.append({"role": "assistant", "content": part.text})
             case ToolCall():
-                items.append(_call_item(part, ours, ids[part.id]))
+                items.append(_call_item(part, ids[part.id], namespaces, ours=ours))
             case Thinking() if part.provider == PROVIDER and part.provider_data:
                 items.append(dict(part.provider_data))
             case ProviderBlock(provider=provider, data={"item": dict(), "content": content}) if provider == PROVIDER:
@@ -259,11 +306,15 @@ def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content:
         items.append({**item, "content": [content]})
 
 
-def _call_item(call: ToolCall, ours: bool, call_id: str) -> dict[str, Any]:
+def _call_item(
+    call: ToolCall, call_id: str, namespaces: Mapping[str, Mapping[str, Any]], *, ours: bool
+) -> dict[str, Any]:
     item = {
         "type": "function_call",
         "call_id": call_id,
         "name": legal_name(call.name),
         "arguments": json_text(call.arguments),
     }
-    return {**item, **call.provider_data} if ours else item
+    if ours:
+        return {**item, **call.provider_data}
+    return {**item, "namespace": namespaces[call.name]["name"]} if call.name in namespaces else item

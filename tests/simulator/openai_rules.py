@@ -28,12 +28,15 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
         _check_function(function)
     names = [function["name"] for function in functions]
     require(len(names) == len(set(names)), "Duplicate tool names found")
+    spaces_named = [tool["name"] for tool in responses_tools(body) if tool["type"] == "namespace"]
+    require(len(spaces_named) == len(set(spaces_named)), "Duplicate namespace names found")
+    require(all(tool.get("tools", True) for tool in responses_tools(body)), "namespace.tools: array too short")
     deferred = any(function.get("defer_loading") for function in functions)
     searching = {"type": "tool_search"} in body.get("tools", ())
     require(
         searching or not deferred, "Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search."
     )
-    spaces = _namespaces(body)
+    spaces = namespaces(body)
     calls: dict[str, str] = {}
     open_calls: set[str] = set()
     for item in body["input"]:
@@ -63,15 +66,20 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
 
 def responses_functions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """All functions of a request, those that came inside the history too."""
+    nested = [inner for tool in responses_tools(body) for inner in tool.get("tools", (tool,))]
+    return [function for function in nested if function["type"] == "function"]
+
+
+def responses_tools(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """All tools of a request, namespaces as they are, those that came inside the history too."""
     inline = [tool for item in body["input"] if item.get("type") == "additional_tools" for tool in item["tools"]]
-    nested = [inner for tool in body.get("tools", ()) for inner in tool.get("tools", (tool,))]
-    return [function for function in (*nested, *inline) if function["type"] == "function"]
+    return [*body.get("tools", ()), *inline]
 
 
-def _namespaces(body: Mapping[str, Any]) -> dict[str, str]:
+def namespaces(body: Mapping[str, Any]) -> dict[str, str]:
     """The namespace of each function that has one; a deferred function by itself is its own."""
     spaces: dict[str, str] = {}
-    for tool in body.get("tools", ()):
+    for tool in responses_tools(body):
         if tool["type"] == "namespace":
             spaces |= {function["name"]: tool["name"] for function in tool["tools"]}
         elif tool.get("defer_loading"):
@@ -94,7 +102,11 @@ def _names(tool: Mapping[str, Any]) -> list[str]:
 def responses_units(body: Mapping[str, Any]) -> list[Unit]:
     read = (_as_read(tool) for tool in body.get("tools", ()))
     head = [*(tool for tool in read if tool is not None), body.get("instructions", "")]
-    return [Unit(rendered(piece)) for piece in (*head, *body["input"])]
+    return [Unit(rendered(piece)) for piece in (*head, *map(_item_as_read, body["input"]))]
+
+
+def _item_as_read(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**item, "tools": [*map(_as_read, item["tools"])]} if item.get("type") == "additional_tools" else item
 
 
 def _as_read(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -142,7 +154,7 @@ def responses_answer(
         else:
             arguments = json.dumps(piece[1])
             ident = {"type": "function_call", "id": f"fc_{number}_{place}", "call_id": f"call_{number}_{place}"}
-            space = _namespaces(body).get(piece[0])
+            space = namespaces(body).get(piece[0])
             spaced = {"namespace": space} if space else {}
             output.append({**ident, "name": piece[0], "arguments": arguments, "status": "completed", **spaced})
     counted = {
