@@ -32,13 +32,8 @@ def config(*arguments: str, **settings: Any) -> ServerConfig:
 
 
 @asynccontextmanager
-async def connected(
-    *arguments: str, most_lag_seconds: float = 0.25, **settings: Any
-) -> AsyncIterator[tuple[McpToolset, dict[str, Tool]]]:
-    async with (
-        nothing_left(most_lag_seconds=most_lag_seconds),
-        McpToolset(config(*arguments, **settings)) as toolset,
-    ):
+async def connected(*arguments: str, **settings: Any) -> AsyncIterator[tuple[McpToolset, dict[str, Tool]]]:
+    async with nothing_left(), McpToolset(config(*arguments, **settings)) as toolset:
         yield toolset, {tool.name: tool for tool in await toolset.tools()}
 
 
@@ -143,7 +138,7 @@ async def test_each_answer_ends_its_call_at_once(subtests: pytest.Subtests, capf
 
 
 async def test_large_answers_too(subtests: pytest.Subtests) -> None:
-    async with connected(most_lag_seconds=1.0) as (_, tools):
+    async with connected() as (_, tools):
         for mode in sorted(HEAVY):
             with subtests.test(mode):
                 check(mode, await tools["trouble"].run({"text": mode}))
@@ -190,7 +185,7 @@ DOWN: dict[str, str] = {
 async def test_whatever_a_server_does_the_call_ends_and_the_next_works(
     mode: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with connected(most_lag_seconds=0.3 if mode == "stderr-100-mb" else 0.25) as (_, tools):
+    async with connected() as (_, tools):
         started = time.monotonic()
         output = await tools["trouble"].run({"text": mode})
         assert time.monotonic() - started < 40

@@ -95,7 +95,7 @@ async def test_each_response_ends_its_call_at_once(
 ) -> None:
     assert (DOWN.keys() | FAILED.keys() | EMPTY) <= RAW.keys()
     async with (
-        nothing_left(most_lag_seconds=0.5),  # the server's own work, in the same process, is part of it
+        nothing_left(),
         faulty_http("any") as server,
         McpToolset(config(server.url)) as toolset,
     ):

@@ -30,7 +30,7 @@ from mcpagent.config import Era, ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.callbacks import callbacks
 from mcpagent.mcp.clock import Clocks, OutOfTimeError
-from mcpagent.mcp.explaining import Explainer, after_colon
+from mcpagent.mcp.explaining import Explainer, after_colon, is_end_of_session
 from mcpagent.mcp.failed_requests import failure_of
 from mcpagent.mcp.failures import CallTimeoutError, EraError, Limits, LostError, Outcome, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
@@ -507,7 +507,7 @@ class McpConnection:
                 self._check = self._start(self._check_alive())
             raise CallTimeoutError(self._explain.timeout_text(phase, limits, was_total=error.was_total)) from None
         explained = self._explained(error, phase, self._outcome_of(sent_id))
-        if isinstance(explained, LostError) and not (isinstance(error, MCPError) and failure_of(error.error)):
+        if is_end_of_session(error):
             self._stop.set()  # whoever tries again needs another connection
         raise explained from None
 

@@ -118,6 +118,11 @@ class Explainer:
         return lost
 
 
+def is_end_of_session(error: BaseException) -> bool:
+    """Whether the SDK says so, which it does before the wire tells of it; of one broken event stream it says more."""
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == _CLOSED_TEXTS[0]
+
+
 def after_colon(tail: tuple[str, ...]) -> str:
     return f": {tail[-1]}" if tail else ""
 

@@ -22,7 +22,7 @@ from mcpagent.safe_text import safe_line
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Where nothing else is said: an answer of 50 MB passes, and parsing one holds the interpreter for half a second."""
 
-_LARGE_BYTES = 1024 * 1024
+_LARGE_BYTES = 128 * 1024
 
 INVALID_ANSWER = -32019
 """Our own error code (implementation-defined band) for an answer that is not one."""

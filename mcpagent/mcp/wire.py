@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,6 +32,7 @@ from mcp_types import (
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
+from mcpagent.mcp.beside_loop import beside_loop
 from mcpagent.mcp.framing import invalid_answer
 from mcpagent.mcp.mending import mend_result
 from mcpagent.mcp.tasks import NEWS, marked
@@ -42,6 +45,9 @@ PROBE_SECONDS = 2.0
 """How long a server may take to answer `server/discover` before it counts as one of the earlier era."""
 
 MAX_OPEN_ANSWERS = 100
+
+TOOLS_AT_ONCE = 500
+_MOST_RESTS = 4
 
 
 class Observer(Protocol):
@@ -90,6 +96,8 @@ class _Wire:
         self._asked: dict[str, _Asked] = {}
         self._version = LATEST_HANDSHAKE_VERSION
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._rests: dict[str, dict[str, Any]] = {}
+        self._cursors = itertools.count()
 
     def note_outgoing(self, item: SessionMessage, inject: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         message = item.message
@@ -114,25 +122,18 @@ class _Wire:
         with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             inject.send_nowait(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
 
-    def mend_incoming(self, item: SessionMessage) -> SessionMessage:
+    async def mend_incoming(self, item: SessionMessage) -> SessionMessage:
         message = item.message
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return item
         if message.id is None:
+            message.id = self._only_open_id()
             self._observer.junk(f"an answer without an id: {safe_line(message.error.message, 200)}")
-            calls = [key for key, asked in self._asked.items() if asked.method != "subscriptions/listen"]
-            if len(calls) != 1:
-                return item
-            # There is only one request that it can be meant for.
-            message.id = int(calls[0]) if calls[0].isdigit() else calls[0]
-        key = str(message.id)
-        asked = self._asked.pop(key, None)
-        if (timer := self._timers.pop(key, None)) is not None:
-            timer.cancel()
+        asked = self._take_asked(message.id)
         if asked is None or isinstance(message, JSONRPCError):
             return item
         try:
-            result, changes = _usable(asked, message)
+            result, changes = await beside_loop(partial(_usable, asked, message), value=message.result)
         except RecursionError:
             return SessionMessage(invalid_answer(message.id, "its JSON nests too deeply"), item.metadata)
         for change in changes:
@@ -141,7 +142,40 @@ class _Wire:
             return SessionMessage(invalid_answer(message.id, result), item.metadata)
         if asked.method == "initialize":
             self._version = str(result.get("protocolVersion"))
+        elif asked.method == "tools/list":
+            result = self._page_of(result)
+        if result is message.result:
+            return item
         return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result), item.metadata)
+
+    def _only_open_id(self) -> RequestId | None:
+        """The only request that an answer without an id can be meant for, where there is only one."""
+        calls = [key for key, asked in self._asked.items() if asked.method != "subscriptions/listen"]
+        return (int(calls[0]) if calls[0].isdigit() else calls[0]) if len(calls) == 1 else None
+
+    def _take_asked(self, request_id: RequestId | None) -> _Asked | None:
+        if (timer := self._timers.pop(str(request_id), None)) is not None:
+            timer.cancel()
+        return self._asked.pop(str(request_id), None)
+
+    # The SDK parses a list of tools in one step, in the event loop: a long one is handed to it a page at a time.
+
+    def _page_of(self, result: dict[str, Any]) -> dict[str, Any]:
+        tools = result["tools"]
+        if len(tools) <= TOOLS_AT_ONCE:
+            return result
+        cursor = f"mcpagent-{next(self._cursors)}"
+        self._rests[cursor] = result | {"tools": tools[TOOLS_AT_ONCE:]}
+        if len(self._rests) > _MOST_RESTS:
+            del self._rests[next(iter(self._rests))]
+        return result | {"tools": tools[:TOOLS_AT_ONCE], "nextCursor": cursor}
+
+    def next_page(self, request: JSONRPCRequest) -> JSONRPCResponse | None:
+        """The answer to a request for the rest of a list that we have already."""
+        if request.method != "tools/list" or not self._rests:
+            return None
+        rest = self._rests.pop(str((request.params or {}).get("cursor")), None)
+        return None if rest is None else JSONRPCResponse(jsonrpc="2.0", id=request.id, result=self._page_of(rest))
 
     def close(self) -> None:
         for timer in self._timers.values():
@@ -164,9 +198,12 @@ class _WatchedWrites:
         self._inject = inject
 
     async def send(self, item: SessionMessage, /) -> None:
-        self._wire.note_outgoing(item, self._inject)
         if isinstance(item.message, JSONRPCRequest):
+            if (page := self._wire.next_page(item.message)) is not None:
+                await self._inject.send(SessionMessage(page))
+                return
             self._observer.sent(item.message.id)
+        self._wire.note_outgoing(item, self._inject)
         await self._inner.send(item)
 
     async def aclose(self) -> None:
@@ -233,7 +270,7 @@ async def _pump(
                 elif isinstance(item.message, JSONRPCRequest) and not observer.answers(item.message.method):
                     answers.start(item.message)
                 else:
-                    await inject.send(wire.mend_incoming(item))
+                    await inject.send(await wire.mend_incoming(item))
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass
     finally:

@@ -48,10 +48,12 @@ def open_files() -> int:
 
 @dataclass
 class Lag:
-    """The longest the event loop was held: in CPU seconds of this process, which no other program adds to, and by the
-    clock. A parser in another thread that keeps the interpreter to itself counts in both."""
+    """The longest the event loop was held: by work of its own, in CPU seconds of its thread, which neither other
+    programs nor other threads add to; by work of this whole process, which a parser in another thread that keeps the
+    interpreter to itself adds to; and by the clock."""
 
     cpu_seconds: float = 0.0
+    process_seconds: float = 0.0
     wall_seconds: float = 0.0
 
 
@@ -59,14 +61,15 @@ class Lag:
 async def nothing_left(
     marker: str = "",
     *,
-    most_lag_seconds: float = 0.25,
+    most_lag_seconds: float = 0.1,
+    most_process_seconds: float = 1.0,
     most_wall_seconds: float = 20.0,
     task_names: str = "",
 ) -> AsyncIterator[Lag]:
     """Fails where the body leaves processes, files or tasks behind, or held the event loop too long.
 
-    The clock's limit is for waits that block, and generous; the CPU's is the promise. Only tasks whose name starts with
-    `task_names` count, where a server in this process has tasks of its own.
+    The clock's limit is for waits that block, and generous; those of CPU time are the promise. Only tasks whose name
+    starts with `task_names` count, where a server in this process has tasks of its own.
     """
     _import_what_loads_late()
     gc.freeze()  # collecting what all the tests before have made is no lag of ours
@@ -89,6 +92,7 @@ async def nothing_left(
     assert not new_tasks, f"tasks are left: {new_tasks}"
     assert open_files() <= files, f"{open_files() - files} files are left open"
     assert lag.cpu_seconds <= most_lag_seconds, f"the loop was held for {lag.cpu_seconds:.3f} s of CPU time"
+    assert lag.process_seconds <= most_process_seconds, f"the loop waited {lag.process_seconds:.3f} s for other threads"
     assert lag.wall_seconds <= most_wall_seconds, f"the loop was held for {lag.wall_seconds:.1f} s"
     task = asyncio.current_task()
     assert task is not None
@@ -105,9 +109,10 @@ def _import_what_loads_late() -> None:
 
 async def _watch(lag: Lag) -> None:
     while True:
-        cpu, wall = time.process_time(), time.monotonic()
+        cpu, process, wall = time.thread_time(), time.process_time(), time.monotonic()
         await asyncio.sleep(0.01)
-        lag.cpu_seconds = max(lag.cpu_seconds, time.process_time() - cpu)
+        lag.cpu_seconds = max(lag.cpu_seconds, time.thread_time() - cpu)
+        lag.process_seconds = max(lag.process_seconds, time.process_time() - process)
         lag.wall_seconds = max(lag.wall_seconds, time.monotonic() - wall - 0.01)
 
 

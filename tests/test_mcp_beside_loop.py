@@ -1,0 +1,45 @@
+"""What is large is worked on beside the event loop, and telling that it is takes no time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpagent.mcp.beside_loop import beside_loop, is_large
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner))
+
+
+@given(VALUES)
+def test_ordinary_values_are_not(value: Any) -> None:
+    assert not is_large(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 300_000,
+        {"content": [{"type": "text", "text": "x" * 300_000}]},
+        [["x" * 1_000] for _ in range(300)],
+        list(range(3_000)),
+        {str(number): number for number in range(3_000)},
+        [[[] for _ in range(60)] for _ in range(60)],
+    ],
+)
+async def test_long_texts_and_many_parts_are(value: Any) -> None:
+    assert is_large(value)
+    assert await beside_loop(threading.get_ident, value=value) != threading.get_ident()
+    assert await beside_loop(threading.get_ident, value="small") == threading.get_ident()
+
+
+def test_the_largest_is_told_as_fast_as_any() -> None:
+    value = [[{"a": [1, 2, 3]} for _ in range(1_000)] for _ in range(1_000)]
+    started = time.thread_time()
+    assert is_large(value)
+    assert time.thread_time() - started < 0.05
