@@ -69,6 +69,32 @@ def test_more_than_fits_is_refused_before_anything_is_asked(tmp_path: Path) -> N
     assert b"stdin holds more than 10 MB" in done.stderr
 
 
+def test_a_stdin_that_stays_open_is_waited_for_as_long_as_an_answer(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "mcpagent", "-p", "what is 2 plus 2?", "-m", "offline", "-q", "--timeout", "0.5"],
+            stdin=reading,
+            env=environment(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert (done.returncode, done.stdout) == (124, "")
+    assert "stdin did not end within 0.5 s (--timeout)" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a file without end")
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    done = run(["-p", "what is this?", "/dev/zero", "-m", "offline"], tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is larger than 10 MB" in done.stderr
+
+
 def test_a_closed_stdin_is_no_question_and_no_error(tmp_path: Path) -> None:
     done = shell("mcpagent -p 'what is 2 plus 2?' -m offline -q <&-", tmp_path)
     assert done.returncode == 0, done.stderr

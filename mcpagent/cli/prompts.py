@@ -44,6 +44,8 @@ def piped_text(tell: Tell, timeout: float | None = None) -> str:
         if stream is None or stream.closed or stream.isatty():
             return ""
         return _read(stream.fileno(), tell, timeout).decode("utf-8", "replace")
+    except TimeoutError:  # an OSError to Python
+        raise
     except (OSError, ValueError):
         return ""
 
@@ -82,7 +84,8 @@ def _has_data(descriptor: int) -> bool:
 def _file_text(path: Path) -> str:
     shown = safe_line(str(path), 80)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:  # it may be a device that never ends
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise InputError(f'no file "{shown}"; put the whole question in quotes') from None
     except (OSError, ValueError) as error:
