@@ -207,6 +207,14 @@ def test_a_good_and_a_broken_server_give_the_answer(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_what_a_server_writes_to_its_stderr_is_in_its_log_and_not_on_ours(tmp_path: Path) -> None:
+    given = ["--server", f'loud=sh -c "echo NOISE >&2; exec {sys.executable} {SMALL_SERVER} good"']
+    done = run(["-p", "what is the weather in Oslo?", "-v", "-m", "offline", "--yes", *given], tmp_path)
+    assert "Oslo: 18 degrees" in done.stdout, done.stderr
+    assert "NOISE" not in done.stdout + done.stderr
+    assert "NOISE" in run(["mcp", "logs", "loud", *given], tmp_path).stdout
+
+
 def test_where_every_server_fails_nothing_is_made_up(tmp_path: Path) -> None:
     done = run([*server_option("dies"), "-p", "hi there", "-q"], tmp_path)
     assert done.returncode == 5
