@@ -235,7 +235,8 @@ async def test_fifty_known_servers_cost_little_and_start_nothing(tmp_path: Path,
         tools = tuple(ToolDefinition(f"tool_{n}", "words " * 20, schema, server=server.name) for n in range(20))
         cache.save(server, CachedServer(ServerLists(tools)))
     events: list[Event] = []
-    async with nothing_left():
+
+    async def opened() -> tuple[McpServers, float]:
         used = time.process_time()
         servers = McpServers(
             ServersConfig(tuple(configs)),
@@ -248,10 +249,16 @@ async def test_fifty_known_servers_cost_little_and_start_nothing(tmp_path: Path,
         )
         await servers.open(None)
         assert len(servers.all_tools()) == 1_000
-        assert time.process_time() - used < 0.2  # 0.03 where this was written
+        return servers, time.process_time() - used
+
+    async with nothing_left():
+        runs = [await opened() for _ in range(5)]
+        assert min(seconds for _, seconds in runs) < 0.05  # 0.02 where this was written
+        servers = runs[0][0]
         assert {status.state for status in servers.statuses.values()} == {"cached"}
         assert processes(str(tmp_path)) == {}
-        await servers.close()
+        for servers, _ in runs:
+            await servers.close()
     assert events == []
 
 

@@ -42,6 +42,9 @@ class Told:
         self.late.append(toolset.config.name)
         self._changed.set()
 
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
     @property
     def notices(self) -> list[str]:
         return [event.text for event in self.events if isinstance(event, Notice)]
@@ -53,11 +56,11 @@ class Told:
                 await self._changed.wait()
 
 
-def servers(told: Told, *configs: ServerConfig) -> McpServers:
+def servers(told: Told, *configs: ServerConfig, options: ServerOptions | None = None) -> McpServers:
     return McpServers(
         ServersConfig(configs),
         configs,
-        ServerOptions(),
+        options or ServerOptions(),
         emit=told,
         on_late=told.arrived,
         on_lost=lambda _name, _reason: None,
@@ -109,6 +112,7 @@ async def test_a_server_that_starts_the_second_time_joins(tmp_path: Path) -> Non
     assert lives(log) == 2
 
 
+@pytest.mark.slow
 async def test_a_required_server_is_tried_three_times_before_it_is_fatal(tmp_path: Path) -> None:
     told, log = Told(), tmp_path / "log"
     async with nothing_left():
@@ -153,3 +157,60 @@ def test_a_start_that_fails_waits_half_a_second_then_one_then_two() -> None:
     assert delays == [0.5, 1.0, 2.0]
     crashes.has_started()
     assert crashes.delay_seconds(100.0) == 0.0
+
+
+# --- what nobody thought of ---
+
+
+def _faulty_sign_in(config: ServerConfig) -> None:
+    raise LookupError(f"no drawer for {config.name}\x1b[31m")
+
+
+@pytest.mark.parametrize("startup_seconds", [None, 0.0])
+async def test_an_exception_of_ours_is_the_failure_of_one_server_and_is_told(
+    startup_seconds: float | None, tmp_path: Path
+) -> None:
+    told = Told()
+    bad = ServerConfig("bad", url="http://127.0.0.1:9/mcp")
+    async with nothing_left():
+        mcp = servers(told, config("good", "ok", tmp_path / "log"), bad, options=ServerOptions(auth=_faulty_sign_in))
+        await mcp.open(startup_seconds)
+        await told.until(lambda: len(told.of(ServerFailed)) + len(told.of(ServerConnected)) == 2)
+        (failed,) = told.of(ServerFailed)
+        reason = 'server "bad" could not be opened: LookupError: no drawer for bad[31m; this is a mistake of mcpagent'
+        assert failed.server == "bad"
+        assert failed.reason.startswith(reason)
+        assert mcp.statuses["bad"].state == "failed"
+        assert mcp.unavailable == {"bad": failed.reason}
+        with pytest.raises(ServerError, match="no drawer"):
+            await mcp.restart("bad")
+        assert mcp.statuses["bad"].state == "failed"
+        assert [tool.name for tool in mcp.all_tools()]
+        await mcp.close()
+
+
+@pytest.mark.slow
+async def test_a_server_that_does_not_come_back_is_failed_until_it_does(tmp_path: Path) -> None:
+    told, gone, log = Told(), tmp_path / "gone", tmp_path / "log"
+    code = (
+        f"import os, runpy, sys\nif os.path.exists({str(gone)!r}): sys.exit('moved away')\n"
+        f"sys.argv[1:] = ['kill-on-call', '--log', {str(log)!r}]\nrunpy.run_path({str(SERVER)!r}, run_name='__main__')"
+    )
+    server = ServerConfig("s", command=sys.executable, args=("-c", code), era="legacy")
+    async with nothing_left():
+        mcp = servers(told, server)
+        await mcp.open(None)
+        (trouble,) = [tool for tool in mcp.tools("s") if tool.name == "trouble"]
+        assert (await trouble.run({"text": "x"})).error == "server_down"
+        gone.touch()
+        (echo,) = [tool for tool in mcp.tools("s") if tool.name == "echo"]
+        output = await echo.run({"text": "x"})
+        assert output.error == "server_down"
+        assert "moved away" in mcp.unavailable["s"]
+        assert [event.reason for event in told.of(ServerFailed)] == [mcp.unavailable["s"]]
+        gone.unlink()
+        assert (await echo.run({"text": "x"})).error is None
+        assert mcp.unavailable == {}
+        assert mcp.statuses["s"].state == "ready"
+        assert len(told.of(ServerConnected)) == 2
+        await mcp.close()

@@ -12,7 +12,7 @@ from mcpagent.secret_store import token_store
 if TYPE_CHECKING:
     import httpx2
 
-    from mcpagent.mcp.toolset import Authenticate
+    from mcpagent.mcp.opening import Authenticate
 
 
 def stored_sign_ins(environ: Mapping[str, str] | None = None) -> Authenticate:

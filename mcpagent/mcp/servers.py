@@ -15,9 +15,10 @@ from mcpagent.events import Emit, Notice, ServerFailed, ServerLogged
 from mcpagent.mcp.cache import ListCache
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists import PromptInfo, ResourceInfo, ToolsDifference, difference
+from mcpagent.mcp.opening import Authenticate
 from mcpagent.mcp.pins import PinStore
 from mcpagent.mcp.status import ServerStatus
-from mcpagent.mcp.toolset import AllowChange, Authenticate, McpToolset
+from mcpagent.mcp.toolset import AllowChange, McpToolset
 from mcpagent.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
 
@@ -259,14 +260,8 @@ class McpServers:
         raise InputError(f'the {what} of server "{server}" are not known: {safe_line(reason)}')
 
     async def _enter(self, toolset: McpToolset) -> None:
-        name = toolset.config.name
-        try:
-            await toolset.__aenter__()
-            self._ready.add(name)
-        except ServerError:
-            raise
-        except Exception as error:  # a fault of ours must cost one server, not the agent
-            raise ServerError(f'server "{name}" failed: {error}', server=name, phase="connect") from error
+        await toolset.__aenter__()
+        self._ready.add(toolset.config.name)
 
     async def _stop_opening(self, server: str) -> None:
         tasks = [task for tasks in (self._opening, self._retrying) if (task := tasks.get(server)) is not None]
