@@ -7,12 +7,16 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mcpagent.cli.app import run
 from mcpagent.cli.folders import state_folder
+from mcpagent.cli.server_files import ServerFile, open_file
 from mcpagent.cli.server_logs import FileState, followed, last_lines
 from mcpagent.config import load_servers
 from mcpagent.config.literals import literal_secrets
@@ -287,3 +291,27 @@ def test_a_log_is_followed_into_the_next_file(tmp_path: Path) -> None:
 
     lines = followed(path, start, write)
     assert [next(lines) for _ in range(3)] == ["half line", "next", "in the new file"]
+
+
+def test_what_several_change_at_once_is_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "mcp.json"
+
+    def add(names: Sequence[str]) -> None:
+        before = open_file(path, is_project=False)
+        for name in names:
+            before.saved(partial(ServerFile.with_entry, name=name, entry={"command": name}))
+
+    names = [[f"s{thread}-{number}" for number in range(8)] for thread in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(add, names))
+    assert sorted(open_file(path, is_project=False).entries) == sorted(name for some in names for name in some)
+    assert [item.name for item in path.parent.iterdir()] == ["mcp.json"]
+
+
+def test_a_change_elsewhere_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": {"command": "a"}}}', "utf-8")
+    opened = open_file(path, is_project=False)
+    path.write_text('{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}} // theirs', "utf-8")
+    opened.saved(lambda file: file.without_entry("a"))
+    assert path.read_text("utf-8") == '{"mcpServers": {"b": {"command": "b"}}} // theirs'

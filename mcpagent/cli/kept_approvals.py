@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 from mcpagent.cli.folders import state_folder
 from mcpagent.config import ServerConfig
+from mcpagent.config.files import alone_with
 from mcpagent.mcp.cache import fingerprint
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line
@@ -109,10 +110,11 @@ class KeptApprovals:
 
     def _change(self, change: Callable[[set[Yes]], set[Yes]]) -> None:
         """Another program may have written meanwhile, so the file is read anew."""
-        self._always = change(self._always | _read(self._path))
-        if self._path is not None:
-            entries = [{key: value for key, value in asdict(yes).items() if value} for yes in self.all()]
-            _write(self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n")
+        with alone_with(self._path) if self._path is not None else contextlib.nullcontext():
+            self._always = change(self._always | _read(self._path))
+            if self._path is not None:
+                entries = [{key: value for key, value in asdict(yes).items() if value} for yes in self.all()]
+                _write(self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n")
 
 
 def _is_meant(glob: str, yes: Yes) -> bool:

@@ -46,9 +46,9 @@ def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: 
     entry = entry_of(new)
     if file.is_project:
         _refuse_secrets(entry, file, options.folder)
-    file = file.with_entry(new.name, entry)
+    file.with_entry(new.name, entry)  # what cannot be written is said before a secret is asked for
     _store_secrets(options, new.secret, terminal)
-    file.save()
+    file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
     if file.is_project:
         _trust(options, file, new.name)
     _tell_added(options, terminal, file, new.name, entry)
@@ -59,7 +59,7 @@ def remove_server(options: Options, name: str, scope: WriteScope | None) -> Exit
     """Takes the server out of the file that counts, or of the one named."""
     terminal = open_terminal(options.color, os.environ)
     file = file_with(options, name, scope)
-    file.without_entry(name).save()
+    file.saved(lambda fresh: fresh.without_entry(name))
     put(terminal.out, f"removed {name} from {short_path(str(file.path), options.folder)}")
     left = [other for other in files_found(options) if name in other.entries]
     if left:
@@ -71,12 +71,11 @@ def switch_server(options: Options, name: str, scope: WriteScope | None, *, on: 
     """Enables or disables the server where it is configured."""
     terminal = open_terminal(options.color, os.environ)
     file = file_with(options, name, scope)
-    changed = file.switched(name, on=on)
+    changed = file.saved(lambda fresh: fresh.switched(name, on=on))
     word = "enabled" if on else "disabled"
     if changed.text == file.text:
         put(terminal.out, f"{name} is {word} already ({place_of(file, name, options.folder)})")
         return ExitCode.OK
-    changed.save()
     put(terminal.out, f"{word} {name} in {place_of(changed, name, options.folder)}")
     return ExitCode.OK
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,7 +13,7 @@ from mcpagent.cli.options import Options, WriteScope
 from mcpagent.config import find_config_files, user_config_folder
 from mcpagent.config.documents import Document, parse_document, read_bytes
 from mcpagent.config.editing import with_value, without_value
-from mcpagent.config.files import write_text
+from mcpagent.config.files import alone_with, write_text
 from mcpagent.config.folders import project_folders
 from mcpagent.config.servers import read_servers, server_entries
 from mcpagent.config.variables import Variables
@@ -64,8 +64,13 @@ class ServerFile:
             text = with_value(text, (*path, "disabled"), True)
         return self.changed(text)
 
-    def save(self) -> None:
-        write_text(self.path, self.text, new_mode=PROJECT_MODE if self.is_project else 0o600)
+    def saved(self, change: Callable[[ServerFile], ServerFile]) -> ServerFile:
+        """Writes what `change` makes of the file as it is by now: another program may have changed it meanwhile."""
+        with alone_with(self.path):
+            changed = change(open_file(self.path, is_project=self.is_project))
+            if changed.text != self.text or not self.path.exists():
+                write_text(self.path, changed.text, new_mode=PROJECT_MODE if self.is_project else 0o600)
+        return changed
 
 
 def open_file(path: Path, *, is_project: bool) -> ServerFile:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ from mcpagent.cli.configuration import Configuration, short_path
 from mcpagent.cli.figures import counted
 from mcpagent.cli.folders import state_folder
 from mcpagent.config import ServerConfig, ServerProblem
-from mcpagent.config.files import write_text
+from mcpagent.config.files import alone_with, write_text
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.safe_text import safe_line, safe_text
@@ -76,11 +76,10 @@ class TrustStore:
         """Raises `ConfigError` where the file cannot be written."""
         fresh = list(digests)
         replaced = {(item.file, item.name) for item in fresh}
-        kept = [entry for entry in self._read() if (entry.file, entry.name) not in replaced]
-        entries = [
-            {"name": entry.name, "file": entry.file, "digest": entry.digest} for entry in [*kept, *fresh][-MAX_ENTRIES:]
-        ]
-        write_text(self.path, json.dumps({"format": 1, "servers": entries}, indent=1) + "\n")
+        with alone_with(self.path):
+            kept = [entry for entry in self._read() if (entry.file, entry.name) not in replaced]
+            entries = [asdict(entry) for entry in [*kept, *fresh][-MAX_ENTRIES:]]
+            write_text(self.path, json.dumps({"format": 1, "servers": entries}, indent=1) + "\n")
 
     def _read(self) -> list[TrustDigest]:
         try:

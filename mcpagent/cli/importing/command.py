@@ -83,7 +83,7 @@ def import_servers(
     else:
         _keep(store, outcomes)
         if file.text != before.text:
-            file.save()
+            before.saved(lambda fresh: _merged(options, fresh, files, manner)[0])
     _tell(terminal, options, outcomes)
     added = [name for outcome in outcomes for name in outcome.added]
     verb = "would be added" if dry_run else "added"
