@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mcpagent.late_names import late_names
 
 if TYPE_CHECKING:
     from mcpagent.agent import Agent
@@ -74,39 +75,31 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "agent": ("Agent",),
-    "cards.card": ("AgentCard", "CardError"),
-    "catalog": ("ToolSearch",),
-    "config": ("McpServer",),
-    "errors": (
-        "AgentStateError",
-        "ConfigError",
-        "CredentialsError",
-        "InputError",
-        "LimitError",
-        "McpAgentError",
-        "ModelError",
-        "ServerError",
-    ),
-    "messages": ("Image", "Message", "Text", "ToolDefinition", "Usage", "dump_messages", "load_messages"),
-    "models.base": ("Model", "ModelRequest", "ModelResponse", "ModelSettings"),
-    "pending": ("CallAnswer", "CallsPendingError", "PendingCall"),
-    "recording": ("Recorder", "RecordingError", "Replay"),
-    "run_context": ("RunContext",),
-    "tool_context": ("ToolContext", "ToolContextCache", "prepare_context"),
-    "tools": ("Tool", "ToolOutput", "ToolReturn", "Toolset"),
-    "toolsets.function": ("FunctionToolset", "function_tool"),
-}
-"""Where each public name lives: loaded on first use, so that `mcpagent --help` need not load the runtime."""
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# So that `mcpagent --help` need not load the runtime.
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "agent": ("Agent",),
+        "cards.card": ("AgentCard", "CardError"),
+        "catalog": ("ToolSearch",),
+        "config": ("McpServer",),
+        "errors": (
+            "AgentStateError",
+            "ConfigError",
+            "CredentialsError",
+            "InputError",
+            "LimitError",
+            "McpAgentError",
+            "ModelError",
+            "ServerError",
+        ),
+        "messages": ("Image", "Message", "Text", "ToolDefinition", "Usage", "dump_messages", "load_messages"),
+        "models.base": ("Model", "ModelRequest", "ModelResponse", "ModelSettings"),
+        "pending": ("CallAnswer", "CallsPendingError", "PendingCall"),
+        "recording": ("Recorder", "RecordingError", "Replay"),
+        "run_context": ("RunContext",),
+        "tool_context": ("ToolContext", "ToolContextCache", "prepare_context"),
+        "tools": ("Tool", "ToolOutput", "ToolReturn", "Toolset"),
+        "toolsets.function": ("FunctionToolset", "function_tool"),
+    },
+)

@@ -136,8 +136,8 @@ async def test_a_servers_prompt_is_a_command_with_arguments(agent: Agent) -> Non
 
 def offered(line: str, folder: Path) -> list[str]:
     words = Words(
-        {"/tools": "the tools", "/tool": "one tool", "/mcp": "servers"},
-        {"/mcp": ("on", "off"), "/export": ("md", "html")},
+        commands=lambda: [("/tools", "the tools"), ("/tool", "one tool"), ("/mcp", "servers")],
+        values=lambda command: {"/mcp": ("on", "off"), "/export": ("md", "html")}.get(command, ()),
         tools=lambda: ["get_weather", "fail_\x1b[31malways"],
         servers=lambda: ["small"],
         prompts=lambda: [("small:review", "Review\x1b]0;x\x07 a text")],

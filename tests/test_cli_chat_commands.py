@@ -13,7 +13,8 @@ from rich.console import Console
 
 from mcpagent import Agent, ToolSearch, load_messages
 from mcpagent.cli.approvals import Rules
-from mcpagent.cli.commands import Desk, Leave, Turn, run_command
+from mcpagent.cli.commands.desk import Desk, Leave, Turn
+from mcpagent.cli.commands.table import run_command
 from mcpagent.cli.configuration import Configuration
 from mcpagent.cli.options import ApproveMode
 from mcpagent.cli.requests import RequestTrace

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from mcpagent.cli.app import command_line
-from mcpagent.cli.commands import COMMANDS, GROUPS, is_command, overview
+from mcpagent.cli.commands import is_command
+from mcpagent.cli.commands.table import COMMANDS, GROUPS, overview
 from mcpagent.cli.exit_codes import ExitCode, code_of_error, code_of_stop
 from mcpagent.cli.figures import duration, saving, tokens
 from mcpagent.cli.folders import history_file, state_folder

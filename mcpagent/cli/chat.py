@@ -14,7 +14,8 @@ from rich.text import Text
 from mcpagent.cli.activity import Activity
 from mcpagent.cli.agents import hints, make_agent, make_approvals, rules_without_effect
 from mcpagent.cli.asking import ApprovalBox, forget_typed_ahead, read_above_output
-from mcpagent.cli.commands import COMMANDS, VALUES, Desk, Leave, Turn, is_command, run_command
+from mcpagent.cli.commands import is_command
+from mcpagent.cli.commands.desk import Desk, Leave, Turn
 from mcpagent.cli.completions import words_of
 from mcpagent.cli.configuration import short_path
 from mcpagent.cli.ending import run_to_end
@@ -102,8 +103,7 @@ class Chat:
             options.environ,
             options.folder,
         )
-        commands = {name: command.about for name, command in COMMANDS.items()}
-        words = words_of(self.agent, commands, VALUES, options.folder, lambda: self.startup.is_entered)
+        words = words_of(self.agent, options.folder, lambda: self.startup.is_entered)
         self.input = InputLine(terminal, options.environ, status=self._status, words=words, unfold=self._unfold)
         self._status_command: StatusCommand | None = self._own_status()
         self._told_of_status = False
@@ -199,6 +199,8 @@ class Chat:
             self._say(Text(f"  {self.terminal.glyphs.loaded} prompt of {server}, {size:,} characters", "dim"))
             await self._answer(line.strip(), parts)
         elif is_command(line):
+            from mcpagent.cli.commands.table import run_command
+
             await run_command(self.desk, line)
         else:
             if "@" in line:

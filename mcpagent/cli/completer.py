@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -29,14 +29,14 @@ def _none() -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What there is to complete with; functions, since servers come and go.
+    """What there is to complete with; functions, since servers come and go, and so that nothing loads before its time.
 
-    `commands` maps each slash command to what it does, `values` a command to what may follow it. `tools` are names;
+    `commands` are the slash commands, each with what it does, `values` gives what may follow one. `tools` are names;
     `prompts` are `server:prompt` and `resources` `server:uri`, each with what it is about.
     """
 
-    commands: Mapping[str, str]
-    values: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    commands: Pairs = _none
+    values: Callable[[str], Sequence[str]] = lambda _command: ()
     tools: Names = tuple
     servers: Names = tuple
     prompts: Pairs = _none
@@ -61,7 +61,7 @@ class ChatCompleter(Completer):
     def _of_command(self, line: str) -> Iterator[Completion]:
         word, space, rest = line.partition(" ")
         if not space:
-            yield from _starting(word, self._words.commands.items())
+            yield from _starting(word, self._words.commands())
             if len(word) > 1:
                 prompts = ((f"/{name}", about) for name, about in self._words.prompts())
                 yield from _containing(word[1:], prompts, len(word))
@@ -70,10 +70,10 @@ class ChatCompleter(Completer):
         if word in ("/tool", "/why", "/allow", "/deny"):
             yield from _containing(last, ((name, "") for name in self._words.tools()), len(last))
         elif word == "/mcp":
-            verbs = [(verb, "") for verb in self._words.values.get(word, ())] if last == rest else []
+            verbs = [(verb, "") for verb in self._words.values(word)] if last == rest else []
             yield from _starting(last, [*verbs, *((name, "") for name in self._words.servers())])
-        elif word in self._words.values:
-            yield from _starting(last, ((value, "") for value in self._words.values[word]))
+        elif values := self._words.values(word):
+            yield from _starting(last, ((value, "") for value in values))
         elif ":" in word:
             given = {piece.partition("=")[0] for piece in rest.split(" ")[:-1]}
             names = [name for name in self._words.prompt_arguments(word[1:]) if name not in given]

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpagent.cli.completer import Words
-from mcpagent.models.resolve import PROVIDERS
 
 if TYPE_CHECKING:
     from mcpagent import Agent
 
 
-def words_of(
-    agent: Agent,
-    commands: Mapping[str, str],
-    values: Mapping[str, Sequence[str]],
-    folder: Path,
-    is_started: Callable[[], bool],
-) -> Words:
+def words_of(agent: Agent, folder: Path, is_started: Callable[[], bool]) -> Words:
     """Everything that can be completed; before the agent is started only what does not need it."""
+
+    def commands() -> Iterator[tuple[str, str]]:
+        from mcpagent.cli.commands.table import COMMANDS
+
+        yield from ((name, command.about) for name, command in COMMANDS.items())
+
+    def values(command: str) -> Sequence[str]:
+        from mcpagent.cli.commands.table import VALUES
+        from mcpagent.models.resolve import PROVIDERS
+
+        if command == "/model":
+            return ("offline", *(f"{name}:{provider.default_model}" for name, provider in PROVIDERS.items()))
+        return VALUES.get(command, ())
 
     def tools() -> list[str]:
         return list(agent.known_tools) if is_started() else []
@@ -38,10 +44,9 @@ def words_of(
         for server, listed in agent.mcp.resources.items() if is_started() else ():
             yield from ((f"{server}:{resource.uri}", resource.name) for resource in listed)
 
-    models = ("offline", *(f"{name}:{provider.default_model}" for name, provider in PROVIDERS.items()))
     return Words(
-        commands,
-        {**values, "/model": models},
+        commands=commands,
+        values=values,
         tools=tools,
         servers=lambda: list(agent.servers),
         prompts=prompts,

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpagent.cli import approvals
 from mcpagent.cli.app import command_line
-from mcpagent.cli.commands import COMMANDS, GROUPS, KEYS, PREFIXES
+from mcpagent.cli.commands.table import COMMANDS, GROUPS, KEYS, PREFIXES
 from mcpagent.cli.event_schema import DOCUMENTS, SCHEMA
 from mcpagent.cli.exit_codes import MEANINGS
 from mcpagent.cli.help import TOP_LEVEL_HELP, command_help

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mcpagent.late_names import late_names
 
 if TYPE_CHECKING:
     from mcpagent.models.anthropic import AnthropicModel
@@ -14,20 +15,6 @@ if TYPE_CHECKING:
     from mcpagent.models.openai_responses import OpenAIResponsesModel
     from mcpagent.models.resolve import resolve_model
     from mcpagent.models.scripted import ScriptedModel
-
-_HOMES = {
-    "AnthropicModel": "anthropic",
-    "FallbackModel": "fallback",
-    "Model": "base",
-    "ModelRequest": "base",
-    "ModelResponse": "base",
-    "ModelSettings": "base",
-    "OfflineModel": "offline",
-    "OpenAIChatModel": "openai_chat",
-    "OpenAIResponsesModel": "openai_responses",
-    "ScriptedModel": "scripted",
-    "resolve_model": "resolve",
-}
 
 __all__ = [
     "AnthropicModel",
@@ -43,12 +30,16 @@ __all__ = [
     "resolve_model",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "anthropic": ("AnthropicModel",),
+        "base": ("Model", "ModelRequest", "ModelResponse", "ModelSettings"),
+        "fallback": ("FallbackModel",),
+        "offline": ("OfflineModel",),
+        "openai_chat": ("OpenAIChatModel",),
+        "openai_responses": ("OpenAIResponsesModel",),
+        "resolve": ("resolve_model",),
+        "scripted": ("ScriptedModel",),
+    },
+)

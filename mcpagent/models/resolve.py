@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.base import Model, ModelSettings
-from mcpagent.models.capabilities import Capabilities, Discovery
-from mcpagent.models.http_model import ANTHROPIC_URL, OPENAI_URL, HttpModel, usable_key
 from mcpagent.safe_text import safe_line
 from mcpagent.secret_store import EnvironmentWithKeys, with_stored_keys
 
 if TYPE_CHECKING:
     import httpx2
+
+    from mcpagent.models.capabilities import Capabilities, Discovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,8 @@ def spec_of(model: Model) -> str:
     provider, colon, name = model.name.partition(":")
     if provider == "offline":
         return provider
+    from mcpagent.models.http_model import ANTHROPIC_URL, OPENAI_URL, HttpModel
+
     if not isinstance(model, HttpModel) or not colon or provider not in PROVIDERS:
         return ""
     at, settings = PROVIDERS[provider], model.settings
@@ -295,6 +297,8 @@ def _capabilities(options: Mapping[str, str], provider: Provider) -> Capabilitie
     allowed = _DISCOVERIES[provider.protocol]
     for discovery in allowed:
         if discovery == options["discovery"]:
+            from mcpagent.models.capabilities import Capabilities
+
             return Capabilities(discovery, source="the model's ?discovery= option")
     shown = safe_line(options["discovery"], 80)
     raise ConfigError(f'model: option discovery is "{shown}"; write {" or ".join(allowed)}')
@@ -327,6 +331,8 @@ def _key(
     spec: ModelSpec, provider: Provider, environ: Mapping[str, str], base_url: str | None
 ) -> tuple[str, str | None]:
     """The variable and the key. An address given with the model never gets the provider's usual key."""
+    from mcpagent.models.http_model import usable_key
+
     named = spec.options.get("api_key_env")
     if named is not None:
         return named, usable_key(environ.get(named), named)

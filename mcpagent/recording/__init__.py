@@ -4,8 +4,19 @@
 the file in the place of the model and of all tools. The runtime sees both as a `Tape`.
 """
 
-from mcpagent.recording.recorder import Recorder
-from mcpagent.recording.replay import RecordingError, Replay
-from mcpagent.recording.tape import Tape
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcpagent.late_names import late_names
+
+if TYPE_CHECKING:
+    from mcpagent.recording.recorder import Recorder
+    from mcpagent.recording.replay import RecordingError, Replay
+    from mcpagent.recording.tape import Tape
 
 __all__ = ["Recorder", "RecordingError", "Replay", "Tape"]
+
+__getattr__, __dir__ = late_names(
+    __name__, {"recorder": ("Recorder",), "replay": ("RecordingError", "Replay"), "tape": ("Tape",)}
+)

@@ -1,10 +1,17 @@
 """Finding the tool that a request needs."""
 
-from mcpagent.search.embedding import EmbeddingsEndpoint
-from mcpagent.search.index import ToolIndex
-from mcpagent.search.learning import SearchHistory
-from mcpagent.search.result import Match, Reason, SearchResult
-from mcpagent.search.signature import call_signature, first_sentences
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcpagent.late_names import late_names
+
+if TYPE_CHECKING:
+    from mcpagent.search.embedding import EmbeddingsEndpoint
+    from mcpagent.search.index import ToolIndex
+    from mcpagent.search.learning import SearchHistory
+    from mcpagent.search.result import Match, Reason, SearchResult
+    from mcpagent.search.signature import call_signature, first_sentences
 
 __all__ = [
     "EmbeddingsEndpoint",
@@ -16,3 +23,14 @@ __all__ = [
     "call_signature",
     "first_sentences",
 ]
+
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "embedding": ("EmbeddingsEndpoint",),
+        "index": ("ToolIndex",),
+        "learning": ("SearchHistory",),
+        "result": ("Match", "Reason", "SearchResult"),
+        "signature": ("call_signature", "first_sentences"),
+    },
+)
