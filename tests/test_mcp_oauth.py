@@ -11,13 +11,14 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
 from mcp.client.auth import OAuthFlowError
-from mcp.shared.auth import OAuthToken
-from pydantic import AnyHttpUrl
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl, AnyUrl
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
@@ -31,7 +32,7 @@ from mcpagent.mcp.toolset import McpToolset
 from mcpagent.messages import Text
 from mcpagent.secret_store import NO_KEYRING, SecretStore
 from tests.servers.everyday import everyday, serving
-from tests.servers.guarded import Authority, guarded
+from tests.servers.guarded import Authority, Documents, guarded
 
 
 @pytest.fixture
@@ -324,6 +325,121 @@ async def test_tokens_of_one_address_are_not_read_for_another(store: SecretStore
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"tokens": 5, "ends": "x", "client": {}}', '{"authority": []}'])
 def test_a_broken_sign_in_counts_as_none(content: str) -> None:
     assert SignIn.from_text(content) == SignIn()
+
+
+# --- where an authority describes itself, and how -------------------------------------------------------------------
+
+
+def described(resource_at: str | None, authority_at: str | None, tenant: str = "", **changes: Any) -> Documents:
+    """What is found at two paths; `tenant` is the path of the authorization server's own address."""
+
+    def documents(address: str) -> dict[str, dict[str, Any]]:
+        issuer = f"{address}{tenant}"
+        resource = {"resource": f"{address}/mcp", "authorization_servers": [issuer]}
+        authority = {
+            "issuer": issuer,
+            "authorization_endpoint": f"{address}/authorize",
+            "token_endpoint": f"{address}/token",
+            "registration_endpoint": f"{address}/register",
+            "jwks_uri": f"{address}/keys",
+            "response_types_supported": ["code"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+            "code_challenge_methods_supported": ["S256"],
+        }
+        authority = {key: value for key, value in (authority | changes).items() if value is not None}
+        found = {resource_at: resource, authority_at: authority}
+        return {path: document for path, document in found.items() if path is not None}
+
+    return documents
+
+
+RESOURCE = "/.well-known/oauth-protected-resource"
+AUTHORITY = "/.well-known/oauth-authorization-server"
+OPENID = "/.well-known/openid-configuration"
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        pytest.param(described(f"{RESOURCE}/mcp", AUTHORITY), id="resource at its path"),
+        pytest.param(described(RESOURCE, AUTHORITY), id="resource at the root"),
+        pytest.param(described(RESOURCE, OPENID), id="openid at the root"),
+        pytest.param(described(RESOURCE, f"{AUTHORITY}/tenant", "/tenant"), id="tenant after well-known"),
+        pytest.param(described(RESOURCE, f"{OPENID}/tenant", "/tenant"), id="openid tenant after well-known"),
+        pytest.param(described(RESOURCE, f"/tenant{OPENID}", "/tenant"), id="openid tenant before well-known"),
+        pytest.param(described(None, AUTHORITY), id="no resource, as in 2025-03-26"),
+        pytest.param(described(None, None), id="nothing at all, as in 2025-03-26"),
+    ],
+)
+async def test_an_authority_is_found_wherever_it_describes_itself(documents: Documents, store: SecretStore) -> None:
+    authority, person = Authority(documents=documents), Person()
+    async with guarded_server(authority) as config:
+        assert (await signed_in(config, store, person)).how == "now"
+        assert await secret(config, StoredSignIn(config, store)) == "42"
+        await change(store, config.url, ends=1.0)
+        assert await secret(config, StoredSignIn(config, store)) == "42"
+    assert authority.granted == ["code", "refresh"]
+    assert len(person.pages) == 1
+
+
+@pytest.mark.parametrize("methods", [None, [], ["plain"]])
+async def test_nobody_is_sent_to_an_authority_that_does_not_check_the_challenge(
+    methods: list[str] | None, store: SecretStore
+) -> None:
+    documents = described(RESOURCE, AUTHORITY, code_challenge_methods_supported=methods)
+    person = Person()
+    async with guarded_server(Authority(documents=documents)) as config:
+        with pytest.raises(ServerError, match="does not say that it supports PKCE with S256"):
+            await signed_in(config, store, person)
+    assert person.pages == []
+
+
+async def test_an_authority_that_gives_another_name_than_asked_for_is_refused(store: SecretStore) -> None:
+    documents = described(RESOURCE, AUTHORITY, issuer="https://bank.example")
+    person = Person()
+    async with guarded_server(Authority(documents=documents)) as config:
+        with pytest.raises(ServerError, match="signing in failed"):
+            await signed_in(config, store, person)
+    assert person.pages == []
+
+
+async def test_the_address_of_a_metadata_document_can_be_the_client(store: SecretStore) -> None:
+    authority = Authority()
+    async with guarded_server(authority) as config:
+        document = "https://client.example/mcpagent.json"
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        authority.clients[document] = OAuthClientInformationFull(
+            client_id=document,
+            redirect_uris=[AnyUrl(f"http://127.0.0.1:{port}/callback")],
+            token_endpoint_auth_method="none",
+        )
+        person = Person()
+        assert (await signed_in(config, store, person, Registration(document, port=port))).how == "now"
+        assert await secret(config, StoredSignIn(config, store)) == "42"
+    assert list(authority.clients) == [document]
+    assert parse_qs(urlsplit(person.pages[0]).query)["client_id"] == [document]
+
+
+async def test_a_sign_in_that_does_not_allow_enough_is_made_to_by_signing_in_again(store: SecretStore) -> None:
+    authority, person = Authority(scopes=["read", "write"], consent={"read"}), Person()
+    async with guarded_server(authority) as config:
+        await signed_in(config, store, person)
+        assert await secret(config, StoredSignIn(config, store)) == "42"
+        authority.needs, authority.consent = {"write"}, None
+        what = r"the sign-in does not allow this: it lacks the scope write; mcpagent mcp login guarded asks for it"
+        for _ in range(2):
+            with pytest.raises(ServerError, match=what):
+                await secret(config, StoredSignIn(config, store))
+        assert (await signed_in(config, store, person)).how == "now"
+        asked = parse_qs(urlsplit(person.pages[-1]).query)["scope"][0].split()
+        assert "write" in asked
+        assert await secret(config, StoredSignIn(config, store)) == "42"
+        assert (await signed_in(config, store, person)).how == "before"
+    assert len(person.pages) == 2
+    assert len(authority.clients) == 1
 
 
 # --- out --------------------------------------------------------------------------------------------------------------

@@ -54,13 +54,23 @@ def _is_link_local(host: str) -> bool:
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """HTTP for a sign-in: each address is checked, each answer read within bounds, what the server itself answers with
-    success not read at all, since it may be an endless stream."""
+    success not read at all, since it may be an endless stream.
 
-    def __init__(self, config: ServerConfig, inner: httpx2.AsyncBaseTransport | None = None) -> None:
+    `refused` is a `WWW-Authenticate` header with which the server refused an earlier request: the first one is answered
+    with that again, so that the sign-in asks for what was missing.
+    """
+
+    def __init__(
+        self, config: ServerConfig, inner: httpx2.AsyncBaseTransport | None = None, *, refused: str = ""
+    ) -> None:
         self._config = config
         self._inner = inner or httpx2.AsyncHTTPTransport()
+        self._refused = refused
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._refused:
+            header, self._refused = self._refused, ""
+            return httpx2.Response(403, headers={"WWW-Authenticate": header})
         refusal = refusal_of(str(request.url), self._config.url)
         if refusal is not None:
             raise httpx2.UnsupportedProtocol(f"{safe_line(str(request.url), 120)} {refusal}")
@@ -96,10 +106,10 @@ async def _small_body(response: httpx2.Response) -> bytes:
     return bytes(body)
 
 
-def authority_client(config: ServerConfig, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
-    """A client for the requests of a sign-in; it follows no redirect by itself."""
+def authority_client(config: ServerConfig, auth: httpx2.Auth | None = None, *, refused: str = "") -> httpx2.AsyncClient:
+    """A client for the requests of a sign-in; it follows no redirect by itself. `refused` as in `CheckedTransport`."""
     return httpx2.AsyncClient(
-        transport=CheckedTransport(config),
+        transport=CheckedTransport(config, refused=refused),
         auth=auth,
         headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"},
         timeout=config.connect_timeout_seconds,

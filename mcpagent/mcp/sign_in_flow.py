@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
+from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl
 
@@ -109,8 +110,9 @@ async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) 
     provider = oauth_for(config, store, page)
     storage = provider.context.storage
     assert isinstance(storage, TokenStorage)
-    provider.context.redirect_handler = _CheckedShow(config, page).show
-    async with authority_client(config, provider) as client:
+    provider.context.redirect_handler = _CheckedShow(config, page, provider.context).show
+    refused = (await storage.load()).refusal
+    async with authority_client(config, provider, refused=refused) as client:
         asking = asyncio.create_task(_probe(client, config))
         saved = asyncio.create_task(storage.saved.wait())
         try:
@@ -128,13 +130,18 @@ async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) 
 
 
 class _CheckedShow:
-    """Shows only a page that a person may be sent to."""
+    """Shows only a page that a person may be sent to, of an authority that a sign-in is safe with."""
 
-    def __init__(self, config: ServerConfig, page: LoopbackPage) -> None:
+    def __init__(self, config: ServerConfig, page: LoopbackPage, context: OAuthContext) -> None:
         self._config = config
         self._page = page
+        self._context = context
 
     async def show(self, url: str) -> None:
+        authority = self._context.oauth_metadata
+        if authority is not None and "S256" not in (authority.code_challenge_methods_supported or ()):
+            # The specification's MUST: a client does not go on where it cannot know that its challenge is checked.
+            raise OAuthFlowError("its authorization server does not say that it supports PKCE with S256")
         refusal = refusal_of(url, self._config.url)
         if refusal is not None:
             raise OAuthFlowError(f"the page to sign in at, {safe_line(url.partition('?')[0], 120)}, {refusal}")

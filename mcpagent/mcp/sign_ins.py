@@ -40,13 +40,17 @@ def address_name(url: str) -> str:
 @dataclass(slots=True)
 class SignIn:
     """The tokens, when the access token ends (`time.time()`), who we are to the authorization server, and that server's
-    own description (RFC 8414) with the one of the protected resource (RFC 9728)."""
+    own description (RFC 8414) with the one of the protected resource (RFC 9728).
+
+    `refusal` is the `WWW-Authenticate` header with which the server last said that the tokens do not allow enough.
+    """
 
     tokens: OAuthToken | None = None
     ends: float | None = None
     client: OAuthClientInformationFull | None = None
     authority: OAuthMetadata | None = None
     resource: ProtectedResourceMetadata | None = None
+    refusal: str = ""
 
     def has_ended(self, now: float) -> bool:
         return self.ends is not None and now >= self.ends
@@ -68,7 +72,8 @@ class SignIn:
         data: dict[str, Any] = {
             key: value.model_dump(mode="json", exclude_none=True) for key, value in parts.items() if value is not None
         }
-        return json.dumps(data | ({"ends": self.ends} if self.ends is not None else {}))
+        data |= {"ends": self.ends} if self.ends is not None else {}
+        return json.dumps(data | ({"refusal": self.refusal} if self.refusal else {}))
 
     @classmethod
     def from_text(cls, text: str) -> SignIn:
@@ -79,13 +84,14 @@ class SignIn:
             return cls()
         if not isinstance(data, dict):
             return cls()
-        ends = data.get("ends")
+        ends, refusal = data.get("ends"), data.get("refusal")
         return cls(
             tokens=_part(data, "tokens", OAuthToken),
             ends=float(ends) if isinstance(ends, int | float) else None,
             client=_part(data, "client", OAuthClientInformationFull),
             authority=_part(data, "authority", OAuthMetadata),
             resource=_part(data, "resource", ProtectedResourceMetadata),
+            refusal=refusal if isinstance(refusal, str) else "",
         )
 
 
@@ -140,6 +146,7 @@ class TokenStorage:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         sign_in = await self.load()
         sign_in.tokens = tokens
+        sign_in.refusal = ""
         sign_in.ends = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         if self.context is not None:
             sign_in.authority = self.context.oauth_metadata or sign_in.authority

@@ -10,6 +10,7 @@ import contextlib
 import shlex
 import time
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -23,6 +24,7 @@ from mcpagent.secret_store import SecretStore
 if TYPE_CHECKING:
     from mcpagent.mcp.sign_ins import SignIn, TokenStorage
 
+_MAX_REFUSAL = 4_096
 EARLY_SECONDS = 30.0
 """A token is refreshed so long before it ends, since clocks differ and a request takes time."""
 
@@ -53,11 +55,22 @@ class StoredSignIn(httpx2.Auth):
             response = yield _with_token(request, sign_in)
         if response.status_code == 401:
             raise OAuthFlowError(self._command())
-        if response.status_code == 403 and "insufficient_scope" in response.headers.get("www-authenticate", ""):
-            raise OAuthFlowError(f"the sign-in does not allow this{_missing_scope(response)}")
+        refusal = response.headers.get("www-authenticate", "")
+        if response.status_code == 403 and "insufficient_scope" in refusal:
+            await self._remember(refusal)
+            missing = _missing_scope(response)
+            raise OAuthFlowError(f"the sign-in does not allow this{missing}; {self._command()} asks for it")
 
     def _command(self) -> str:
         return f"mcpagent mcp login {shlex.quote(self._config.name)}"
+
+    async def _remember(self, refusal: str) -> None:
+        """For the next sign-in, which then asks for what is missing."""
+        sign_in = await self._loaded()
+        if self._storage is not None and sign_in.refusal != refusal[:_MAX_REFUSAL]:
+            sign_in.refusal = refusal[:_MAX_REFUSAL]
+            with contextlib.suppress(CredentialsError):
+                await self._storage.save(sign_in)
 
     async def _current(self) -> SignIn:
         if self._sign_in is None:
@@ -93,8 +106,6 @@ class StoredSignIn(httpx2.Auth):
         from mcp.shared.auth import OAuthToken
         from pydantic import ValidationError
 
-        from mcpagent.mcp.sign_ins import SignIn
-
         tokens = sign_in.tokens
         if tokens is None or tokens.refresh_token is None or sign_in.client is None or self._storage is None:
             return None
@@ -114,7 +125,7 @@ class StoredSignIn(httpx2.Auth):
         fresh.refresh_token = fresh.refresh_token or tokens.refresh_token
         fresh.scope = fresh.scope or tokens.scope
         ends = self._now() + fresh.expires_in if fresh.expires_in is not None else None
-        renewed = SignIn(fresh, ends, sign_in.client, sign_in.authority, sign_in.resource)
+        renewed = replace(sign_in, tokens=fresh, ends=ends)
         with contextlib.suppress(CredentialsError):  # then it holds for this process
             await self._storage.save(renewed)
         return renewed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from mcp.server.auth.provider import (
     AccessToken,
@@ -21,16 +21,22 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
 
 from tests.servers.everyday import serving
+
+Documents: TypeAlias = Callable[[str], dict[str, dict[str, Any]]]
 
 
 @dataclass
 class Authority:
-    """Grants every request at once. `token_seconds` is the life of an access token; `revokes`: tokens on request."""
+    """Grants every request at once. `token_seconds` is the life of an access token; `revokes`: tokens on request;
+    `scopes`: what a client may ask for; `consent`: what of it the person allows, all where it is None."""
 
     token_seconds: int = 3600
     revokes: bool = True
+    scopes: list[str] | None = None
+    consent: set[str] | None = None
     clients: dict[str, OAuthClientInformationFull] = field(default_factory=dict)
     codes: dict[str, AuthorizationCode] = field(default_factory=dict)
     access: dict[str, AccessToken] = field(default_factory=dict)
@@ -39,6 +45,11 @@ class Authority:
     revoked: list[str] = field(default_factory=list)
     headers: list[str] = field(default_factory=list)
     """The `Authorization` header of each request to the server itself."""
+    documents: Documents | None = None
+    """Of the server's address: what is at each path below which an authority or a resource describes itself. Then the
+    refusals of the server do not say where."""
+    needs: set[str] = field(default_factory=set)
+    """Scopes without which the tool is refused."""
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -51,7 +62,7 @@ class Authority:
         assert client.client_id is not None
         code = AuthorizationCode(
             code=secrets.token_hex(16),
-            scopes=params.scopes or [],
+            scopes=[scope for scope in params.scopes or [] if self.consent is None or scope in self.consent],
             expires_at=time.time() + 60,
             client_id=client.client_id,
             code_challenge=params.code_challenge,
@@ -103,6 +114,23 @@ class Authority:
         )
 
 
+def refusal(missing: set[str]) -> Response:
+    header = f'Bearer error="insufficient_scope", scope="{" ".join(sorted(missing))}"'
+    return Response(status_code=403, headers={"WWW-Authenticate": header})
+
+
+def without_hint(send: Any) -> Any:
+    """Takes out of the refusals where the resource is described."""
+
+    async def sending(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            kept = [(name, value) for name, value in message["headers"] if name.lower() != b"www-authenticate"]
+            message = message | {"headers": kept}
+        await send(message)
+
+    return sending
+
+
 @contextlib.asynccontextmanager
 async def guarded(authority: Authority) -> AsyncIterator[str]:
     """The URL of a server with one tool, `secret`, that wants a token of `authority`."""
@@ -115,7 +143,11 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
             auth=AuthSettings(
                 issuer_url=AnyHttpUrl(address),
                 resource_server_url=AnyHttpUrl(f"{address}/mcp"),
-                client_registration_options=ClientRegistrationOptions(enabled=True),
+                client_registration_options=ClientRegistrationOptions(
+                    enabled=True,
+                    valid_scopes=authority.scopes,
+                    default_scopes=authority.scopes,
+                ),
                 revocation_options=RevocationOptions(enabled=authority.revokes),
                 validate_token_resource=True,
             ),
@@ -128,10 +160,23 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
 
         app = server.streamable_http_app()
 
+        documents = authority.documents(address) if authority.documents is not None else None
+
         async def noting(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "http" and scope["path"] == "/mcp":
-                authority.headers.append(dict(scope["headers"]).get(b"authorization", b"").decode())
-            await app(scope, receive, send)
+            path = scope.get("path", "")
+            if path == "/mcp":
+                header = dict(scope["headers"]).get(b"authorization", b"").decode()
+                authority.headers.append(header)
+                granted = authority.access.get(header.removeprefix("Bearer "))
+                if granted is not None and (missing := authority.needs - set(granted.scopes)):
+                    await refusal(missing)(scope, receive, send)
+                    return
+            elif documents is not None and ".well-known" in path:
+                found = documents.get(path)
+                answer = JSONResponse(found) if found is not None else Response(status_code=404)
+                await answer(scope, receive, send)
+                return
+            await app(scope, receive, send if documents is None else without_hint(send))
 
         return noting  # type: ignore[return-value]
 
