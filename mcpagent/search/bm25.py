@@ -72,6 +72,17 @@ class _WordTerms(dict[str, tuple[int, ...]]):
         return ids
 
 
+class _Rarities(dict[int, float]):
+    """The inverse document frequency of each term, worked out when it is first asked for."""
+
+    def __init__(self, postings: Postings) -> None:
+        self._postings = postings
+
+    def __missing__(self, term: int) -> float:
+        rarity = self[term] = self._postings.rarity_of(len(self._postings.tools[term]))
+        return rarity
+
+
 class Postings:
     """Which tool (by number) holds which term, and with what weight."""
 
@@ -85,7 +96,10 @@ class Postings:
         """The tools, in order, that hold a term only in what describes their server."""
         self.size = 0
         self.changes = 0
-        self._rarities: dict[int, float] = {}
+        self._rarities = _Rarities(self)
+        self.rarity: Callable[[int], float] = self._rarities.__getitem__
+        """The term's inverse document frequency."""
+        self._name_rarities: dict[int, float] = {}
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
@@ -118,17 +132,11 @@ class Postings:
     def _changed(self) -> None:
         self.changes += 1
         self._rarities.clear()
+        self._name_rarities.clear()
 
     def count(self, term: int) -> int:
         """How many tools hold the term."""
         return len(self.tools[term])
-
-    def rarity(self, term: int) -> float:
-        """The term's inverse document frequency."""
-        known = self._rarities.get(term)
-        if known is None:
-            known = self._rarities[term] = self._rarity(len(self.tools[term]))
-        return known
 
     def rarities(self, factors: Mapping[int, float]) -> float:
         """Of all these terms together, each times its factor."""
@@ -137,9 +145,10 @@ class Postings:
     @property
     def highest_rarity(self) -> float:
         """What a term that no tool holds would have."""
-        return self._rarity(0)
+        return self.rarity_of(0)
 
-    def _rarity(self, held: int) -> float:
+    def rarity_of(self, held: int) -> float:
+        """The inverse document frequency of a term that so many tools hold."""
         return math.log(1 + (self.size - held + 0.5) / (held + 0.5))
 
     def weight(self, term: int, number: int) -> float:
@@ -147,6 +156,16 @@ class Postings:
         tools = self.tools[term]
         at = bisect_left(tools, number)
         return self.weights[term][at] if at < len(tools) and tools[at] == number else 0.0
+
+    def parts(self, number: int, factors: Mapping[int, float]) -> dict[int, float]:
+        """What each of the terms that the tool holds adds to its score, times its factor."""
+        found: dict[int, float] = {}
+        for term, factor in factors.items():
+            tools = self.tools[term]
+            at = bisect_left(tools, number)
+            if at < len(tools) and tools[at] == number:
+                found[term] = self.weights[term][at] * self.rarity(term) * factor
+        return found
 
     def _holds_by_server(self, term: int, number: int) -> bool:
         tools = self.from_server[term]
@@ -167,11 +186,12 @@ class Postings:
         `only` restricts the tools; `most_postings` and `most_candidates` bound the work.
         """
         candidates = max(limit, most_candidates)
+        floor = 0.0
         if only is not None:
             scores = self._scores_of(only, wanted)
         else:
-            scores = self._scores(wanted, limit, most_postings, candidates)
-        highest = _highest(scores, candidates)
+            scores, floor = self._scores(wanted, limit, most_postings, candidates)
+        highest = _highest(scores, candidates, floor)
         if not highest:
             return Hits({}, 0)
         low = min(highest[0] / 2, highest[limit - 1] if len(highest) >= limit else 0.0)
@@ -214,15 +234,22 @@ class Postings:
 
     def _name_lift(self, number: int, wanted: Mapping[int, float]) -> float:
         """A factor of 1 and more: how much of the tool's name the query says."""
-        name = self.names[number]
-        whole = sum(self.rarity(term) for term in name)
-        said = sum(self.rarity(term) * min(wanted[term], 1.0) for term in name if term in wanted)
-        return 1 + NAME_COVERAGE * (said / whole) ** 2 if whole else 1.0
+        said = 0.0
+        for term in self.names[number]:
+            if term in wanted:
+                said += self.rarity(term) * min(wanted[term], 1.0)
+        if not said:
+            return 1.0
+        whole = self._name_rarities.get(number)
+        if whole is None:
+            whole = self._name_rarities[number] = sum(map(self.rarity, self.names[number]))
+        return 1 + NAME_COVERAGE * (said / whole) ** 2
 
     def _scores(
         self, wanted: Mapping[int, float], limit: int, most_postings: int, most_candidates: int
-    ) -> dict[int, float]:
-        """Score by tool number; those of the best `limit` are complete, others may not be.
+    ) -> tuple[dict[int, float], float]:
+        """Score by tool number; those of the best `limit` are complete, others may not be. With it a score that the
+        `most_candidates` best reach, 0 where none is known.
 
         Terms are read rarest first. Once what is left cannot lift an unseen tool into the best `limit`, or enough was
         read, only the best candidates so far are scored on.
@@ -232,25 +259,27 @@ class Postings:
             key=lambda bound: (-bound[0], bound[1]),
         )
         if not bounds:
-            return {}
+            return {}, 0.0
         (rarest, term), *others = bounds
         scores = {number: weight * rarest for number, weight in zip(self.tools[term], self.weights[term], strict=True)}
         get = scores.get
+        best = 0.0
         read = len(scores)
         most = rarest * (K1 + 1)
         left = sum(bound for bound, _ in others) * (K1 + 1)
         for place, (factor, term) in enumerate(others):
             tools = self.tools[term]
             few = len(tools) <= _CHECKED_FROM or left >= most
-            if read + len(tools) > most_postings or not (few or left >= _nth_highest(scores, limit)):
-                self._score_on(scores, others[place:], left, limit, most_candidates)
-                break
+            if not few:
+                best = _nth_highest(scores, limit, best)
+            if read + len(tools) > most_postings or not (few or left >= best):
+                return scores, self._score_on(scores, others[place:], left, limit, most_candidates)
             for number, weight in zip(tools, self.weights[term], strict=True):
                 scores[number] = get(number, 0.0) + weight * factor
             read += len(tools)
             most += factor * (K1 + 1)
             left -= factor * (K1 + 1)
-        return scores
+        return scores, 0.0
 
     def _score_on(
         self,
@@ -259,10 +288,11 @@ class Postings:
         left: float,
         limit: int,
         most_candidates: int,
-    ) -> None:
-        """Completes the scores of at most `most_candidates` tools (and ties) that can be among the best `limit`."""
+    ) -> float:
+        """Completes the scores of at most `most_candidates` tools (and ties) that can be among the best `limit`; gives
+        the score that so many had before, 0 where fewer had any."""
         highest = _highest(scores, most_candidates)
-        floor = highest[-1] if len(highest) >= most_candidates else 0.0
+        lowest = floor = highest[-1] if len(highest) >= most_candidates else 0.0
         if len(highest) >= limit:
             floor = max(floor, highest[limit - 1] - left)
         candidates = sorted(number for number, score in scores.items() if score >= floor)
@@ -275,6 +305,7 @@ class Postings:
                     break
                 if tools[at] == number:
                     scores[number] += weights[at] * factor
+        return lowest
 
     def _scores_of(self, numbers: Iterable[int], wanted: Mapping[int, float]) -> dict[int, float]:
         factors = [(term, self.rarity(term) * factor) for term, factor in wanted.items() if self.tools[term]]
@@ -302,13 +333,16 @@ class Postings:
         return len(self.tools) - 1
 
 
-def _highest(scores: Mapping[int, float], count: int) -> list[float]:
-    """The `count` highest scores, highest first."""
-    if len(scores) <= 4 * count:
-        return sorted(scores.values(), reverse=True)[:count]
-    return heapq.nlargest(count, scores.values())
+def _highest(scores: Mapping[int, float], count: int, floor: float = 0.0) -> list[float]:
+    """The `count` highest scores, highest first; `floor` is one that so many are known to reach."""
+    values: Iterable[float] = scores.values()
+    if floor:
+        values = [score for score in values if score >= floor]
+    elif len(scores) > 4 * count:
+        return heapq.nlargest(count, values)
+    return sorted(values, reverse=True)[:count]
 
 
-def _nth_highest(scores: Mapping[int, float], rank: int) -> float:
-    highest = _highest(scores, rank)
+def _nth_highest(scores: Mapping[int, float], rank: int, floor: float = 0.0) -> float:
+    highest = _highest(scores, rank, floor)
     return highest[-1] if len(highest) == rank else 0.0

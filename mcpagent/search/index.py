@@ -367,16 +367,16 @@ class ToolIndex:
             ranking = self._ranker.favour(ranking, favours)
         asked = ranking.asked
         others = [one for one in ranking.candidates if one.number not in named]
-        others.sort(key=lambda one: (-one.score, self._tools[one.number].name))
+        best = self._best(others, max(limit - len(named), _NEAREST))
         notes = [*notes, *ranking.notes]
         missing = tuple(asked.missing)
         if not named and server is None and ranking.assessed.strength < least:
-            near = tuple(self._tools[one.number].name for one in others[:_NEAREST]) or self.names_near(text)
+            near = tuple(self._tools[one.number].name for one in best[:_NEAREST]) or self.names_near(text)
             return self._like_named(text, limit) or SearchResult(
                 query, (), 0, "none", error, tuple(notes), near, missing, ranking.assessed.strength, least
             )
         matches = [self._exact_match(number, word) for number, word in named.items()]
-        matches += [self._word_match(one, asked) for one in others[: max(limit - len(named), 0)]]
+        matches += [self._word_match(one, asked) for one in best[: max(limit - len(named), 0)]]
         found = max(ranking.found + len(named) - (len(ranking.candidates) - len(others)), len(matches))
         how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
         near = () if matches else self.names_near(text)
@@ -393,6 +393,17 @@ class ToolIndex:
             strength,
             least,
         )
+
+    def _best(self, candidates: Sequence[Ranked], count: int) -> list[Ranked]:
+        """The `count` best of them, best first; those of the same score by name."""
+        scores = [one.score for one in candidates]
+        if len(scores) > count:
+            floor = sorted(scores)[-count]
+            scored = [(-score, one) for score, one in zip(scores, candidates, strict=True) if score >= floor]
+        else:
+            scored = [(-score, one) for score, one in zip(scores, candidates, strict=True)]
+        scored.sort(key=lambda pair: (pair[0], self._tools[pair[1].number].name))
+        return [one for _, one in scored[:count]]
 
     def _favours(self, text: str, only: Collection[int] | None, notes: list[str]) -> dict[int, float]:
         if self._history is None:
@@ -421,10 +432,7 @@ class ToolIndex:
 
     def _word_match(self, ranked: Ranked, asked: Asked) -> Match:
         tool = self._tools[ranked.number]
-        parts = {
-            term: self._postings.weight(term, ranked.number) * self._postings.rarity(term) * factor * ranked.word_share
-            for term, factor in asked.factors.items()
-        }
+        parts = self._postings.parts(ranked.number, asked.factors)
         return Match(tool, ranked.score, lambda: self._word_reasons(tool, parts, asked, ranked))
 
     def _word_reasons(
@@ -437,11 +445,11 @@ class ToolIndex:
                 if parts.get(number):
                     fields[number].append(field)
         reasons = [
-            Reason(", ".join(fields[term]), asked.words[term], round(part, 3))
+            Reason(", ".join(fields[term]), asked.words[term], round(part * ranked.word_share, 3))
             for term, part in parts.items()
             if fields[term]
         ]
-        name_lift = ranked.words - sum(parts.values())
+        name_lift = ranked.words - sum(parts.values()) * ranked.word_share
         for field, word, part in (
             ("name", "words of the name", name_lift),
             ("meaning", "whole query", ranked.meaning),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 from mcpagent.safe_text import safe_line
 from mcpagent.search.asked import Asked, Asker
@@ -45,8 +46,7 @@ _CLAUSE_END = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A candidate and what its score is made of: `words` (BM25), `meaning` (vectors), `need` (best for one need),
     `learned` (earlier use after such a query).
 
@@ -97,38 +97,40 @@ class Ranker:
             return self._rank_one(text, self.ask(text), limit, only, _FOR_A_QUERY)
         whole = self._rank_one(text, self.ask(text), limit, only, _FOR_SEVERAL_NEEDS)
         lifts: dict[int, float] = {}
-        for candidates in self._ranked_needs(needs, limit, only, [one.number for one in whole.candidates]):
-            top = max((one.score for one in candidates), default=0.0) or 1.0
-            for one in candidates:
-                lifts[one.number] = max(lifts.get(one.number, 0.0), one.score / top)
+        for scores in self._need_scores(needs, limit, only, [one.number for one in whole.candidates]):
+            top = max(scores.values(), default=0.0) or 1.0
+            for number, score in scores.items():
+                lift = score / top
+                if lift > lifts.get(number, -1.0):
+                    lifts[number] = lift
         top = max((one.score for one in whole.candidates), default=0.0) or 1.0
         known = {one.number: one for one in whole.candidates}
         candidates = [_lifted(known.get(number), number, lift * _NEED_WEIGHT * top) for number, lift in lifts.items()]
         candidates += [one for one in whole.candidates if one.number not in lifts]
         return replace(whole, candidates=candidates)
 
-    def _ranked_needs(
+    def _need_scores(
         self, needs: Sequence[tuple[str, Asked]], limit: int, only: Collection[int] | None, close: Sequence[int]
-    ) -> list[list[Ranked]]:
-        """The candidates of each need: those by its words, and those `close` in meaning to the whole request. To look
-        at all vectors for each need would take as long again for each."""
+    ) -> list[dict[int, float]]:
+        """The candidates' scores for each need: those by its words, and those `close` in meaning to the whole request.
+        To look at all vectors for each need would take as long again for each."""
         scores = [self._hits(asked, limit, only, _FOR_A_NEED).scores for _, asked in needs]
         if self._vectors is not None:
             numbers = list(dict.fromkeys(chain(close, *scores)))
             with contextlib.suppress(EmbeddingError):  # already noted for the whole request
                 likeness = self._vectors.likeness([need for need, _ in needs], numbers)
                 return [
-                    _fused(hits, near, self._strong(need))
+                    _fused_scores(hits, near, _shares(hits, near, self._strong(need)))
                     for (_, need), hits, near in zip(needs, scores, likeness, strict=True)
                 ]
-        return [[Ranked(number, score) for number, score in hits.items()] for hits in scores]
+        return scores
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
         """The ranking with tools raised that served queries like this one before; `favours` are 0 to 1, by number."""
         top = max((one.score for one in ranking.candidates), default=0.0) or 1.0
         known = {one.number: one for one in ranking.candidates}
         raised = {
-            number: replace(known.get(number) or Ranked(number, 0.0), learned=favour * _LEARNED_WEIGHT * top)
+            number: (known.get(number) or Ranked(number, 0.0))._replace(learned=favour * _LEARNED_WEIGHT * top)
             for number, favour in favours.items()
         }
         return replace(ranking, candidates=list((known | raised).values()), assessed=Assessed(math.inf))
@@ -174,13 +176,32 @@ def _lifted(one: Ranked | None, number: int, need: float) -> Ranked:
     return Ranked(number, one.words, one.meaning, need, one.word_share)
 
 
-def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> list[Ranked]:
-    """Both parts are divided by the best of their kind, words at least by `strong`, and then added: their scales
-    differ from query to query."""
-    word_share = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
+class _Shares(NamedTuple):
+    """What BM25 scores and cosines are multiplied with before they are added: their scales differ from query to query,
+    so both are divided by the best of their kind, words at least by what few words would have to reach."""
+
+    words: float
+    meaning: float
+
+
+def _shares(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> _Shares:
     closest = max(likeness.values(), default=0.0)
-    share = _VECTOR_WEIGHT / closest if closest > 0 else 0.0
+    best = max(max(scores.values(), default=0.0), strong) or 1.0
+    return _Shares(1 / best, _VECTOR_WEIGHT / closest if closest > 0 else 0.0)
+
+
+def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> list[Ranked]:
+    words, meaning = _shares(scores, likeness, strong)
+    get = scores.get
     return [
-        Ranked(number, scores.get(number, 0.0) * word_share, max(close, 0.0) * share, word_share=word_share)
+        Ranked(number, get(number, 0.0) * words, close * meaning if close > 0 else 0.0, 0.0, words)
         for number, close in likeness.items()
     ]
+
+
+def _fused_scores(scores: Mapping[int, float], likeness: Mapping[int, float], shares: _Shares) -> dict[int, float]:
+    words, meaning = shares
+    get = scores.get
+    return {
+        number: get(number, 0.0) * words + (close * meaning if close > 0 else 0.0) for number, close in likeness.items()
+    }

@@ -19,7 +19,7 @@ _PARAMETERS = 200
 _PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "parameters": 0.6}
 """How much each part of a tool counts in its vector."""
 
-_BLOCK = 4096
+_SOME = 16
 
 
 def tool_parts(tool: ToolDefinition) -> dict[str, str]:
@@ -66,13 +66,11 @@ class Vectors:
         if self._matrix is None or not self._numbers:
             return {}
         likeness = _products(self._matrix[: len(self._numbers)], self._query_vectors([query])[0])
-        if limit < len(likeness):
-            floor = float(np.partition(likeness, len(likeness) - limit)[len(likeness) - limit])
-            rows = np.flatnonzero(likeness >= floor).tolist()
-        else:
-            rows = list(range(len(likeness)))
-        found = {self._numbers[row]: float(likeness[row]) for row in rows}
-        found.update((number, float(likeness[self._rows[number]])) for number in also)
+        rows = np.flatnonzero(likeness >= _nth_highest(likeness, limit))
+        numbers = self._numbers
+        found = {numbers[row]: close for row, close in zip(rows.tolist(), likeness[rows].tolist(), strict=True)}
+        others = [number for number in also if number not in found]
+        found.update(zip(others, likeness[[self._rows[number] for number in others]].tolist(), strict=True))
         return found
 
     def likeness(self, queries: Sequence[str], numbers: Sequence[int]) -> list[dict[int, float]]:
@@ -143,6 +141,18 @@ class Vectors:
         if rows.ndim != 2 or rows.shape[0] != len(texts) or not np.isfinite(rows).all():
             raise EmbeddingError(f"{embedder_name(embedder)}: not one vector of finite numbers per text")
         return unit_rows(rows)
+
+
+def _nth_highest(likeness: Matrix, rank: int) -> float:
+    """The `rank`th highest of them, the lowest where there are fewer."""
+    import numpy as np
+
+    if rank >= len(likeness):
+        return float(likeness.min())
+    some = likeness[::_SOME]
+    if rank < len(some):  # what so many of some reach is no higher, and few of all reach it
+        likeness = likeness[likeness >= _nth_highest(some, rank)]
+    return float(np.partition(likeness, len(likeness) - rank)[len(likeness) - rank])
 
 
 def _products(matrix: Matrix, vector: Matrix) -> Matrix:

@@ -7,7 +7,7 @@ Korean characters, which has no spaces, gives its pairs of characters.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 from mcpagent.names import plain
@@ -65,6 +65,7 @@ def written_words(text: str) -> list[str]:
     return text.encode().translate(_ONLY_WORDS).decode().split()
 
 
+@lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """The stem of a plain word (Snowball's English stemmer)."""
     return _stemmer().stemWord(word)
@@ -110,7 +111,7 @@ class _Terms(dict[str, str]):
         if len(self) >= _KEPT_TERMS:
             self.clear()
         says_something = part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
-        term = self[part] = stem(part) if says_something else ""
+        term = self[part] = _stemmer().stemWord(part) if says_something else ""
         return term
 
 
