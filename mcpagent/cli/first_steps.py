@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -20,8 +21,9 @@ from mcpagent.cli.figures import counted
 from mcpagent.cli.folders import state_folder
 from mcpagent.cli.options import Options, WriteScope
 from mcpagent.cli.terminal import is_a_terminal, put
+from mcpagent.config.files import write_text
 from mcpagent.config.folders import user_config_folder
-from mcpagent.errors import McpAgentError
+from mcpagent.errors import ConfigError, McpAgentError
 from mcpagent.models.resolve import PROVIDERS
 from mcpagent.safe_text import safe_line
 from mcpagent.secret_store import with_stored_keys
@@ -102,12 +104,12 @@ def _keep_key(options: Options, terminal: Terminal, _around: Surroundings, line:
 def _use_ollama(options: Options, terminal: Terminal, around: Surroundings, _line: ReadLine) -> Options:
     model = f"ollama:{around.ollama_model}"
     path = user_config_folder(options.environ) / "config.toml"
-    if path.exists():
-        put(terminal.out, f"used now; for good: model = {json.dumps(model)} in {path}", style="dim")
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"model = {json.dumps(model)}\n", "utf-8")
-        put(terminal.out, f"{terminal.glyphs.ok} {safe_line(model, 80)}, written to {path}", style="dim")
+    told = f"used now; for good: model = {json.dumps(model)} in {path}"
+    if not path.exists():
+        with contextlib.suppress(ConfigError):  # where it cannot be written, it holds for this time
+            write_text(path, f"model = {json.dumps(model)}\n")
+            told = f"{terminal.glyphs.ok} {safe_line(model, 80)}, written to {path}"
+    put(terminal.out, told, style="dim")
     return replace(options, model=model)
 
 
