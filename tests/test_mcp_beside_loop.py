@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.mcp.beside_loop import beside_loop, is_large
+from mcpagent.mcp.beside_loop import beside_loop, is_large, json_text
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner))
@@ -19,6 +20,18 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st
 @given(VALUES)
 def test_ordinary_values_are_not(value: Any) -> None:
     assert not is_large(value)
+
+
+@given(VALUES)
+def test_json_in_steps_is_the_same(value: Any) -> None:
+    assert json_text(value) == json.dumps(value, ensure_ascii=False)
+
+
+def test_json_in_steps_is_the_same_of_what_is_large() -> None:
+    parts = [1.5, None, True, "x\u20ac\ud800", {"a": [], "b": {}}, float("inf"), "x" * 150]
+    for value in (parts * 900, {"a": parts * 900, "b": {str(number): parts for number in range(900)}}, [parts] * 900):
+        assert is_large(value)
+        assert json_text(value) == json.dumps(value, ensure_ascii=False)
 
 
 @pytest.mark.parametrize(

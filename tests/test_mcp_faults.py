@@ -20,7 +20,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.toolset import McpToolset
 from mcpagent.messages import Text
 from mcpagent.tools import Tool, ToolOutput
-from tests.servers.hostile_server import DEEDS, DISCOVER, INITIALIZE, LISTS, RAW
+from tests.servers.hostile_server import DEEDS, DISCOVER, INITIALIZE, LARGE, LISTS, RAW
 from tests.servers.leftovers import nothing_left
 
 SERVER = Path(__file__).parent / "servers" / "hostile_server.py"
@@ -158,6 +158,44 @@ async def test_what_cannot_be_read_at_all_ends_at_the_limit_and_is_quoted(mode: 
 def test_every_mode_is_tried() -> None:
     assert EXPECTED.keys() | HEAVY | set(UNREADABLE) <= RAW.keys()
     assert len(RAW) + len(DEEDS) + len(INITIALIZE) + len(DISCOVER) + len(LISTS) > 200
+
+
+PARTS = '[{"n": 0, "t": "some text", "l": [1, 2]}, {"n": 1, '
+EXPECTED_OF_LARGE: dict[str, tuple[str | None, str]] = {
+    "large-text": (None, "x" * 4_000_000),
+    "large-text-escaped": (None, "\u00e9" * 600_000),
+    "large-text-wide": (None, "\u20ac" * 1_300_000),
+    "large-many-texts": (None, "x" * 400 + "\n" + "x" * 400),
+    "large-many-bad-blocks": (None, '{"type": "text", "text": 7, "x": "xxx'),
+    "large-structured": (None, f'{{"all": {PARTS}'),
+    "large-structured-bad": (None, "7"),
+    "large-unknown-block": (None, f'{{"type": "hologram", "all": {PARTS}'),
+    "large-image": (None, "[image]"),
+    "large-image-bad": (None, "[image (image/png) that cannot be shown: its data is not valid]"),
+    "large-blob": (None, "[resource: a:b, 3000000 bytes; not shown]"),
+    "large-error-message": ("failed", "x" * 1_000),
+    "large-error-data": ("failed", "it broke"),
+    "large-error-without-message": ("failed", f'{{"code": 1, "all": {PARTS}'),
+    "large-error-list": ("failed", PARTS),
+    "large-keys": (None, ""),
+    "large-cut": ("failed", f"{INVALID}it is not valid JSON ("),
+    "large-bad-at-the-end": ("failed", f"{INVALID}it is not valid JSON ("),
+    "large-pretty": (None, ""),
+    "large-deep": ("failed", f"{INVALID}its JSON nests too deeply"),
+    "large-number": (None, '{"n": "999'),
+    "large-and-words-before": (None, "x" * 4_000_000),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", LARGE)
+async def test_megabytes_of_it_do_not_hold_the_loop(mode: str) -> None:
+    async with connected() as (_, tools):
+        output = await tools["trouble"].run({"text": mode})
+        error, text = EXPECTED_OF_LARGE.get(mode, (None, "fine"))
+        assert output.error == error
+        assert text_of(output).startswith(text)
+        await next_works(tools)
 
 
 # --- deaths and other deeds ---

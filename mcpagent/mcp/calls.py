@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.events import Emit, ToolProgress
+from mcpagent.mcp.beside_loop import beside_loop
 from mcpagent.mcp.failures import (
     CallTimeoutError,
     InvalidAnswerError,
@@ -89,7 +90,7 @@ class Calls:
         )
         if time.monotonic() - started > LONG_CALL_SECONDS:
             self._long.add(tool)
-        return self.shown(output_of_call(result)) if isinstance(result, dict) else result
+        return await self.shown(output_of_call, result) if isinstance(result, dict) else result
 
     async def outcome(
         self, request: types.Request[Any, Any], target: str, *, is_repeatable: bool, may_be_task: bool = False
@@ -133,8 +134,11 @@ class Calls:
                 return ToolOutput.of_text(str(error), error="server_down")
         raise AssertionError("unreachable")
 
-    def shown(self, output: ToolOutput) -> ToolOutput:
-        """The output without the secrets of this server's configuration, which it may give back."""
+    async def shown(self, output_of: Callable[[dict[str, Any]], ToolOutput], result: dict[str, Any]) -> ToolOutput:
+        """A result as output, without the secrets of this server's configuration, which it may give back."""
+        return await beside_loop(lambda: self._without_secrets(output_of(result)), value=result)
+
+    def _without_secrets(self, output: ToolOutput) -> ToolOutput:
         parts = tuple(
             replace(part, text=self._redact.result(part.text)) if isinstance(part, Text) else part
             for part in output.content

@@ -120,6 +120,8 @@ class McpConnection:
         self._jobs: set[asyncio.Task[Any]] = set()
         self._open_calls: dict[asyncio.Task[Any], RequestId | None] = {}
         """Each with the id of what it sent last; None before that."""
+        self._large: dict[asyncio.Task[Any], dict[str, Any] | None] = {}
+        """Requests whose result is taken as it comes, and those of them that were too large for the SDK."""
         self._has_junk = False
         self._check: asyncio.Task[None] | None = None
         self._clocks = Clocks()
@@ -338,6 +340,13 @@ class McpConnection:
             self._early_news.append((method, params))  # it may be of a task whose handle is still on its way to us
         return is_heard
 
+    def takes(self, request_id: RequestId, result: dict[str, Any]) -> bool:
+        job = next((job for job, sent_id in self._open_calls.items() if sent_id == request_id), None)
+        if job not in self._large:
+            return False
+        self._large[job] = result
+        return True
+
     def sent(self, request_id: RequestId) -> None:
         if (job := asyncio.current_task()) in self._open_calls:
             self._open_calls[job] = request_id
@@ -367,17 +376,30 @@ class McpConnection:
             request = as_task(request, limits.total)
 
         async def send(progress: ProgressFnT) -> dict[str, Any]:
-            result = (await session.send_request(request, _RawResult, progress_callback=progress)).root
+            result = await self._raw(session, request, progress)
             for _ in range(MAX_INPUT_ROUNDS):
                 if HANDLE in result:
                     return await self._result_of_task(session, result, target, limits, progress)
                 if result.get("resultType") != "input_required":
                     return result
                 again = await self._with_input(session, request, result)
-                result = (await session.send_request(again, _RawResult, progress_callback=progress)).root
+                result = await self._raw(session, again, progress)
             raise MCPError(code=INVALID_ANSWER, message=f"asks for input more than {MAX_INPUT_ROUNDS} times")
 
         return await self._run(send, phase, limits, on_progress)
+
+    async def _raw(
+        self, session: ClientSession, request: types.Request[Any, Any], progress: ProgressFnT | None = None
+    ) -> dict[str, Any]:
+        """The result of one request as it came: what is large goes past the SDK."""
+        job = asyncio.current_task()
+        assert job is not None
+        self._large[job] = None
+        try:
+            result = (await session.send_request(request, _RawResult, progress_callback=progress)).root
+            return self._large[job] or result
+        finally:
+            del self._large[job]
 
     async def subscribe(self, uri: str) -> None:
         """Has the server tell of each change of a resource, to the listener. Raises as `request` does."""

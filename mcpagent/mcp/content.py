@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from mcpagent.mcp.beside_loop import json_text
 from mcpagent.messages import Image, Text
 from mcpagent.safe_text import safe_line
 from mcpagent.tools import ToolOutput
@@ -20,7 +20,7 @@ def output_of_call(result: dict[str, Any]) -> ToolOutput:
     content = tuple(part for block in result.get("content") or () for part in parts_of_block(block))
     structured = result.get("structuredContent")
     if structured is not None and not any(isinstance(part, Text) and part.text.strip() for part in content):
-        content += (Text(json.dumps(structured, ensure_ascii=False)),)
+        content += (Text(json_text(structured)),)
     return ToolOutput(content, "failed" if result.get("isError") else None)
 
 
@@ -50,7 +50,7 @@ def output_of_resource(result: dict[str, Any]) -> ToolOutput:
 def parts_of_block(block: Any) -> tuple[Content, ...]:
     """One MCP content block. Links are named, never fetched."""
     if not isinstance(block, dict):
-        return (Text(json.dumps(block, ensure_ascii=False)),)
+        return (Text(json_text(block)),)
     kind = block.get("type")
     if kind == "text" and isinstance(block.get("text"), str):
         return (Text(block["text"]),)
@@ -62,7 +62,7 @@ def parts_of_block(block: Any) -> tuple[Content, ...]:
         return (Text(_link(block)),)
     if kind == "resource" and isinstance(block.get("resource"), dict):
         return (_embedded(block["resource"]),)
-    return (Text(json.dumps(block, ensure_ascii=False)),)
+    return (Text(json_text(block)),)
 
 
 def _image(block: dict[str, Any]) -> Content:

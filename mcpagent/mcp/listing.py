@@ -23,6 +23,8 @@ MAX_TOOLS = 10_000
 MAX_LISTED = 1_000
 """Prompts and resources kept for description; more can still be asked for by name."""
 MAX_DESCRIPTION = 20_000
+_MANY = 50
+"""With descriptions as long as they may be, cleaning the text of more holds the event loop."""
 
 
 async def read_lists(connection: McpConnection, config: ServerConfig, warn: Callable[[str], None]) -> ServerLists:
@@ -85,8 +87,9 @@ class _ListReader:
             if has_tools:
                 self._warn_of_no_end(len(found))
         tools = list(found.values())[:MAX_TOOLS]
+        many = len(tools) > _MANY
         return ServerLists(
-            tuple(self._definition(tool) for tool in tools),
+            await asyncio.to_thread(self._definitions, tools) if many else self._definitions(tools),
             ttl_seconds=ttl_seconds,
             safe_by_hint=tuple(tool.name for tool in tools if _is_said_to_be_repeatable(tool)),
             task_only=tuple(tool.name for tool in tools if _task_support(tool) == "required"),
@@ -95,6 +98,9 @@ class _ListReader:
 
     def _warn_of_no_end(self, count: int) -> None:
         self._warn(f"its tool list does not end; the first {min(count, MAX_TOOLS)} tools are used")
+
+    def _definitions(self, tools: list[types.Tool]) -> tuple[ToolDefinition, ...]:
+        return tuple(self._definition(tool) for tool in tools)
 
     def _definition(self, tool: types.Tool) -> ToolDefinition:
         annotations = tool.annotations

@@ -6,7 +6,6 @@ is told as one printable line.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -14,6 +13,7 @@ from mcp_types import CallToolResult, methods
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
+from mcpagent.mcp.beside_loop import json_text
 from mcpagent.mcp.framing import encodable
 from mcpagent.safe_text import safe_line
 
@@ -37,6 +37,7 @@ _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
 _COMPLETE = {**methods.MONOLITH_RESULTS, "tools/call": CallToolResult}
 """The forms of results that ask for nothing: trying one form takes a seventh of trying all that a result may have."""
 
+_CALL_FIELDS = ("content", "structuredContent", "isError", "resultType", "_meta", "inputRequests", "requestState")
 _ITEMS_OF = {"prompts/get": "messages", "resources/read": "contents"}
 _CACHE_HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
@@ -90,6 +91,8 @@ def _flaw(method: str, version: str, result: Raw) -> str | None:
 
 
 def _flaw_of(method: str, version: str, result: Raw) -> str | None:
+    if method == "tools/call":
+        result = _without_values(result)
     forms = methods.MONOLITH_RESULTS if result.get("resultType") == "input_required" else _COMPLETE
     try:
         methods.parse_server_result(method, version, result, monolith=forms)
@@ -100,6 +103,12 @@ def _flaw_of(method: str, version: str, result: Raw) -> str | None:
     except (ValueError, RuntimeError) as error:
         return safe_line(str(error), 120)
     return None
+
+
+def _without_values(result: Raw) -> Raw:
+    """A call's result without what may be anything, which checking would walk through."""
+    known = {name: result[name] for name in _CALL_FIELDS if name in result}
+    return known | {name: {} for name in ("structuredContent", "_meta") if isinstance(known.get(name), dict)}
 
 
 def _described(error: ValidationError) -> str:
@@ -244,4 +253,4 @@ def _is_usable(initialize: Raw) -> bool:
 def _as_text(value: Any) -> Raw:
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         return {"type": "text", "text": value["text"]}
-    return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
+    return {"type": "text", "text": value if isinstance(value, str) else json_text(value)}

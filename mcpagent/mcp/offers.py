@@ -33,7 +33,7 @@ class Offers:
 
         params = types.GetPromptRequestParams(name=name, arguments=dict(arguments))
         result = await self._calls.outcome(types.GetPromptRequest(params=params), name, is_repeatable=True)
-        return self._calls.shown(output_of_prompt(result)) if isinstance(result, dict) else result
+        return await self._calls.shown(output_of_prompt, result) if isinstance(result, dict) else result
 
     async def get_resource(self, uri: str) -> ToolOutput:
         import mcp_types as types
@@ -42,7 +42,7 @@ class Offers:
 
         params = types.ReadResourceRequestParams(uri=uri)
         result = await self._calls.outcome(types.ReadResourceRequest(params=params), uri, is_repeatable=True)
-        return self._calls.shown(output_of_resource(result)) if isinstance(result, dict) else result
+        return await self._calls.shown(output_of_resource, result) if isinstance(result, dict) else result
 
     async def complete(
         self, of: PromptInfo | ResourceInfo, argument: str, value: str, known: Mapping[str, str]

@@ -32,7 +32,7 @@ from mcp_types import (
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from mcpagent.mcp.beside_loop import beside_loop
+from mcpagent.mcp.beside_loop import beside_loop, is_large
 from mcpagent.mcp.framing import invalid_answer
 from mcpagent.mcp.mending import mend_result
 from mcpagent.mcp.tasks import NEWS, marked
@@ -47,6 +47,7 @@ PROBE_SECONDS = 2.0
 MAX_OPEN_ANSWERS = 100
 
 TOOLS_AT_ONCE = 500
+_LOG_CHARACTERS = 500
 _MOST_RESTS = 4
 
 
@@ -75,6 +76,9 @@ class Observer(Protocol):
 
     def sent(self, request_id: RequestId) -> None:
         """A request is on its way, by the task that calls this."""
+
+    def takes(self, request_id: RequestId, result: dict[str, Any]) -> bool:
+        """Whether whoever sent a request takes its large result as it is."""
 
     def ended(self) -> None:
         """The server will send nothing more."""
@@ -142,11 +146,20 @@ class _Wire:
             return SessionMessage(invalid_answer(message.id, result), item.metadata)
         if asked.method == "initialize":
             self._version = str(result.get("protocolVersion"))
-        elif asked.method == "tools/list":
-            result = self._page_of(result)
+        result = self._handed_on(asked, message.id, result)
         if result is message.result:
             return item
         return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result), item.metadata)
+
+    def _handed_on(self, asked: _Asked, request_id: RequestId, result: dict[str, Any]) -> dict[str, Any]:
+        """What the SDK gets of a result: it walks through all of it, in the event loop, so of a large one it gets a
+        part, or nothing where the real one can go past it."""
+        if asked.method == "tools/list":
+            return self._page_of(result)
+        stand_in = _STAND_INS.get(asked.method)
+        if stand_in is not None and is_large(result) and self._observer.takes(request_id, result):
+            return stand_in
+        return result
 
     def _only_open_id(self) -> RequestId | None:
         """The only request that an answer without an id can be meant for, where there is only one."""
@@ -157,8 +170,6 @@ class _Wire:
         if (timer := self._timers.pop(str(request_id), None)) is not None:
             timer.cancel()
         return self._asked.pop(str(request_id), None)
-
-    # The SDK parses a list of tools in one step, in the event loop: a long one is handed to it a page at a time.
 
     def _page_of(self, result: dict[str, Any]) -> dict[str, Any]:
         tools = result["tools"]
@@ -248,6 +259,17 @@ def _usable(asked: _Asked, answer: JSONRPCResponse) -> tuple[dict[str, Any] | st
     return mend_result(asked.method, asked.version, answer.result)
 
 
+_NOTHING_TO_KEEP = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+_STAND_INS: Mapping[str, dict[str, Any]] = {
+    "tools/call": {"content": [], "resultType": "complete"},
+    "prompts/get": {"messages": [], "resultType": "complete"},
+    "resources/read": {"contents": []} | _NOTHING_TO_KEEP,
+    "prompts/list": {"prompts": []} | _NOTHING_TO_KEEP,
+    "resources/list": {"resources": []} | _NOTHING_TO_KEEP,
+    "resources/templates/list": {"resourceTemplates": []} | _NOTHING_TO_KEEP,
+}
+"""Results that the SDK need not parse, each with the smallest that it accepts."""
+
 _CHANGES = {f"notifications/{what}/list_changed": what for what in ("tools", "prompts", "resources")}
 
 
@@ -298,8 +320,10 @@ async def _is_for_session(message: JSONRPCNotification, observer: Observer) -> b
 
 def _log_text(params: Mapping[str, Any]) -> str:
     data, logger = params.get("data"), params.get("logger")
-    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-    return safe_line(f"{logger}: {text}" if isinstance(logger, str) else text, 500)
+    # In pieces, since what is not shown need not be written.
+    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(data)
+    text = data[:_LOG_CHARACTERS] if isinstance(data, str) else "".join(itertools.islice(pieces, _LOG_CHARACTERS))
+    return safe_line(f"{safe_line(logger, 80)}: {text}" if isinstance(logger, str) else text, _LOG_CHARACTERS)
 
 
 class _Answers:

@@ -211,6 +211,69 @@ RAW: dict[str, bytes] = {
 }
 
 
+def parts(count: int) -> str:
+    """JSON of `count` small objects."""
+    return "[" + ",".join(f'{{"n":{number},"t":"some text","l":[1,2]}}' for number in range(count)) + "]"
+
+
+LARGE: dict[str, Callable[[], bytes]] = {
+    "large-text": lambda: content(f'{{"type":"text","text":"{"x" * 4_000_000}"}}'),
+    "large-text-escaped": lambda: content('{"type":"text","text":"' + "\\u00e9" * 600_000 + '"}'),
+    "large-text-wide": lambda: content('{"type":"text","text":"' + "\u20ac" * 1_300_000 + '"}'),
+    "large-many-texts": lambda: content(",".join(['{"type":"text","text":"' + "x" * 400 + '"}'] * 9_000)),
+    "large-many-bad-blocks": lambda: content(",".join(['{"type":"text","text":7,"x":"' + "x" * 400 + '"}'] * 9_000)),
+    "large-structured": lambda: result(f'{{"content":[],"structuredContent":{{"all":{parts(100_000)}}}}}'),
+    "large-structured-bad": lambda: result(f'{{"content":7,"structuredContent":{{"all":{parts(100_000)}}}}}'),
+    "large-unknown-block": lambda: content(f'{{"type":"hologram","all":{parts(100_000)}}}'),
+    "large-image": lambda: content(f'{{"type":"image","mimeType":"image/png","data":"{"QUJD" * 1_000_000}"}}'),
+    "large-image-bad": lambda: content(f'{{"type":"image","mimeType":"image/png","data":"{"QU@D" * 1_000_000}"}}'),
+    "large-blob": lambda: content(f'{{"type":"resource","resource":{{"uri":"a:b","blob":"{"QUJD" * 1_000_000}"}}}}'),
+    "large-error-message": lambda: error(f'{{"code":1,"message":"{"x" * 4_000_000}"}}'),
+    "large-error-data": lambda: error(f'{{"code":1,"message":"it broke","data":{parts(100_000)}}}'),
+    "large-error-without-message": lambda: error(f'{{"code":1,"all":{parts(100_000)}}}'),
+    "large-error-list": lambda: error(parts(100_000)),
+    "large-meta": lambda: result(f'{{"content":[{{"type":"text","text":"fine"}}],"_meta":{{"all":{parts(100_000)}}}}}'),
+    "large-unknown-fields": lambda: answer(f'"result":{FINE},"more":{parts(100_000)}'),
+    "large-keys": lambda: result("{" + ",".join(f'"k{number}":1' for number in range(300_000)) + "}"),
+    "large-cut": lambda: answer(f'"result":{{"content":{parts(100_000)}')[:-3] + b"\n",
+    "large-bad-at-the-end": lambda: answer(f'"result":{{"content":[],"all":{parts(100_000)},}}'),
+    "large-spaces": lambda: answer('"result":' + " " * 4_000_000 + FINE),
+    "large-pretty": lambda: (
+        json.dumps({"jsonrpc": "2.0", "id": 0, "result": {"content": [], "a": json.loads(parts(60_000))}}, indent=2)
+        .encode()
+        .replace(b'"id": 0', b'"id": ID')
+        + b"\n"
+    ),
+    "large-batch": lambda: b"[" + b",".join([with_id("999999").strip()] * 60_000) + b",OK]\n",
+    "large-junk-lines": lambda: b"some words that are no message\n" * 130_000 + b"OK\n",
+    "large-brace-lines": lambda: b"{not JSON either}\n" * 130_000 + b"OK\n",
+    "large-answers-of-nobody": lambda: with_id("999999") * 60_000 + b"OK\n",
+    "large-notifications": lambda: (
+        b'{"jsonrpc":"2.0","method":"notifications/made-up","params":{"a":1}}\n' * 60_000 + b"OK\n"
+    ),
+    "large-log-messages": lambda: (
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n' * 50_000 + b"OK\n"
+    ),
+    "large-log-message": lambda: (
+        f'{{"jsonrpc":"2.0","method":"notifications/message","params":{{"data":{parts(100_000)}}}}}\nOK\n'.encode()
+    ),
+    "large-notification": lambda: (
+        f'{{"jsonrpc":"2.0","method":"notifications/made-up","params":{{"data":{parts(100_000)}}}}}\nOK\n'.encode()
+    ),
+    "large-request": lambda: (
+        f'{{"jsonrpc":"2.0","id":"q","method":"made/up","params":{{"data":{parts(100_000)}}}}}\nOK\n'.encode()
+    ),
+    "large-method": lambda: b'{"jsonrpc":"2.0","id":"q","method":"' + b"x" * 4_000_000 + b'"}\nOK\n',
+    "large-id": lambda: b'{"jsonrpc":"2.0","id":"' + b"x" * 4_000_000 + b'","result":{}}\nOK\n',
+    "large-progress": lambda: progress("ID", "1") * 10_000 + b"OK\n",
+    "large-changes": lambda: b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n' * 60_000 + b"OK\n",
+    "large-deep": lambda: content('{"type":"text","text":"fine","x":' + "[" * 2_000_000 + "]" * 2_000_000 + "}"),
+    "large-number": lambda: result('{"content":[],"structuredContent":{"n":' + "9" * 4_000_000 + "}}"),
+    "large-and-words-before": lambda: b"DEBUG: " + content(f'{{"type":"text","text":"{"x" * 4_000_000}"}}'),
+}
+"""Answers of some megabytes, each made when it is asked for."""
+
+
 def filled(data: bytes, request_id: Any) -> bytes:
     return data.replace(b"OK", WHOLE).replace(b"ID", json.dumps(request_id).encode())
 
@@ -450,6 +513,8 @@ def call(request: dict[str, Any]) -> None:
         write(filled(content(f'{{"type":"text","text":{text}}}'), request["id"]))
     elif mode in RAW:
         write(filled(RAW[mode], request["id"]))
+    elif mode in LARGE:
+        write(filled(LARGE[mode](), request["id"]))
     else:
         DEEDS[mode](request["id"])
         if mode not in ANSWERED:
