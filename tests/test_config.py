@@ -118,11 +118,20 @@ def test_parsed_content_and_values_are_accepted_too() -> None:
         ({"safeToRepeat": ["get_*"], "trustHints": True}, {"safe_to_repeat": ("get_*",), "trust_hints": True}),
         ({"safe_to_repeat": True, "logLevel": "debug"}, {"safe_to_repeat": ("*",), "log_level": "debug"}),
         ({"maxMessageBytes": 100_000}, {"max_message_bytes": 100_000}),
+        ({"elicitation": True, "roots": ["/a/../b"]}, {"elicitation": True, "sampling": False, "roots": ("/b",)}),
     ],
 )
 def test_spellings_of_other_clients(entry: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
     found = one({"command": "x"} | entry, tmp_path)
     assert {key: getattr(found, key) for key in expected} == expected
+
+
+def test_roots_are_folders_from_where_the_file_is(tmp_path: Path) -> None:
+    assert one({"command": "x", "roots": [".", "sub", "~"]}, tmp_path).roots == (
+        str(tmp_path),
+        str(tmp_path / "sub"),
+        str(Path.home()),
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,6 +142,7 @@ def test_spellings_of_other_clients(entry: dict[str, Any], expected: dict[str, A
         ({"maxMessageBytes": 1}, "maxMessageBytes: expected bytes between 4096 and 1073741824, got 1"),
         ({"maxMessageBytes": True}, "maxMessageBytes: expected bytes between"),
         ({"safeToRepeat": "x"}, "safeToRepeat: expected a list of strings"),
+        ({"roots": True}, "roots: expected a list of strings, got true"),
     ],
 )
 def test_settings_that_are_none_are_refused(entry: dict[str, Any], expected: str, tmp_path: Path) -> None:

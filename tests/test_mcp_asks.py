@@ -147,6 +147,30 @@ async def test_a_server_may_know_the_folders(way: str) -> None:
         assert await call(toolset, "ask_roots") == "file:///home/me/project"
 
 
+async def test_folders_of_the_configuration_are_told_and_what_changes_of_them(tmp_path: Path) -> None:
+    async with talkative("http-legacy", Heard(), roots=(str(tmp_path / "a b"),)) as toolset:
+        assert await call(toolset, "ask_roots") == f"file://{tmp_path}/a%20b"
+        await toolset.set_roots([tmp_path, tmp_path / "b"])
+        assert await call(toolset, "ask_roots") == f"file://{tmp_path}, file://{tmp_path}/b"
+        assert await call(toolset, "changes_of_folders") == "1"
+        await toolset.set_roots([tmp_path, tmp_path / "b"])  # the same ones
+        assert await call(toolset, "changes_of_folders") == "1"
+
+
+async def test_a_server_that_knew_no_folders_is_greeted_anew_when_it_may(tmp_path: Path) -> None:
+    async with talkative("http-legacy", Heard()) as toolset:
+        assert "not supported" in await call(toolset, "ask_roots")
+        await toolset.set_roots([tmp_path])
+        assert await call(toolset, "ask_roots") == f"file://{tmp_path}"
+
+
+async def test_in_the_2026_revision_the_folders_are_those_of_the_moment(tmp_path: Path) -> None:
+    async with talkative("http", Heard(), roots=(str(tmp_path),)) as toolset:
+        assert await call(toolset, "ask_roots_first") == f"file://{tmp_path}"
+        await toolset.set_roots([tmp_path / "b"])
+        assert await call(toolset, "ask_roots_first") == f"file://{tmp_path}/b"
+
+
 @pytest.mark.parametrize("way", ["http", STDIO[1]])
 async def test_in_the_2026_revision_a_call_is_answered_with_what_it_wants_to_know(way: str) -> None:
     async with talkative(way, Heard(), handlers=Handlers(roots=("file:///home/me/project",))) as toolset:

@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server.mcpserver import Context
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from mcpagent.config import ServerConfig, ServersConfig
+from mcpagent.config import Era, ServerConfig, ServersConfig
 from mcpagent.events import Event, Notice, ServerConnected
 from mcpagent.mcp.cache import CachedServer, ListCache, fingerprint
 from mcpagent.mcp.crashes import MOST_CRASHES, OPEN_SECONDS, WINDOW_SECONDS, CrashLog
@@ -110,6 +114,72 @@ async def test_a_server_of_the_2026_era_tells_of_changes_by_subscription() -> No
             async with asyncio.timeout(5):
                 await changed.wait()
             assert "grown" in await by_name(toolset)
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_prompts_and_resources_that_come_later_are_known_too(era: Era) -> None:
+    server = build()
+
+    @server.tool(structured_output=False)
+    async def grow(context: Context) -> str:
+        """Adds a prompt and a resource."""
+        server.prompt("later")(lambda: "hello")
+        server.resource("later://x", name="later")(lambda: "there")
+        if era == "legacy":
+            await context.session.send_prompt_list_changed()
+        else:
+            await context.notify_prompts_changed()
+        return "grown"
+
+    async with serving(lambda _: server.streamable_http_app()) as address:
+        every = ServerConfig(name="every", url=f"{address}/mcp", era=era)
+        async with McpToolset(every) as toolset:
+            assert "later" not in {prompt.name for prompt in toolset.prompts}
+            tools = await by_name(toolset)
+            await tools["grow"].run({})
+            async with asyncio.timeout(5):
+                while "later" not in {prompt.name for prompt in toolset.prompts}:
+                    await tools["add"].run({"a": 1})
+            assert "later://x" in {resource.uri for resource in toolset.resources}
+
+
+async def test_a_list_is_read_again_when_the_time_is_over_for_which_its_server_vouches() -> None:
+    """Only where it is used: nothing is asked of a server that nobody calls."""
+    lists = 0
+
+    async def short_lived(request: Request) -> Response:
+        nonlocal lists
+        message = await request.json()
+        tools = [{"name": f"tool_{min(lists, 1)}", "inputSchema": {"type": "object"}}]
+        lists += message["method"] == "tools/list"
+        results: dict[str, Any] = {
+            "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 0},
+            "tools/list": {"tools": tools, "ttlMs": 1},
+            "tools/call": {"content": []},
+        }
+        result = {"resultType": "complete", "cacheScope": "private"} | results[message["method"]]
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    app = Starlette(routes=[Route("/mcp", short_lived, methods=["POST"])])
+    changed = asyncio.Event()
+    async with serving(lambda _: app) as address:
+        config = ServerConfig(name="short", url=f"{address}/mcp")
+        async with McpToolset(config, on_tools_changed=lambda _: changed.set()) as toolset:
+            (tool,) = toolset.bound_tools()
+            assert (tool.name, lists) == ("tool_0", 1)
+            await tool.run({})
+            async with asyncio.timeout(5):
+                await changed.wait()
+            assert [tool.name for tool in toolset.bound_tools()] == ["tool_1"]
+
+
+async def test_a_call_that_fails_makes_the_next_start_ask_the_server(log: Path, cache: ListCache) -> None:
+    failing = config("kill-on-call", log)
+    async with McpToolset(failing, cache=cache) as toolset:
+        assert cache.load(failing) is not None
+        output = await (await by_name(toolset))["trouble"].run({})
+        assert output.error == "server_down"
+        assert cache.load(failing) is None
 
 
 def tool(name: str, description: str = "") -> ToolDefinition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ def read_server(
         log_level=reader.choice("log_level", get_args(LogLevel)),
         elicitation=reader.boolean("elicitation"),
         sampling=reader.boolean("sampling"),
+        roots=reader.folders("roots"),
         era=reader.choice("era", get_args(Era)) or "auto",
         source=source,
         written=entry,
@@ -170,6 +172,11 @@ class _Reader:
     def folder(self, key: str) -> str:
         value = self.string(key)
         return str(self.document.folder / Path(value).expanduser()) if value else ""
+
+    def folders(self, key: str) -> tuple[str, ...]:
+        """Absolute; a relative one is meant from the file's folder."""
+        base = self.document.folder
+        return tuple(os.path.abspath(base / Path(value).expanduser()) for value in self.strings(key))
 
     def boolean(self, key: str, *, default: bool = False) -> bool:
         value = self.values.get(key, default)

@@ -35,6 +35,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "log_level": ("log_level", "logLevel"),
     "elicitation": ("elicitation",),
     "sampling": ("sampling",),
+    "roots": ("roots",),
     "era": ("era", "protocol_era", "protocolEra"),
 }
 """Our key, and the spellings under which clients write it."""

@@ -43,7 +43,7 @@ class ServerConfig:
     the server says so, and its word that a tool only reads is believed. `approval`: (glob of tools, what becomes of
     their calls), see `mcpagent.config.permissions`. `max_message_bytes` bounds one message. `log_level` None: what the
     server chooses. `elicitation`: it may ask the person at the terminal something; `sampling`: it may have our model
-    answer.
+    answer; `roots`: the folders it is told of, absolute.
     """
 
     name: str
@@ -74,6 +74,7 @@ class ServerConfig:
     era: Era = "auto"
     elicitation: bool = False
     sampling: bool = False
+    roots: tuple[str, ...] = ()
     source: str = ""
     scope: Scope = ""
     written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)

@@ -91,7 +91,7 @@ class _Callbacks:
         return types.CreateMessageResult(role="assistant", content=block, model=answer.model, stop_reason="endTurn")
 
     async def roots(self, _: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self._handlers.roots])
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self._handlers.root_uris()])
 
 
 def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

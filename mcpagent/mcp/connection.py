@@ -419,6 +419,10 @@ class McpConnection:
             params = types.UnsubscribeRequestParams(uri=uri)
             await self.request(types.UnsubscribeRequest(params=params), target=uri, limits=self._connect_limits())
 
+    async def tell_roots_changed(self) -> None:
+        """Tells a server of before 2026 that `roots/list` would give something else now. Raises `LostError`."""
+        await self.session.send_notification(types.RootsListChangedNotification())
+
     async def _with_input(
         self, session: ClientSession, request: types.Request[Any, Any], result: dict[str, Any]
     ) -> types.Request[Any, Any]:

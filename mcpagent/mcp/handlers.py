@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 Elicit: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
@@ -33,13 +34,16 @@ Sample: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[str | Sampled]]
 class Handlers:
     """The handlers that are allowed; what is None is refused, an address without `visit` declined.
 
-    `roots` are file URIs of folders a server may know.
+    `roots` are file URIs of folders a server may know, or give them when it asks.
     """
 
     elicit: Elicit | None = None
     sample: Sample | None = None
     visit: Visit | None = None
-    roots: tuple[str, ...] = ()
+    roots: tuple[str, ...] | Callable[[], Sequence[str]] = ()
+
+    def root_uris(self) -> Sequence[str]:
+        return self.roots() if callable(self.roots) else self.roots
 
     def methods(self) -> frozenset[str]:
         """The server requests these answer."""
@@ -49,3 +53,8 @@ class Handlers:
             "roots/list": bool(self.roots),
         }
         return frozenset(method for method, is_allowed in named.items() if is_allowed)
+
+
+def folder_uris(folders: Sequence[str | Path]) -> tuple[str, ...]:
+    """As `Handlers.roots` has them; relative ones from the current folder."""
+    return tuple(Path(folder).expanduser().absolute().as_uri() for folder in folders)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
@@ -31,6 +32,7 @@ class KnownLists:
         self._emit = emit
         self._on_changed = on_changed
         self._was_listed = False
+        self._taken = 0.0
         self.current = ServerLists()
         self.tools: tuple[ToolDefinition, ...] = ()
 
@@ -51,6 +53,11 @@ class KnownLists:
             self._emit(Notice(safe_line(str(change), 300)))
             self._on_changed(change)
 
+    @property
+    def is_old(self) -> bool:
+        """Whether the server said that its list is good for less time than it is known."""
+        return 0 < self.current.ttl_seconds < time.monotonic() - self._taken
+
     def forget(self) -> None:
         """The next start asks the server."""
         if self._cache is not None:
@@ -58,6 +65,7 @@ class KnownLists:
 
     def _replace(self, lists: ServerLists) -> None:
         self.current = lists
+        self._taken = time.monotonic()
         self._was_listed = True
         config = self._config
         if config.enabled_tools or config.disabled_tools:

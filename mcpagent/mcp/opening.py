@@ -31,7 +31,10 @@ Authenticate: TypeAlias = "Callable[[ServerConfig], httpx2.Auth | None]"
 
 
 class Opening:
-    """`status` is what became of the last opening, or what the cache says, without the count of tools and warnings."""
+    """`status` is what became of the last opening, or what the cache says, without the count of tools and warnings.
+
+    `handlers` gives what the server of a new connection may ask of us.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class Opening:
         *,
         emit: Emit,
         environ: Mapping[str, str] | None,
-        handlers: Handlers,
+        handlers: Callable[[], Handlers],
         auth: httpx2.Auth | Authenticate | None,
         log_folder: Path | None,
     ) -> None:
@@ -135,7 +138,7 @@ class Opening:
             self._telling,
             era="legacy" if is_legacy else "auto",
             environ=self._environ,
-            handlers=self._handlers,
+            handlers=self._handlers(),
             auth=self._auth(self._config) if callable(self._auth) else self._auth,
             log=log,
         )

@@ -208,6 +208,13 @@ class McpServers:
         )
         return () if of is None else await toolset.complete(of, argument, value, known)
 
+    async def set_roots(self, server: str, folders: Sequence[str | Path]) -> None:
+        """The folders that a server is told of, instead of those before; it is told that they changed.
+
+        Raises `InputError` or `ServerError`.
+        """
+        await self._configured(server).set_roots(folders)
+
     async def subscribe(self, server: str, uri: str) -> None:
         """Has `ResourceUpdated` tell when the resource changes. Raises `InputError` or `ServerError`."""
         await self._known(server, "resources").subscribe(uri)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from mcpagent.errors import ServerError
 from mcpagent.events import Emit, Notice, ServerLogged, ignore
 from mcpagent.mcp.cache import ListCache
 from mcpagent.mcp.calls import Calls
-from mcpagent.mcp.handlers import Handlers
+from mcpagent.mcp.handlers import Handlers, folder_uris
 from mcpagent.mcp.known_lists import KnownLists, matches
 from mcpagent.mcp.lists import PromptInfo, ResourceInfo, ToolsDifference
 from mcpagent.mcp.offers import Offers
@@ -77,6 +77,8 @@ class McpToolset:
         self.on_tools_changed = on_tools_changed
         self._emit = emit
         self._eager = eager
+        self._handlers = handlers or Handlers()
+        self._roots = (*self._handlers.root_uris(), *folder_uris(config.roots))
         self._pins = pins
         self._allow_change = allow_change
         self._bound: tuple[tuple[ToolDefinition, ...], list[Tool]] | None = None
@@ -88,7 +90,7 @@ class McpToolset:
             self._telling,
             emit=emit,
             environ=environ,
-            handlers=handlers or Handlers(),
+            handlers=self._current_handlers,
             auth=auth,
             log_folder=log_folder,
         )
@@ -153,6 +155,24 @@ class McpToolset:
             self._refreshing.soon()
         return connection
 
+    def _current_handlers(self) -> Handlers:
+        return replace(self._handlers, roots=(lambda: self._roots) if self._roots else ())
+
+    async def set_roots(self, folders: Sequence[str | Path]) -> None:
+        """From now on the server is told of these folders, and told that they changed where it runs.
+
+        One that was told of none before is ended, and started by the next call: what a client can is said at the start.
+        """
+        had, self._roots = self._roots, folder_uris(folders)
+        if not self._line.is_connected or had == self._roots:
+            return
+        if not had:
+            await self._line.drop()
+            return
+        connection = await self._line.get()
+        if not connection.is_modern:  # since 2026-07-28 a server asks when it needs them
+            await connection.tell_roots_changed()
+
     def _list_changed(self, _what: str) -> None:
         self._lists.forget()
         self._refreshing.announced()
@@ -195,7 +215,10 @@ class McpToolset:
                     await self._line.get()
             if (refusal := await self._refused_change(definition)) is not None:
                 return refusal
-            return await self._calls.call(definition.original_name, arguments)
+            output = await self._calls.call(definition.original_name, arguments)
+            if self._lists.is_old:
+                self._refreshing.soon()
+            return output
 
         return run
 

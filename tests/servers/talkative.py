@@ -14,6 +14,7 @@ from mcp_types import (
     InputRequiredResult,
     ListRootsRequest,
     ListRootsResult,
+    NotificationParams,
     ResourceLink,
     SamplingMessage,
     SubscribeRequestParams,
@@ -33,6 +34,7 @@ def build() -> MCPServer:
     subscribed: set[str] = set()
     add_questions(server)
     add_news(server, subscribed)
+    add_folders(server)
 
     @server.prompt()
     def greet(language: str, tone: str = "warm") -> str:
@@ -86,6 +88,20 @@ def add_questions(server: MCPServer) -> None:
         roots = given["roots"]
         assert isinstance(roots, ListRootsResult)
         return str(roots.roots[0].uri)
+
+
+def add_folders(server: MCPServer) -> None:
+    told: list[None] = []
+
+    @server.tool(structured_output=False)
+    def changes_of_folders() -> int:
+        """How often it was told that the folders changed."""
+        return len(told)
+
+    async def changed(_: Any, __: Any) -> None:
+        told.append(None)
+
+    server._lowlevel_server.add_notification_handler("notifications/roots/list_changed", NotificationParams, changed)
 
 
 def add_news(server: MCPServer, subscribed: set[str]) -> None:
