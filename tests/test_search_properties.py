@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex, call_signature, first_sentences
+from mcpagent.search.index import RankingName
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "convert")
 THINGS = (
@@ -45,9 +46,8 @@ OPERATORS = st.text(alphabet="ab(){}[]|*+?.^$\\dw-_:;,\"' \n0123456789", max_siz
 QUERIES = st.text(max_size=300) | OPERATORS | st.text(alphabet="aeinrst ", max_size=3000)
 
 
-def catalogue() -> ToolIndex:
-    index = ToolIndex("bm25")
-    tools = [
+def tools_numbered(numbers: range) -> list[ToolDefinition]:
+    return [
         ToolDefinition(
             f"{verb}_{thing.replace(' ', '_')}_{number}",
             f"{verb.title()} a {thing} in place number {number}. " * 3,
@@ -59,13 +59,34 @@ def catalogue() -> ToolIndex:
         )
         for verb in VERBS
         for thing in THINGS
-        for number in range(14)
+        for number in numbers
     ]
-    index.replace("main", tools)
+
+
+def catalogue(strategy: RankingName, numbers: range = range(14)) -> ToolIndex:
+    index = ToolIndex(strategy)
+    index.replace("main", tools_numbered(numbers))
     return index
 
 
-INDEX = catalogue()
+INDEX = catalogue("bm25")
+HOSTILE = [
+    "word " * 50_000,
+    "a" * 200_000,
+    "a_b_" * 5000,
+    "(" * 300,
+    "a|" * 90 + "b",
+    "select:" + "x," * 2000,
+    "main: " * 100,
+    "🧨" * 5000,
+    "(a+)+$",
+    "(.*a){20}",
+    "create_(?=.*(file|issue).*)*b" * 5,
+    "get the file. " * 2000,
+    "gte teh flie " * 2000,
+    "x" * 64,
+    "\x00\ud800",
+]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -86,23 +107,32 @@ def test_lists_of_queries_too(queries: list[str]) -> None:
     assert len(INDEX.search(queries, limit=3).matches) <= 50
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "word " * 50_000,
-        "a" * 200_000,
-        "a_b_" * 5000,
-        "(" * 300,
-        "a|" * 90 + "b",
-        "select:" + "x," * 2000,
-        "main: " * 100,
-        "🧨" * 5000,
-    ],
-)
-def test_huge_queries_take_under_a_second(query: str) -> None:
+@pytest.mark.parametrize("query", HOSTILE)
+def test_hostile_queries_take_under_a_second(query: str) -> None:
     start = time.process_time()
     INDEX.search(query)
     assert time.process_time() - start < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["auto", "regex", "bm25", "hybrid"])
+def test_nor_over_ten_thousand_tools_by_any_strategy(strategy: RankingName) -> None:
+    if strategy == "hybrid":
+        pytest.importorskip("wordllama")
+    index = catalogue(strategy, range(150))
+    assert len(index) > 10_000
+    index.search("makes the vectors, once")
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(QUERIES | st.lists(QUERIES, max_size=3))
+    def check(query: str | list[str]) -> None:
+        start = time.process_time()
+        index.search(query)
+        assert time.process_time() - start < 1
+
+    for query in HOSTILE:
+        check = example(query)(check)
+    check()
 
 
 @settings(max_examples=25, deadline=None)

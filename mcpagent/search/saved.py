@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.bm25 import K1, Postings
 from mcpagent.search.fields import WEIGHTS
+from mcpagent.whole_files import write_whole
 
 logger = logging.getLogger("mcpagent")
 
@@ -81,19 +81,10 @@ def save_postings(folder: Path, key: str, postings: Postings) -> None:
         "from_server": {term: len(tools) for term, tools in postings.from_server.items()},
     }
     text = json.dumps(header).encode()
-    path = _path(folder, key)
-    part = path.with_suffix(f".{os.getpid()}.part")
+    arrays = [*postings.tools, *postings.weights, *postings.from_server.values()]
+    content = b"".join([len(text).to_bytes(8, "little"), text, *arrays])
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for tools in postings.tools:
-                file.write(tools.tobytes())
-            for weights in postings.weights:
-                file.write(weights.tobytes())
-            for tools in postings.from_server.values():
-                file.write(tools.tobytes())
-        part.replace(path)
+        write_whole(_path(folder, key), content)
         for old in sorted(folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime)[_KEPT_FILES:]:
             old.unlink()
 

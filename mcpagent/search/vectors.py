@@ -159,5 +159,5 @@ def _products(matrix: Matrix, vector: Matrix) -> Matrix:
     """Each row times the vector, in this thread alone: a second BLAS thread costs more than it gains here."""
     import numpy as np
 
-    products: Matrix = np.einsum("ij,j->i", matrix, vector)
+    products: Matrix = np.vecdot(matrix, vector)
     return products
