@@ -92,6 +92,7 @@ SHOTS: Mapping[str, Shot] = {
         "> /why",
         title="/why",
     ),
+    "demo": Shot(("demo",), to_its_end, "> convert 42", title="mcpagent demo"),
     "approval": Shot(("chat", "-m", "offline", "--config", "git.json"), approval, "wants to run", title="approval"),
     "search": Shot(
         ("tools", "search", "how far is it from one capital to another", "--explain"),
@@ -131,7 +132,8 @@ def take(shot: Shot) -> str:
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
         configurations(folder)
-        env = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
+        # By words: the same whether word vectors are installed or not.
+        env = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "MCPAGENT_SEARCH_STRATEGY": "bm25"}
         # The first run fills the cache of lists, so that the second does not depend on who connects when.
         for _ in range(2):
             with on_a_terminal(shot.arguments, folder, columns=COLUMNS, rows=100, env=env) as screen:

@@ -56,6 +56,15 @@ def test_what_is_piped_in_goes_to_the_model_with_the_question(tmp_path: Path) ->
     assert sent(tmp_path) == "only this"
 
 
+def test_the_ranking_is_the_one_asked_for(tmp_path: Path) -> None:
+    question = "mcpagent -p 'what is 2 plus 2?' -m offline -q --record run.jsonl"
+    for given, used in [("", "auto"), ("--search-strategy regex", "regex")]:
+        assert shell(f"{question} {given}", tmp_path).returncode == 0
+        start = json.loads((tmp_path / "run.jsonl").read_text("utf-8").splitlines()[0])
+        assert start["search"]["strategy"] == used
+    assert shell(f"{question} --search-strategy guess", tmp_path).returncode == 2
+
+
 def test_bytes_that_are_no_text_are_replaced_and_sent(tmp_path: Path) -> None:
     done = shell(r"printf 'a\377\000b' | mcpagent -p q -m offline --record run.jsonl", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.figures import counted
-from mcpagent.cli.options import ApproveMode, OutputFormat, ToolSearchMode
+from mcpagent.cli.options import ApproveMode, OutputFormat, SearchStrategy, ToolSearchMode
 from mcpagent.errors import ServerError
 from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.safe_text import safe_line
@@ -180,7 +180,7 @@ def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
 def _asked_for(options: Options, configuration: Configuration, model: str | Model | None) -> dict[str, Any]:
     """What was asked for on the command line, which goes before what a card says."""
     asked: dict[str, Any] = {"model": model} if model is not None else {}
-    if options.tool_search is not ToolSearchMode.auto:
+    if (options.tool_search, options.search_strategy) != (ToolSearchMode.auto, SearchStrategy.auto):
         asked["tool_search"] = _tool_search(options, configuration)
     if options.max_turns != _DEFAULT_MAX_TURNS:
         asked["max_turns"] = options.max_turns
@@ -289,6 +289,7 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
     enabled = {ToolSearchMode.on: True, ToolSearchMode.off: False}.get(options.tool_search, unsaid)
     return ToolSearch(
         enabled=enabled,  # type: ignore[arg-type]
+        strategy=options.search_strategy.value,
         eager_tools=eager,
         cache_folder=cache_folder(options.environ) / "search",
         history=search_history(options) if options.learn else None,

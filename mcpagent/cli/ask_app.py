@@ -12,7 +12,9 @@ import click
 
 from mcpagent.cli import options as opt
 
-catalogue = opt.together(opt.card, opt.config, opt.server, opt.tool_search, opt.always_load, opt.learn)
+catalogue = opt.together(
+    opt.card, opt.config, opt.server, opt.tool_search, opt.search_strategy, opt.always_load, opt.learn
+)
 rules = opt.together(opt.approve, opt.yes, opt.allow, opt.deny)
 
 
@@ -96,6 +98,7 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
 
 @click.command()
 @opt.model
+@opt.search_strategy
 @opt.debug
 @opt.color
 def demo(**given: Any) -> int:

@@ -67,7 +67,7 @@ class _Demo:
         agent = Agent(
             self.options.model or "offline",
             mcp_config=servers,
-            tool_search=ToolSearch(),
+            tool_search=ToolSearch(strategy=self.options.search_strategy.value),
             startup_seconds=None,
             on_event=self._on_event,
         )

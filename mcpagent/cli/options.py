@@ -24,6 +24,15 @@ class ToolSearchMode(StrEnum):
     off = "off"
 
 
+class SearchStrategy(StrEnum):
+    """How tool search ranks: see `mcpagent.ToolSearch.strategy`."""
+
+    auto = "auto"
+    bm25 = "bm25"
+    hybrid = "hybrid"
+    regex = "regex"
+
+
 class ApproveMode(StrEnum):
     """What becomes of calls that no rule decides: see `mcpagent.cli.approvals`."""
 
@@ -127,6 +136,14 @@ tool_search = click.option(
     help="Let the model search for tools instead of offering all; auto: where that costs less.",
     type=Member(ToolSearchMode),
     default=ToolSearchMode.auto,
+)
+search_strategy = click.option(
+    "--search-strategy",
+    envvar="MCPAGENT_SEARCH_STRATEGY",
+    help="How a search ranks: by words (bm25), with word vectors besides (hybrid), or regex; auto: hybrid where the "
+    "vectors are installed.",
+    type=Member(SearchStrategy),
+    default=SearchStrategy.auto,
 )
 always_load = click.option(
     "--always-load",
@@ -312,6 +329,7 @@ class Options:
     config: tuple[Path, ...] = ()
     server: tuple[str, ...] = ()
     tool_search: ToolSearchMode = ToolSearchMode.auto
+    search_strategy: SearchStrategy = SearchStrategy.auto
     always_load: tuple[str, ...] = ()
     learn: bool = False
     approve: ApproveMode = ApproveMode.ask

@@ -37,6 +37,7 @@ def tools_show(name: str, **given: Any) -> int:
 @click.argument("query", nargs=-1, required=True, metavar="QUERY", help="Words or a regex pattern.")
 @click.option("-k", "--limit", metavar="N", type=click.IntRange(1, 50), default=5, help="Tools shown.")
 @click.option("--explain", is_flag=True, help="Tell which words matched where.")
+@opt.search_strategy
 @opt.learn
 @opt.of_servers
 def tools_search(query: tuple[str, ...], limit: int, explain: bool, **given: Any) -> int:
@@ -112,6 +113,7 @@ def tools_lint(**given: Any) -> int:
     default=0.0,
     help="Exit code 1 where the recall is lower.",
 )
+@opt.search_strategy
 @opt.of_servers
 def tools_eval(file: Path, limit: int, least: float, **given: Any) -> int:
     """How often the search finds the tools that your own queries should find: the recall."""
