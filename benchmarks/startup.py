@@ -5,7 +5,8 @@
 Installs mcpagent (this repository) and the others, newest releases, each into an environment of its own in the home
 folder; all with the Python that runs this. The runs are interleaved, so that a busy machine is fair to all, after one
 uncounted run of each. CPU seconds are user + system, of the process and of every process it started. A prompt counts
-up to the moment when it stands on a terminal; Linux only, since it is read from /proc.
+up to the moment when it stands on a terminal; Linux only, since it is read from /proc. "50 servers" is the prompt of a
+chat with that many servers of ten tools, known from an earlier run: up to the moment when all can be searched.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Contender:
     """A package and its commands; `prompt` is a pattern that stands on the screen when one can type.
 
     `search` is the nearest thing to searching known tools, on a catalogue kept on disk where there is such a thing;
-    `answer` one answer of the model that works without a key, without servers. None where there is nothing like it.
+    `answer` one answer of the model that works without a key, without servers. `many` is a chat with many servers whose
+    tools are known from an earlier run, and what its screen shows then. None where there is nothing like it.
     """
 
     package: str
@@ -47,6 +49,7 @@ class Contender:
     prompt: str = ""
     search: tuple[str, ...] | None = None
     answer: tuple[str, ...] | None = None
+    many: tuple[tuple[str, ...], str] | None = None
 
 
 CONTENDERS = (
@@ -57,6 +60,7 @@ CONTENDERS = (
         r"^>$",
         ("mcpagent", "tools", "search", "time in a city"),
         ("mcpagent", "-p", "what is 2 plus 2?", "-m", "offline", "--config", "none.json"),
+        (("mcpagent", "chat", "-m", "offline", "--config", "many.json"), r"tools \d+/500 .* mcp 50 ok"),
     ),
     Contender(
         "fast-agent-mcp",
@@ -81,6 +85,35 @@ server = FastMCP("clock")
 def current_time(zone: str) -> str:
     "The time in a time zone."
     return zone
+"""
+
+MANY_SERVERS, TOOLS_EACH = 50, 10
+ONE_OF_MANY = """import json, sys
+
+name, count = sys.argv[1], int(sys.argv[2])
+PARTS = {
+    "item": {"type": "string", "description": "The item that is meant, by its name or its number"},
+    "limit": {"type": "integer", "description": "How many at most", "minimum": 1, "maximum": 100},
+    "since": {"type": "string", "format": "date", "description": "Only what is newer than this day"},
+}
+SCHEMA = {"type": "object", "properties": PARTS, "required": ["item"]}
+ABOUT = "Lists what {} has of kind {}, newest first."
+TOOLS = [
+    {"name": f"list_{place}", "description": ABOUT.format(name, place), "inputSchema": SCHEMA} for place in range(count)
+]
+RESULTS = {
+    "initialize": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": name, "version": "1"},
+    },
+    "tools/list": {"tools": TOOLS},
+}
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        answer = {"jsonrpc": "2.0", "id": request["id"], "result": RESULTS.get(request["method"], {})}
+        print(json.dumps(answer), flush=True)
 """
 
 
@@ -224,7 +257,7 @@ def environment(home: Path, bin_folder: Path) -> dict[str, str]:
 
 
 Measured = dict[tuple[str, str], list[float]]
-COLUMNS = ("--help", "prompt", "search", "answer")
+COLUMNS = ("--help", "prompt", "50 servers", "search", "answer")
 
 
 def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, list[str]]:
@@ -235,6 +268,16 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
         work = Path(folder)
         (work / "server.py").write_text(TOOL_SERVER, "utf-8")
         (work / "none.json").write_text('{"mcpServers": {}}', "utf-8")
+        (work / "one.py").write_text(ONE_OF_MANY, "utf-8")
+        many = {
+            f"s{number:02}": {
+                "command": sys.executable,
+                "args": [str(work / "one.py"), f"s{number:02}", str(TOOLS_EACH)],
+            }
+            for number in range(MANY_SERVERS)
+        }
+        (work / "many.json").write_text(json.dumps({"mcpServers": many}), "utf-8")
+        know_servers(bins["mcpagent"], home, work)
         for run in range(runs + 1):
             for contender in CONTENDERS:
                 bin_folder = bins[contender.package]
@@ -244,6 +287,7 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
                     "prompt": contender.chat,
                     "search": contender.search,
                     "answer": contender.answer,
+                    "50 servers": contender.many[0] if contender.many is not None else None,
                 }
                 for column, command in commands.items():
                     key = (contender.package, column)
@@ -253,6 +297,8 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
                     try:
                         if column == "prompt":
                             seconds = cpu_of_prompt(whole, contender.prompt, variables, work)
+                        elif column == "50 servers" and contender.many is not None:
+                            seconds = cpu_of_prompt(whole, contender.many[1], variables, work)
                         else:
                             seconds = cpu_of_command(whole, variables, work)
                     except NotMeasuredError as problem:
@@ -261,6 +307,14 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
                     if run:  # the first one fills caches and writes bytecode
                         found.setdefault(key, []).append(seconds)
     return found, [f"{package}, {column}: {reason}" for (package, column), reason in failed.items()]
+
+
+def know_servers(bin_folder: Path, home: Path, folder: Path) -> None:
+    """Has mcpagent ask each of the many servers once, so that it knows their tools."""
+    command = [str(bin_folder / "mcpagent"), "tools", "list", "--config", "many.json"]
+    done = subprocess.run(command, cwd=folder, env=environment(home, bin_folder), capture_output=True, timeout=300)
+    if f"{MANY_SERVERS * TOOLS_EACH} tools".encode() not in done.stdout:
+        raise NotMeasuredError(f"the many servers are not known: {done.stderr[-200:]!r}")
 
 
 def table(found: Measured, versions: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.models import ScriptedModel
 from mcpagent.safe_text import safe_text
 from tests.terminal import small_server
-from tests.terminal.process import SMALL_SERVER, Screen, on_a_terminal
+from tests.terminal.process import SMALL_SERVER, on_a_terminal
 
 PROMPT = r"(?m)^>"
 SERVERS = 50
@@ -97,7 +97,7 @@ def test_known_servers_marked_eager_start_in_the_background(tmp_path: Path) -> N
     known(tmp_path)
     with on_a_terminal(arguments, tmp_path) as screen:
         screen.wait_for(PROMPT)
-        wait_until(screen, lambda: started(tmp_path) == ["s00"])
+        screen.wait_until(lambda: started(tmp_path) == ["s00"])
         screen.type("\x04")
         assert screen.exit_code() == 0
 
@@ -186,11 +186,3 @@ async def test_an_old_list_is_used_and_read_again_in_the_background(tmp_path: Pa
         assert "gone" not in agent.known_tools
     assert ListCache(folder, max_age_seconds=10).load(server) is not None
     assert ListCache(folder, max_age_seconds=0).load(server) is None
-
-
-def wait_until(screen: Screen, done: object) -> None:
-    """Reads on until something outside of the screen has happened."""
-    deadline = time.monotonic() + 40
-    while not done():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        screen.read(0.1)

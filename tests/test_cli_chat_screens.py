@@ -25,6 +25,11 @@ def picture(screen: Screen, columns: int, rows: int = 40) -> Picture:
     return shown
 
 
+def input_line(screen: Screen) -> str:
+    """The last row that begins like the input line."""
+    return next((line for line in reversed(picture(screen, 100).lines) if line.startswith(">")), "")
+
+
 def asked(screen: Screen, question: str) -> None:
     screen.type(f"{question}\r")
     screen.wait_for(r"\d requests? · in [^\n]*|\d requests? - in [^\n]*")
@@ -185,8 +190,10 @@ def test_keys_edit_clear_complete_and_unfold(tmp_path: Path) -> None:
     editor.chmod(0o700)
     with on_a_terminal(GOOD, tmp_path, env={"EDITOR": str(editor), "VISUAL": ""}) as screen:
         screen.wait_for("mcp 1 ok")
-        screen.type("rubbish\x1b")
-        screen.wait_for("rubbish")
+        screen.type("rubbish")
+        screen.wait_until(lambda: input_line(screen) == "> rubbish")
+        screen.type("\x1b")  # Esc; typed at once, the line might be cleared before it was ever drawn
+        screen.wait_until(lambda: input_line(screen) == ">")
         screen.type("\x05")  # Ctrl+E
         screen.wait_for(r"Oslo\?")
         screen.type("\r")

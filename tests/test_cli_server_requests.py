@@ -333,6 +333,11 @@ def test_a_chat_asks_what_the_server_asks(tmp_path: Path) -> None:
         screen.type("\x03")  # ends the turn, not the chat
         screen.wait_for("stopped")
         screen.wait_for(PROMPT)
+        screen.type("book_table\r")  # the question that was left is over: the next one can be asked
+        screen.wait_for(r"answer it\?")
+        screen.type("n\r")
+        screen.wait_for("action: decline")
+        screen.wait_for(PROMPT)
         screen.type("\x04")
         assert screen.exit_code() == 0
         assert "\x1b[2J" not in screen.raw

@@ -114,20 +114,15 @@ class ApprovalBox:
         return arguments
 
     async def _line(self, question: str, default: str = "") -> str:
+        """One answer; Ctrl-C ends the turn, as at any other moment."""
         try:
-            return await read_in_turn(self._read, question, default)
+            return await self._read(question, default)
         except EOFError:
             return ""
-
-
-async def read_in_turn(read: ReadLine, question: str, default: str = "") -> str:
-    """One answer while a turn runs: Ctrl-C ends the turn, as at any other moment. Raises `EOFError` for Ctrl-D."""
-    try:
-        return await read(question, default)
-    except KeyboardInterrupt:
-        signal.raise_signal(signal.SIGINT)
-        await asyncio.Event().wait()  # ends with the turn
-        raise
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.Event().wait()  # ends with the turn
+            raise
 
 
 def box_lines(
@@ -170,9 +165,9 @@ async def read_answer(question: str, default: str) -> str:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.application import create_app_session
 
-    from mcpagent.cli.input import terminal_output
+    from mcpagent.cli.input import keyboard_input, terminal_output
 
-    with create_app_session(output=terminal_output()):
+    with create_app_session(input=keyboard_input(), output=terminal_output()):
         session: PromptSession[str] = PromptSession()
         return await session.prompt_async(question, default=default)
 

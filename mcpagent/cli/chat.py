@@ -65,7 +65,7 @@ class Chat:
         self.options = options
         self.terminal = terminal
         self.configuration = trusted_configuration(options, terminal)
-        asking = asyncio.Lock()
+        self._asking = asking = asyncio.Lock()
         self.approvals = make_approvals(
             options,
             self.configuration,
@@ -81,7 +81,9 @@ class Chat:
             approvals=self.approvals,
             cache=self.cache,
             allow_change=self._allow_change,
-            requests=ServerRequests(terminal.out, terminal.glyphs, read_above_output, self._aside, asking),
+            requests=ServerRequests(
+                terminal.out, terminal.glyphs, read_above_output, self._aside, asking, self._tell_waiting
+            ),
         )
         self.figures = Figures()
         self.trace = SearchTrace()
@@ -169,7 +171,8 @@ class Chat:
 
     async def _read(self) -> str:
         if not self._interrupted:
-            line = await self.input.read()
+            async with self._asking:  # what servers ask comes when the line is sent: no key of it is an answer
+                line = await self.input.read()
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
@@ -251,7 +254,8 @@ class Chat:
             return await edited(text, self.options.environ)
 
     async def _choose(self, question: str) -> str:
-        """One line from the user; empty where they give none."""
+        """One line from the user, typed after the question is there; empty where they give none."""
+        forget_typed_ahead()
         try:
             return (await read_above_output(question, "")).strip()
         except (EOFError, KeyboardInterrupt):
@@ -262,7 +266,6 @@ class Chat:
         if str(change) in self._refused_changes:
             return False
         with self._aside():
-            forget_typed_ahead()
             answer = await self._choose("call it as it is now? [y] yes, always  [N] no: ")
         if answer.lower() in ("y", "yes"):
             return True
@@ -318,6 +321,11 @@ class Chat:
 
         if event.stop in STOPPED:
             self._say(notice_line(STOPPED[event.stop], "warning", self.terminal.glyphs))
+
+    def _tell_waiting(self, server: str) -> None:
+        if self._turn is None or self._turn.done():
+            text = f"server {safe_line(server, 64)} asks you something; it is shown after Enter"
+            self._tell(notice_line(text, "warning", self.terminal.glyphs))
 
     def _aside(self) -> AbstractContextManager[None]:
         return self._view.paused() if self._view is not None else self.input.aside()

@@ -7,13 +7,14 @@ asks, in words of ours; the default answer is no.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.text import Text
 
-from mcpagent.cli.asking import ReadLine, forget_typed_ahead, read_answer, read_in_turn, visible
+from mcpagent.cli.asking import ReadLine, forget_typed_ahead, read_answer, visible
 from mcpagent.cli.figures import counted, money
 from mcpagent.cli.form import Field, UnfitError, fields_of
 from mcpagent.cli.lines import MAX_WIDTH
@@ -53,6 +54,7 @@ class ServerRequests:
     """Asks on this console, one thing at a time. `read` None: nobody can be asked, so everything is declined.
 
     `agent` is set once it is made; its model answers for servers. `aside` is entered while something is asked.
+    `waits` is told of a server whose question has to wait for its turn.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class ServerRequests:
         read: ReadLine | None = read_answer,
         aside: Callable[[], AbstractContextManager[None]] = nullcontext,
         turn: asyncio.Lock | None = None,
+        waits: Callable[[str], None] = lambda _server: None,
     ) -> None:
         self.agent: Agent | None = None
         self._console = console
@@ -69,6 +72,7 @@ class ServerRequests:
         self._read = read
         self._aside = aside
         self._turn = turn or asyncio.Lock()
+        self._waits = waits
 
     def handlers(self, config: ServerConfig) -> Handlers | None:
         """What this server may ask, as its entry says."""
@@ -84,11 +88,11 @@ class ServerRequests:
 
     async def elicit(self, server: str, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
         """A form, filled in; None where it is declined. Raises `DismissedError` where it is taken back."""
-        return await self._one_at_a_time(lambda: self._filled(server, message, schema))
+        return await self._one_at_a_time(server, lambda: self._filled(server, message, schema))
 
     async def visit(self, server: str, message: str, url: str) -> bool:
         """Whether the user opened the address by themselves; nothing here opens it."""
-        return await self._one_at_a_time(lambda: self._visited(server, message, url))
+        return await self._one_at_a_time(server, lambda: self._visited(server, message, url))
 
     async def _filled(self, server: str, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
         try:
@@ -140,7 +144,7 @@ class ServerRequests:
 
     async def sample(self, server: str, params: dict[str, Any]) -> Sampled:
         """The model's answer to what a server wrote, once the user agreed. Raises `DismissedError` where not."""
-        return await self._one_at_a_time(lambda: self._sampled(server, params))
+        return await self._one_at_a_time(server, lambda: self._sampled(server, params))
 
     async def _sampled(self, server: str, params: dict[str, Any]) -> Sampled:
         assert self.agent is not None
@@ -170,7 +174,9 @@ class ServerRequests:
 
     # -- the screen ---------------------------------------------------------------------------------------------------
 
-    async def _one_at_a_time(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _one_at_a_time(self, server: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        if self._turn.locked():
+            self._waits(server)
         async with self._turn:
             with self._aside():
                 return await ask()
@@ -200,8 +206,13 @@ class ServerRequests:
         return typed.strip().lower() in ("y", "yes")
 
     async def _line(self, question: str, default: str = "") -> str:
+        """One answer; Ctrl-C ends the turn, and the question with it: the server's request is no part of the turn."""
         assert self._read is not None
-        return await read_in_turn(self._read, question, default)
+        try:
+            return await self._read(question, default)
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)
+            raise DismissedError from None
 
     def _say(self, line: str) -> None:
         put(self._console, Text(f"{self._glyphs.warning} {safe_line(line, 300)}", "warning"))

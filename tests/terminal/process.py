@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -75,6 +75,13 @@ class Screen:
         found = self.text[self._seen : self._seen + match.end()]
         self._seen += match.end()
         return found
+
+    def wait_until(self, done: Callable[[], object], seconds: float = SECONDS) -> None:
+        """Reads on until something has happened that is not the next thing on the screen."""
+        deadline = time.monotonic() + seconds
+        while not done():
+            assert time.monotonic() < deadline, f"it did not happen; the screen holds:\n{self.text[-3000:]}"
+            self.read(0.1)
 
     def cpu_seconds(self) -> float:
         """What the program has used so far, of user and system time; Linux only, 0 elsewhere."""
