@@ -14,6 +14,7 @@ import logging
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from mcpagent.messages import ToolDefinition
@@ -81,7 +82,7 @@ def save_postings(folder: Path, key: str, postings: Postings) -> None:
         "from_server": {term: len(tools) for term, tools in postings.from_server.items()},
     }
     text = json.dumps(header).encode()
-    arrays = [*postings.tools, *postings.weights, *postings.from_server.values()]
+    arrays = chain[array[int] | array[float]](postings.tools, postings.weights, postings.from_server.values())
     content = b"".join([len(text).to_bytes(8, "little"), text, *arrays])
     with contextlib.suppress(OSError):
         write_whole(_path(folder, key), content)
