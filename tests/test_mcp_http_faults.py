@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ from mcpagent.mcp.toolset import McpToolset
 from mcpagent.messages import Text
 from mcpagent.tools import ToolOutput
 from tests.servers.faulty_http import faulty_http
-from tests.servers.hostile_http import RAW, STATUSES
+from tests.servers.hostile_http import LARGE, RAW, STATUSES
 from tests.servers.leftovers import nothing_left
 
 REFUSED = {400, 401, 403, 405, 406, 415, 421, 429, 503}
@@ -123,6 +126,46 @@ async def test_each_response_ends_its_call_at_once(
                 assert task.cancelling() == 0
                 assert text_of(await tools["echo"].run({"text": "next"})) == "next"
     assert capfd.readouterr() == ("", "")
+
+
+@asynccontextmanager
+async def apart() -> AsyncIterator[str]:
+    """The address of a server in another process."""
+    root = Path(__file__).parent.parent
+    command = (sys.executable, "-m", "tests.servers.faulty_http")
+    process = await asyncio.create_subprocess_exec(*command, cwd=root, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(20):
+            yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+PARTS = '{"all": [{"n": 0, "t": "some text", "l": [1, 2]}, {"n": 1, '
+EXPECTED_OF_LARGE: dict[str, tuple[str | None, str]] = {
+    "large": (None, PARTS),
+    "large-cut": ("failed", 'server "h" sent an invalid answer to tools/call "trouble": it is not valid JSON ('),
+    "large-text": (None, "x" * 4_000_000),
+    "large-events": (None, PARTS),
+    "large-events-in-lines": (None, PARTS),
+    "large-events-cut": ("failed", 'server "h" sent an invalid answer to tools/call "trouble": it is not valid JSON ('),
+    "large-events-text": (None, "x" * 4_000_000),
+    "many-events": (None, "fine"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", LARGE)
+async def test_megabytes_of_it_do_not_hold_the_loop(mode: str) -> None:
+    async with nothing_left(), apart() as url, McpToolset(config(url)) as toolset:
+        tools = {tool.name: tool for tool in await toolset.tools()}
+        output = await tools["trouble"].run({"text": mode})
+        error, text = EXPECTED_OF_LARGE[mode]
+        assert output.error == error
+        assert text_of(output).startswith(text)
+        assert text_of(await tools["echo"].run({"text": "next"})) == "next"
 
 
 # --- connecting ---

@@ -158,6 +158,11 @@ class MessageReader:
         return [whole]
 
 
+def dumped(message: JSONRPCMessage) -> bytes:
+    """A message as we send it. Raises `ValueError` where it has text that is not valid Unicode."""
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
 async def decoded(line: bytes | TooLong) -> list[Decoded]:
     """`decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
     if isinstance(line, bytes) and len(line) > _LARGE_BYTES:

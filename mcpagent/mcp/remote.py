@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId
+from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.failed_requests import failed_request
 from mcpagent.mcp.failures import Outcome
-from mcpagent.mcp.framing import decode, decoded
+from mcpagent.mcp.framing import decode, decoded, dumped
+from mcpagent.mcp.set_aside import LARGE_BYTES, EventSplitter, RestoredReads, SetAside
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _RETRIES = 2
 _STREAM_OPENINGS = 4
 _STREAM_WINDOW_SECONDS = 30.0
 _STREAM_PLACES = 100
+_GREETING = re.compile(rb'"method":"(?:initialize|server/discover)"')
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
@@ -59,17 +61,19 @@ def parse_retry_after(value: str, now: float) -> float | None:
 @asynccontextmanager
 async def http_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) -> AsyncIterator[TransportStreams]:
     """Streams of the SDK's streamable HTTP client for one server."""
+    aside = SetAside()
     async with (
-        _client(config, auth) as client,
+        _client(config, auth, aside) as client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=config.max_message_bytes) as streams,
     ):
-        yield streams
+        read, write = streams
+        yield RestoredReads(read, aside), write
 
 
-def _client(config: ServerConfig, auth: httpx2.Auth | None) -> httpx2.AsyncClient:
+def _client(config: ServerConfig, auth: httpx2.Auth | None, aside: SetAside) -> httpx2.AsyncClient:
     wait = config.connect_timeout_seconds
     return httpx2.AsyncClient(
-        transport=AnsweringTransport(network(auth, wait), config.max_message_bytes),
+        transport=AnsweringTransport(network(auth, wait), config.max_message_bytes, aside),
         headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
         # Reads have no limit of their own: each call has one, and a stream for notifications may rest for hours.
         timeout=httpx2.Timeout(wait, read=None, pool=None),
@@ -96,11 +100,15 @@ class _SignedIn(httpx2.AsyncBaseTransport):
 
 
 class AnsweringTransport(httpx2.AsyncBaseTransport):
-    """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer, of at most `max_bytes`."""
+    """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer, of at most `max_bytes`.
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, max_bytes: int) -> None:
+    A large one is set `aside`.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, max_bytes: int, aside: SetAside) -> None:
         self._inner = inner
         self._max_bytes = max_bytes
+        self._aside = aside
         self._openings: dict[str, deque[float]] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -146,11 +154,13 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 break
             await response.aclose()
             await asyncio.sleep(wait)
-        return await _as_answer(request, response, request_id, self._max_bytes)
+        # What answers the greeting is the SDK's own to read.
+        aside = None if _GREETING.search(request.content) else self._aside
+        return await _as_answer(request, response, request_id, self._max_bytes, aside)
 
 
 async def _as_answer(
-    request: httpx2.Request, response: httpx2.Response, request_id: RequestId, max_bytes: int
+    request: httpx2.Request, response: httpx2.Response, request_id: RequestId, max_bytes: int, aside: SetAside | None
 ) -> httpx2.Response:
     if response.status_code >= 400:
         return await _http_error(request, response, request_id)
@@ -164,7 +174,7 @@ async def _as_answer(
         return _failure(request_id, "sent an illegal Mcp-Session-Id header", outcome="unknown")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/event-stream":
-        return _replaced(response, _Stream(response))
+        return _replaced(response, _Stream(response, max_bytes, aside))
     try:
         body = await read_capped(response, max_bytes)
     except httpx2.TransportError as error:
@@ -178,6 +188,8 @@ async def _as_answer(
         what = f"answered with {kind} instead of JSON-RPC: {sample(body) or 'nothing'}"
         return _failure(request_id, what, outcome="unknown", status=200)
     answer.id = request_id  # whatever it says: there is no other request here
+    if aside is not None and len(body) > LARGE_BYTES:
+        answer = aside.put(answer)
     headers = {"content-type": "application/json"} | ({"mcp-session-id": session} if session else {})
     return httpx2.Response(200, headers=headers, content=dumped(answer))
 
@@ -225,10 +237,6 @@ def _failure(request_id: RequestId, text: str, *, outcome: Outcome, **details: A
     return httpx2.Response(200, headers={"content-type": "application/json"}, content=dumped(answer))
 
 
-def dumped(message: JSONRPCMessage) -> bytes:
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-
-
 def _request_id(body: bytes) -> RequestId | None:
     try:
         data = json.loads(body)
@@ -250,17 +258,26 @@ def sample(body: bytes) -> str:
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """An event stream's body, decompressed within bounds; where the connection breaks it just ends."""
+    """An event stream's body, decompressed within bounds, large answers set `aside`; where the connection breaks it
+    just ends."""
 
-    def __init__(self, response: httpx2.Response) -> None:
+    def __init__(self, response: httpx2.Response, max_bytes: int, aside: SetAside | None) -> None:
         self._response = response
+        self._max_bytes = max_bytes
+        self._aside = aside
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        events = EventSplitter(self._max_bytes)
         is_first = True
         with contextlib.suppress(httpx2.TransportError, ValueError):
             async for chunk in _plain_chunks(self._response):
-                yield chunk.removeprefix(b"\xef\xbb\xbf") if is_first else chunk
-                is_first = False
+                for event in events.feed(chunk):
+                    whole = event.removeprefix(b"\xef\xbb\xbf") if is_first else event
+                    is_first = False
+                    if self._aside is not None and len(whole) > LARGE_BYTES:
+                        whole = await asyncio.to_thread(self._aside.slim, whole)
+                    yield whole
+        yield events.rest()
 
     async def aclose(self) -> None:
         await self._response.aclose()

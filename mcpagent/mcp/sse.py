@@ -20,8 +20,8 @@ from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.failed_requests import failed_request
 from mcpagent.mcp.failures import Outcome
-from mcpagent.mcp.framing import Junk, decoded
-from mcpagent.mcp.remote import MAX_ERROR_BYTES, cause, dumped, network, read_capped, sample
+from mcpagent.mcp.framing import Junk, decoded, dumped
+from mcpagent.mcp.remote import MAX_ERROR_BYTES, cause, network, read_capped, sample
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:

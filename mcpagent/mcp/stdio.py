@@ -24,7 +24,7 @@ from mcp_types import JSONRPCRequest, RequestId
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.framing import Decoded, Junk, MessageReader, decoded, invalid_answer
+from mcpagent.mcp.framing import Decoded, Junk, MessageReader, decoded, dumped, invalid_answer
 from mcpagent.mcp.process_tree import Process, descendants, kill_all
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.server_log import ServerLog
@@ -270,7 +270,7 @@ class StdioTransport:
         message = item.message
         request_id = message.id if isinstance(message, JSONRPCRequest) else None
         try:
-            line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            line = dumped(message) + b"\n"
         except ValueError as error:
             if request_id is not None:
                 refused = invalid_answer(request_id, f"the arguments are not valid JSON text: {error}")

@@ -296,3 +296,14 @@ async def faulty_http(mode: str) -> AsyncIterator[FaultyHttp]:
             task.cancel()
         await asyncio.gather(*open_tasks, return_exceptions=True)
         await server.wait_closed()
+
+
+async def main() -> None:
+    """In a process of its own, where its work is nobody else's: writes its address and serves until it is ended."""
+    async with faulty_http("any") as server:
+        print(server.url, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 OK = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"fine"}]}}'
@@ -143,5 +144,27 @@ RAW: dict[str, bytes] = {
 }
 
 
+def megabytes() -> bytes:
+    parts = ",".join(f'{{"n":{number},"t":"some text","l":[1,2]}}' for number in range(100_000))
+    return b'{"jsonrpc":"2.0","id":ID,"result":{"content":[],"structuredContent":{"all":[' + parts.encode() + b"]}}}"
+
+
+LARGE: dict[str, Callable[[], bytes]] = {
+    "large": lambda: whole(megabytes()),
+    "large-cut": lambda: whole(megabytes()[:-4]),
+    "large-text": lambda: whole(OK.replace(b"fine", b"x" * 4_000_000)),
+    "large-events": lambda: events(b"id: 7\nevent: message\ndata: " + megabytes() + b"\n\n"),
+    "large-events-in-lines": lambda: events(b"data: " + megabytes().replace(b"},", b"},\r\ndata: ") + b"\r\n\r\n"),
+    "large-events-cut": lambda: events(b"data: " + megabytes()[:-4] + b"\n\n"),
+    "large-events-text": lambda: events(b"data: " + OK.replace(b"fine", b"x" * 4_000_000) + b"\n\n"),
+    "many-events": lambda: events(
+        b'data: {"jsonrpc":"2.0","method":"notifications/made-up"}\n\n' * 20_000 + b"data: " + OK + b"\n\n"
+    ),
+}
+"""Some megabytes, each made when it is asked for."""
+
+
 def response(mode: str, request_id: Any) -> bytes:
+    if mode in LARGE:
+        return LARGE[mode]().replace(b'"id":ID', b'"id":' + json.dumps(request_id).encode())
     return RAW[mode].replace(b"FINE", OK).replace(b"ID", json.dumps(request_id).encode())

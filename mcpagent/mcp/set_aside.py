@@ -1,0 +1,125 @@
+"""Large answers over HTTP, taken past the SDK's transport, which parses what it is given in the event loop.
+
+It gets a small answer with a token in its place, and where it passes that on, the real one is put back.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias
+
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCResponse
+
+from mcpagent.mcp.framing import decode, dumped
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream
+
+Answer: TypeAlias = JSONRPCResponse | JSONRPCError
+
+LARGE_BYTES = 128 * 1024
+
+_TOKEN = secrets.token_hex(8)
+"""Nothing that a server can know."""
+
+_MOST_KEPT = 1_000
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class SetAside:
+    """The answers of one connection that are on their way past the SDK."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Answer] = {}
+        self._count = 0
+
+    def put(self, answer: Answer) -> JSONRPCResponse:
+        """Keeps an answer and gives the one to pass on in its place."""
+        self._count += 1
+        key = str(self._count)
+        self._kept[key] = answer
+        if len(self._kept) > _MOST_KEPT:  # whoever waited for the first is gone
+            del self._kept[next(iter(self._kept))]
+        assert answer.id is not None
+        return JSONRPCResponse(jsonrpc="2.0", id=answer.id, result={_TOKEN: key})
+
+    def restored(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        """What was set aside, where this is in its place."""
+        if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCResponse):
+            return item
+        answer = self._kept.pop(str(item.message.result.get(_TOKEN)), None)
+        return item if answer is None else SessionMessage(answer, item.metadata)
+
+    def slim(self, event: bytes) -> bytes:
+        """A server-sent event with the answer in it set aside; as it is, where it holds none that can be read."""
+        lines = _LINE_END.split(event)
+        data = b" ".join(line[5:] for line in lines if line.startswith(b"data:"))
+        found = decode(data)
+        if len(found) != 1 or not isinstance(found[0], Answer) or found[0].id is None:
+            return event
+        rest = [line for line in lines if line and not line.startswith(b"data:")]
+        return b"\n".join([*rest, b"data: " + dumped(self.put(found[0])), b"", b""])
+
+
+class EventSplitter:
+    """Cuts an event stream into its events, in linear time; none is held that is longer than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._searched = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The events that `chunk` completes, each with its blank line."""
+        self._buffer += chunk
+        start = 0
+        while found := _BLANK_LINE.search(self._buffer, max(start, self._searched - 3)):
+            end = found.end()
+            del found  # or it would lock the buffer
+            yield bytes(self._buffer[start:end])
+            start = self._searched = end
+        del self._buffer[:start]
+        self._searched = len(self._buffer)
+        if len(self._buffer) > self._limit:
+            yield self.rest()
+
+    def rest(self) -> bytes:
+        """What came after the last blank line."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        self._searched = 0
+        return rest
+
+
+class RestoredReads:
+    """The SDK's read stream, with what was set aside put back."""
+
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], aside: SetAside) -> None:
+        self._inner = inner
+        self._aside = aside
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._aside.restored(await self._inner.receive())
+
+    def __aiter__(self) -> RestoredReads:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._aside.restored(await self._inner.__anext__())
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> RestoredReads:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
