@@ -9,6 +9,10 @@ from __future__ import annotations
 import unicodedata
 
 _KEPT_CONTROLS = frozenset("\n\t")
+_HIDDEN = ("\U000e0000", "\U000e007f")
+_INVISIBLE = frozenset(
+    "\u200b\u2060\u2061\u2062\u2063\u2064\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 
 
 def _is_safe(char: str) -> bool:
@@ -26,6 +30,14 @@ def safe_text(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(char for char in text.replace("\r\n", "\n") if _is_safe(char))
+
+
+def hides_something(text: str) -> bool:
+    """Whether it has characters that carry words past a reader: tags (U+E0000), zero-width ones, turned directions.
+
+    Joiners and variation selectors, of which emoji and some scripts are made, are not meant.
+    """
+    return not text.isascii() and any(_HIDDEN[0] <= char <= _HIDDEN[1] or char in _INVISIBLE for char in text)
 
 
 def safe_line(text: str, limit: int = 200) -> str:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.safe_text import hides_something, safe_line, safe_text
 
 
 @given(st.text())
@@ -26,3 +26,16 @@ def test_what_could_forge_or_hide_is_gone() -> None:
     assert safe_text("line\r\nnext\ttab é 日本") == "line\nnext\ttab é 日本"
     assert safe_line("a\n\n b") == "a b"
     assert safe_line("abcdef", 4) == "abc…"
+
+
+@given(st.text(), st.sampled_from("\u200b\u2060\u2063\ufeff\u202e\u2066\U000e0041\U000e007f"), st.text())
+def test_what_hides_is_noticed_and_taken_out(before: str, hidden: str, after: str) -> None:
+    assert hides_something(before + hidden + after)
+    assert not hides_something(safe_text(before + hidden + after))
+
+
+def test_emoji_and_scripts_that_join_their_letters_hide_nothing() -> None:
+    assert not hides_something("plain \t text")
+    assert not hides_something(
+        "\U0001f469\u200d\U0001f4bb \u2764\ufe0f \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mcpagent.cli.figures import counted
 from mcpagent.cli.remedies import remedy
-from mcpagent.cli.server_checks import configuration_warnings, poisoned_warnings
+from mcpagent.cli.server_checks import configuration_warnings, poisoned_instructions, poisoned_warnings
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ServerError
 from mcpagent.events import ServerFailed
@@ -171,6 +171,7 @@ class _Trial:
         )
         try:
             await self._open(connection)
+            self._result.warnings += poisoned_instructions(connection.session.instructions or "")
             self.stage, self._since = "list", time.monotonic()
             lists = await read_lists(connection, config, self.warn)
             self._take(lists)

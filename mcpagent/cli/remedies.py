@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from mcpagent.config.spellings import KEYS
 from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){1,5}\b")
 _WANTED = re.compile(
     r"required|not set|unset|missing|must be|must set|set the|please set|undefined|KeyError|not found|no such"
     r"|not provided|not defined|empty|expected|need",
+    re.IGNORECASE,
+)
+_NO_PACKAGE = re.compile(
+    r"\bE404\b|\bETARGET\b|is not in this registry|was not found in the package registry|No matching distribution"
+    r"|pull access denied|manifest unknown",
     re.IGNORECASE,
 )
 _OUR_WORDS = re.compile(r"gave no answer|no answer|did not|within \d|timed out|timeout", re.IGNORECASE)
@@ -51,9 +57,12 @@ def remedy(event: ServerFailed, config: ServerConfig, environ: Mapping[str, str]
         return f"mcpagent mcp login {_quoted(config.name)}"
     if config.url and re.search(r"connect|refused|resolve|unreachable", reason, re.IGNORECASE):
         return "look whether the address is right and the server runs"
+    if _NO_PACKAGE.search("\n".join((reason, *event.stderr_tail))) and config.command in LAUNCHERS:
+        return 'look whether the name and the version of the package in "args" are right'
     if _OUR_WORDS.search(reason):
         seconds = round(config.connect_timeout_seconds * 2)
-        return f'where it only needs longer: "startupTimeout": {seconds} in its entry'
+        key = next((key for key in KEYS["connect_timeout_seconds"] if key in config.written), "connect_timeout_seconds")
+        return f'where it only needs longer: "{key}": {seconds} in its entry'
     return f"mcpagent mcp test {_quoted(config.name)}"
 
 

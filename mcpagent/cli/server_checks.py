@@ -165,6 +165,12 @@ def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
     return found
 
 
+def poisoned_instructions(instructions: str) -> list[str]:
+    """The same for what a server says of itself."""
+    what = _poison_in(instructions)
+    return [f'what it says of itself {what}: "{safe_line(instructions, 120)}"'] if what else []
+
+
 def _poison_in(text: str) -> str:
     plain = " ".join(text.split())
     return next((what for what, pattern in _PATTERNS.items() if pattern.search(plain)), "")

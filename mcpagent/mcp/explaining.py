@@ -13,6 +13,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.failed_requests import failure_of
 from mcpagent.mcp.failures import EraError, InvalidAnswerError, Limits, LostError, Outcome, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
+from mcpagent.mcp.last_words import cause, telling_lines
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
 from mcpagent.safe_text import safe_line
@@ -24,6 +25,7 @@ _UNREADABLE_TEXTS = ("Failed to parse", "Unexpected content type")
 """How the SDK words that it cannot read an answer, followed by a validator's report."""
 
 _LONGEST_MESSAGE = 20_000
+_KEPT_WORDS = 10
 
 
 class Explainer:
@@ -41,7 +43,7 @@ class Explainer:
 
     @property
     def last_words(self) -> tuple[str, ...]:
-        return () if self.stdio is None else self.stdio.stderr_lines()
+        return () if self.stdio is None else telling_lines(self.stdio.stderr_lines(40))[-_KEPT_WORDS:]
 
     @property
     def heard(self) -> str:
@@ -124,7 +126,7 @@ def is_end_of_session(error: BaseException) -> bool:
 
 
 def after_colon(tail: tuple[str, ...]) -> str:
-    return f": {tail[-1]}" if tail else ""
+    return f": {cause(tail)}" if tail else ""
 
 
 def root_cause(error: BaseException) -> BaseException:

@@ -16,7 +16,7 @@ from mcpagent.mcp.failures import CallTimeoutError, Limits, RefusedError
 from mcpagent.mcp.lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.messages import ToolDefinition
-from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.safe_text import hides_something, safe_line, safe_text
 
 MAX_PAGES = 100
 MAX_TOOLS = 10_000
@@ -104,6 +104,10 @@ class _ListReader:
 
     def _definition(self, tool: types.Tool) -> ToolDefinition:
         annotations = tool.annotations
+        if hides_something(tool.description or ""):
+            self._warn(
+                f'the text of the tool "{safe_line(tool.name, 60)}" has invisible characters; they are taken out'
+            )
         return ToolDefinition(
             name=tool.name,
             description=self._redact(safe_text(tool.description or "")[:MAX_DESCRIPTION]),
