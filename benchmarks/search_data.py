@@ -17,12 +17,23 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("botocore", "awscli", "bfcl-eval", "google-api-python-client")
+PACKAGES = {
+    "botocore": "botocore",
+    "awscli": "awscli",
+    "bfcl_eval": "bfcl-eval",
+    "googleapiclient": "google-api-python-client",
+}
+"""The data's modules, and the packages that bring them."""
+
 Row = dict[str, Any]
+Folders = Callable[[str], Path]
+"""Where a module is."""
+
 
 _MAX_TEXT = 600
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string", "String": "string"}
@@ -30,21 +41,28 @@ _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "st
 
 def build(cache: Path) -> list[Path]:
     """The folders `aws`, `bfcl` and `google` below `cache`, made at the first call."""
-    packages = cache / "packages"
-    if not (packages / "botocore").is_dir():
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(packages), *PACKAGES]
-        subprocess.run(command, check=True)
     makers = {"aws": _aws, "bfcl": _bfcl, "google": _google}
     folders = []
     for name, make in makers.items():
         folder = cache / name
         if not (folder / "queries.jsonl.gz").is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            tools, queries = make(packages)
+            tools, queries = make(lambda module: _module_folder(module, cache / "packages"))
             write_rows(folder / "catalog.jsonl.gz", tools)
             write_rows(folder / "queries.jsonl.gz", queries)
         folders.append(folder)
     return folders
+
+
+def _module_folder(module: str, cache: Path) -> Path:
+    """Where the module is installed; else it is downloaded into `cache`, alone: just its data is read."""
+    installed = find_spec(module)
+    if installed is not None and installed.submodule_search_locations:
+        return Path(next(iter(installed.submodule_search_locations)))
+    if not (cache / module).is_dir():
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(cache), PACKAGES[module]]
+        subprocess.run(command, check=True)
+    return cache / module
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -70,11 +88,11 @@ def _tool(server: str, name: str, description: str, schema: Row) -> Row:
     return {"name": f"{server}__{name}", "server": server, "description": description, "input_schema": schema}
 
 
-def _aws(packages: Path) -> tuple[list[Row], list[Row]]:
+def _aws(folder_of: Folders) -> tuple[list[Row], list[Row]]:
     tools: dict[str, Row] = {}
     names: dict[tuple[str, str], str] = {}
     titles: dict[str, str] = {}
-    for folder in sorted((packages / "botocore" / "data").iterdir()):
+    for folder in sorted((folder_of("botocore") / "data").iterdir()):
         models = sorted(folder.glob("*/service-2.json*"))
         if not models:
             continue
@@ -87,7 +105,7 @@ def _aws(packages: Path) -> tuple[list[Row], list[Row]]:
             tool = _tool(folder.name, operation, _plain(spec.get("documentation", "")), _aws_schema(shape, model))
             tools[tool["name"]] = tool
             names[folder.name, operation.lower()] = tool["name"]
-    return list(tools.values()), list(_aws_queries(packages, names, titles))
+    return list(tools.values()), list(_aws_queries(folder_of, names, titles))
 
 
 def _aws_schema(shape: Row, model: Row) -> Row:
@@ -103,9 +121,9 @@ def _aws_schema(shape: Row, model: Row) -> Row:
     return {"type": "object", "properties": properties, "required": shape.get("required", [])}
 
 
-def _aws_queries(packages: Path, names: dict[tuple[str, str], str], titles: dict[str, str]) -> Iterator[Row]:
+def _aws_queries(folder_of: Folders, names: dict[tuple[str, str], str], titles: dict[str, str]) -> Iterator[Row]:
     seen: set[str] = set()
-    for example in sorted((packages / "awscli" / "examples").glob("*/*.rst")):
+    for example in sorted((folder_of("awscli") / "examples").glob("*/*.rst")):
         name = names.get((example.parent.name, example.stem.replace("-", "").lower()))
         title = re.search(
             r"^\*\*(?:Example \d+: ?)?(To [^*]+?)\.?\*\*", example.read_text(errors="replace"), re.MULTILINE
@@ -118,8 +136,8 @@ def _aws_queries(packages: Path, names: dict[tuple[str, str], str], titles: dict
         yield {"query": f"{title[1]} ({service})", "relevant": [name], "source": "title+service"}
 
 
-def _bfcl(packages: Path) -> tuple[list[Row], list[Row]]:
-    data = packages / "bfcl_eval" / "data"
+def _bfcl(folder_of: Folders) -> tuple[list[Row], list[Row]]:
+    data = folder_of("bfcl_eval") / "data"
     tools: dict[str, Row] = {}
     queries: list[Row] = []
     for path in sorted(data.glob("BFCL_v4_*.json")):
@@ -184,9 +202,9 @@ def _bfcl_turns(data: Path, servers: dict[str, list[str]]) -> Iterator[Row]:
                 yield {"query": turn[0]["content"], "relevant": right, "source": "multi_turn"}
 
 
-def _google(packages: Path) -> tuple[list[Row], list[Row]]:
+def _google(folder_of: Folders) -> tuple[list[Row], list[Row]]:
     tools: dict[str, Row] = {}
-    for path in sorted((packages / "googleapiclient" / "discovery_cache" / "documents").glob("*.json")):
+    for path in sorted((folder_of("googleapiclient") / "discovery_cache" / "documents").glob("*.json")):
         api = json.loads(path.read_bytes())
         server = f"{api.get('name', path.stem)}_{api.get('version', '')}".replace(".", "_")
         for name, method in _google_methods(api, ""):

@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.search_data import Row
 from benchmarks.search_eval import Factory, Search
 
-PEER_PACKAGES = ("fastmcp", "pydantic-ai-slim", "bm25s", "PyStemmer")
-"""Installed by `search.py` in an environment of their own, each in its latest release."""
+PEER_MODULES = {"fastmcp": "fastmcp", "pydantic_ai": "pydantic-ai-slim", "bm25s": "bm25s"}
+"""What the peers are imported from, and the packages that bring it."""
 
 
 def _mcpagent(strategy: Any) -> Factory:
