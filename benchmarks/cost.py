@@ -343,12 +343,19 @@ async def compare_ways(tools: Sequence[ToolDefinition], tasks: int, questions: i
 SIZES = (5, 20, 30, 40, 45, 50, 55, 60, 70, 80, 90, 100, 120, 140, 170, 200, 250, 300, 1_000, 1_220, 10_000)
 
 PRICED = (
-    # in order of what a cached token costs: 0.5, 0.1, 0.05 and 0.025 of one that is not
+    # in order of what a cached token costs: as much as one that is not, 0.5, 0.1, 0.05 and 0.025 of it
+    Provider("gpt-4-turbo", lambda url, _grows: _responses("gpt-4-turbo", url), 1.0),
     Provider("gpt-4o", lambda url, _grows: _responses("gpt-4o", url), 1.0),
     Provider("gpt-5.5", lambda url, _grows: _responses("gpt-5.5", url), 1.0),
     Provider("claude-sonnet-4-6", lambda url, _grows: _messages("claude-sonnet-4-6", url), 1.25),
     Provider("claude-sonnet-5-5", lambda url, _grows: _messages("claude-sonnet-5-5", url), 1.25),
     Provider("claude-fable-5-2", lambda url, _grows: _messages("claude-fable-5-2", url), 1.25),
+    # where found tools are written at the end of `tools`, at 0.1, 0.02 and below 0.01
+    Provider("gemini-2.5-flash", lambda url, _grows: _completions("gemini", "gemini-2.5-flash", url), 1.0),
+    Provider(
+        "deepseek-v4.1-flash", lambda url, _grows: _completions("openrouter", "deepseek/deepseek-v4.1-flash", url), 1.0
+    ),
+    Provider("mimo-v2.5-pro", lambda url, _grows: _completions("openrouter", "xiaomi/mimo-v2.5-pro", url), 1.0),
 )
 """Models as `--sweep` compares them; each is priced as the table says."""
 
@@ -358,25 +365,28 @@ def _responses(name: str, url: str) -> HttpModel:
     return OpenAIResponsesModel(name, api_key="k", base_url=f"{url}/v1", capabilities=can)
 
 
+def _completions(provider: str, name: str, url: str) -> HttpModel:
+    return OpenAIChatModel(name, api_key="k", base_url=f"{url}/v1", provider=provider)
+
+
 def _messages(name: str, url: str) -> HttpModel:
     return AnthropicModel(name, api_key="k", base_url=url)
 
 
 AUTO = Way("auto", ToolSearch(enabled="auto"), ADD)
+AUTO_LOADING = Way("auto, searches load", ToolSearch(enabled="auto", load="search"), ("search_tools",))
 
 
-def searches(provider: Provider, tools: Sequence[ToolDefinition]) -> bool:
+def searches(provider: Provider, tools: Sequence[ToolDefinition], way: Way = AUTO) -> bool:
     """Whether `enabled="auto"` hides these tools from this model."""
     bound = [Tool(tool, _result) for tool in tools]
-    return Catalog(
-        bound, search=AUTO.search, cached_share=provider.make("http://localhost", False).cached_share
-    ).searching
+    return Catalog(bound, search=way.search, search_cost=provider.make("http://localhost", False).search_cost).searching
 
 
-async def share_of_all(provider: Provider, tools: Sequence[ToolDefinition], questions: int) -> float:
+async def share_of_all(provider: Provider, tools: Sequence[ToolDefinition], questions: int, way: Way = AUTO) -> float:
     """The price of "auto" as a share of offering all: of a second task, whose cache is warm, the best case for all."""
     work = job(tools, 2, questions)
-    ours, theirs = await run(provider, AUTO, work), await run(provider, WAYS[0], work)
+    ours, theirs = await run(provider, way, work), await run(provider, WAYS[0], work)
     return dollars(provider, ours[1]) / dollars(provider, theirs[1])
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from mcpagent.conversation import Discovery
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolsChanged
+from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
 from mcpagent.names import NameMap, ToolKey, offered_names
 from mcpagent.tools import Tool
 
@@ -27,12 +28,11 @@ if TYPE_CHECKING:
 RESERVED_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
 """Names of virtual tools; no server's tool is ever offered under one of them."""
 
-_SHARES = (0.025, 0.5)
-_USUAL_SHARE = 0.1
-"""What a cached input token costs, as a share of an uncached one: the bounds that count, and most providers' price."""
+USUAL_SEARCH_COST = 20_000.0
+"""What a search costs with most models, in cached input tokens."""
 
-USED_TOOLS = 10
-"""How many tools a long task may use, for whether searching pays."""
+_USED_TOOLS, _LOADED_TOOLS = 10, 40
+"""How many tools a long task takes into its conversation: those it uses, or those that its searches load."""
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -105,17 +105,17 @@ class ToolSearch:
             raise ConfigError(f"ToolSearch.max_results: expected 1 to 50, got {self.max_results!r}")
 
 
-def paying_tokens(cached_share: float | None, each: float = 350.0) -> int:
+def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str = "add_tool") -> int:
     """From how many tokens of definitions on searching costs less than offering all of them, cached as they are.
 
-    The cheaper cached tokens are, the more it takes to make good for a search's further requests; and a task uses some
-    tools, whose definitions (of `each` tokens on average) it pays for either way. With tools of usual size that is
-    27,000 where a cached token costs a tenth, 47,000 at a twentieth. The line lies above all ratios that
+    `search_cost` is in cached tokens: the cheaper they are, the more definitions make good for a search's further
+    requests. A task uses some tools, whose definitions (of `each` tokens on average) it pays for either way; where a
+    search loads what it finds (`load="search"`) it pays for more than it uses. The line lies above all ratios that
     `benchmarks/cost.py --sweep` prints.
     """
-    least, most = _SHARES
-    share = _USUAL_SHARE if cached_share is None else min(max(cached_share, least), most)
-    return round(3_500 + 2_000 / share + USED_TOOLS * each)
+    cost = USUAL_SEARCH_COST if search_cost is None else search_cost
+    used, dearer = (_LOADED_TOOLS, 1.5) if load == "search" else (_USED_TOOLS, 1.0)
+    return round(5_500 + used * each + dearer * cost)
 
 
 def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:
@@ -175,8 +175,8 @@ class Catalog:
     `tools` come as their servers name them; the catalogue gives the offered names. `pinned` names (any form) are
     offered from the start. With `search` None or off, every tool is offered. `unavailable` names servers that are
     configured and not connected, with the reason; the owner keeps it up to date. `expects_deferred`: tools to be hidden
-    may still join. `after` was the same conversation's so far: what it left to the provider stays. `cached_share` tells
-    the price of a cached input token, as a share of an uncached one, where it is needed for "auto". `virtual` tools are
+    may still join. `after` was the same conversation's so far: what it left to the provider stays. `search_cost` tells
+    what a search costs with the model, in cached input tokens, where that is needed for "auto". `virtual` tools are
     the runtime's own, offered first. `searching` and the names of known tools never change once the conversation has
     begun.
     """
@@ -191,9 +191,9 @@ class Catalog:
         unavailable: Mapping[str, str] | None = None,
         expects_deferred: bool = False,
         after: Catalog | None = None,
-        cached_share: Callable[[], float | None] = lambda: None,
+        search_cost: Callable[[], float | None] = lambda: None,
     ) -> None:
-        self._cached_share = cached_share
+        self._search_cost = search_cost
         self.options = search or ToolSearch(enabled=False)
         self.server_descriptions = dict(server_descriptions or {})
         self.unavailable = dict(unavailable or {})
@@ -406,10 +406,11 @@ class Catalog:
         if self.options.auto_tokens is not None:
             return tokens > self.options.auto_tokens
         each = tokens / max(len(self.known), 1)
-        cheapest, dearest = (paying_tokens(share, each) for share in _SHARES)
-        if not dearest < tokens <= cheapest:  # the same at any price: the table need not be loaded
-            return tokens > cheapest
-        return tokens > paying_tokens(self._cached_share(), each)
+        load = self.options.load
+        least, most = (paying_tokens(cost, each, load=load) for cost in (LEAST_SEARCH_COST, MOST_SEARCH_COST))
+        if not least < tokens <= most:  # the same at any price: the table need not be loaded
+            return tokens > most
+        return tokens > paying_tokens(self._search_cost(), each, load=load)
 
     def _searches(self, expects_deferred: bool) -> bool:
         if self.options.enabled is False:

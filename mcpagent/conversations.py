@@ -11,7 +11,7 @@ from mcpagent.conversation import Conversation
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import Message
-from mcpagent.models.base import Model, cached_share, search_problem
+from mcpagent.models.base import Model, search_cost, search_problem
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
 from mcpagent.recording.tape import Change, Opening, Setting, Tape
 from mcpagent.session import Session, ToolsUpdate
@@ -97,7 +97,7 @@ class Conversations:
             unavailable=opening.unavailable,
             expects_deferred=opening.expects_deferred,
             after=after,
-            cached_share=lambda: cached_share(self._model()),
+            search_cost=lambda: search_cost(self._model()),
         )
         section = ""
         if catalog.searching:

@@ -7,32 +7,54 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cost import PRICED, WAYS, Provider, catalogue, job, run, searches, share_of_all
+from benchmarks.cost import (
+    AUTO,
+    AUTO_LOADING,
+    PRICED,
+    WAYS,
+    Provider,
+    Way,
+    catalogue,
+    job,
+    run,
+    searches,
+    share_of_all,
+)
 from mcpagent import Agent, Tool, ToolOutput, ToolSearch
 from mcpagent.catalog import definition_tokens, paying_tokens
-from mcpagent.models.base import cached_share
+from mcpagent.models.base import search_cost
 
 BY_NAME = {provider.name: provider for provider in PRICED}
-EACH_TOOL = definition_tokens(catalogue(None, 200)[0])
 
 
-def break_even(provider: Provider) -> int:
+def break_even(provider: Provider, way: Way = AUTO) -> int:
     """How many made-up tools are just more than it takes."""
-    limit = paying_tokens(cached_share(provider.make("http://localhost", False)), EACH_TOOL)
-    sizes = accumulate(map(definition_tokens, catalogue(None, 1 + limit // EACH_TOOL)))
-    return next(count for count, tokens in enumerate(sizes, 1) if tokens > limit)
+    cost = search_cost(provider.make("http://localhost", False))
+    assert way.search is not None
+    sizes = accumulate(definition_tokens(tool) for tool in catalogue(None, 4_000))
+    counted = enumerate(sizes, 1)
+    return next(n for n, size in counted if size > paying_tokens(cost, size / n, load=way.search.load))
+
+
+FAST = [("gpt-4o", 1, AUTO)]
+THOROUGH = [
+    (model, questions, way)
+    for model in ("gpt-4-turbo", "gpt-4o", "gpt-5.5", "claude-sonnet-4-6", "claude-sonnet-5-5", "gemini-2.5-flash")
+    for questions in (1, 8)
+    for way in (AUTO, AUTO_LOADING)
+]
 
 
 @pytest.mark.parametrize(
-    ("model", "questions"),
-    [("gpt-4o", 1), ("gpt-5.5", 1), ("claude-sonnet-4-6", 1), ("claude-sonnet-5-5", 1), ("claude-sonnet-4-6", 4)],
+    ("model", "questions", "way"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in THOROUGH)]
 )
-async def test_where_auto_searches_it_costs_less(model: str, questions: int) -> None:
+async def test_where_auto_searches_it_costs_less(model: str, questions: int, way: Way) -> None:
     """Measured where it pays least: right above the line, with all definitions in the cache already."""
     provider = BY_NAME[model]
-    tools = catalogue(None, break_even(provider))
-    assert searches(provider, tools)
-    assert await share_of_all(provider, tools, questions) < 1
+    tools = catalogue(None, break_even(provider, way))
+    assert searches(provider, tools, way)
+    assert not searches(provider, tools[:-1], way)
+    assert await share_of_all(provider, tools, questions, way) < 1
 
 
 @pytest.mark.parametrize("model", list(BY_NAME))
@@ -56,7 +78,7 @@ async def test_an_agent_decides_by_the_price_of_its_own_model() -> None:
     async def unused(_arguments: dict[str, Any]) -> ToolOutput:
         raise AssertionError
 
-    tools = [Tool(tool, unused) for tool in catalogue(None, 30_000 // EACH_TOOL)]
+    tools = [Tool(tool, unused) for tool in catalogue(None, 35_000 // definition_tokens(catalogue(None, 1)[0]))]
     for name, hides in (("claude-sonnet-4-6", True), ("claude-sonnet-5-5", False)):
         model = BY_NAME[name].make("http://localhost", False)
         async with Agent(model, tools=tools, tool_search=ToolSearch(enabled="auto")) as agent:

@@ -12,7 +12,7 @@ from mcpagent.catalog import Catalog, paying_tokens
 from mcpagent.events import Event, RequestSent, ResponseReceived, RunFinished, ignore
 from mcpagent.messages import Message, Spent, Text, ToolCall, ToolDefinition, Usage, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
-from mcpagent.models.base import ModelResponse, cached_share
+from mcpagent.models.base import ModelResponse, search_cost
 from mcpagent.models.prices import dollars_for
 from tests.test_models_agent import catalogue
 from tests.wire.provider import PlayedProvider, anthropic_stream, chat_stream, text_block, tool_block
@@ -123,31 +123,49 @@ async def test_a_delegated_conversation_counts_for_the_one_who_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "share"),
+    ("model", "cost"),
     [
-        ("anthropic:claude-sonnet-4-6", 0.1),
-        ("anthropic:claude-sonnet-5-5", 0.05),
-        ("openai:gpt-5.5", 0.1),
-        ("openai:gpt-4o", 0.5),
-        ("ollama:qwen3", None),
-        ("openai-chat:unheard-of", None),
-        (["openai:gpt-4o", "anthropic:claude-sonnet-5-5", "ollama:qwen3"], 0.05),
+        ("anthropic:claude-sonnet-4-6", 20_000),  # a cached token costs a tenth
+        ("anthropic:claude-sonnet-5-5", 40_000),
+        ("anthropic:claude-fable-5-2", 80_000),
+        ("anthropic:claude-opus-4-1", 60_000),  # a tenth, and found tools rewrite the beginning
+        ("openai:gpt-5.5", 20_000),
+        ("openai:gpt-4o", 4_000),
+        ("openai:gpt-4-turbo", 12_000),  # no discount, and found tools rewrite the beginning
+        ("gemini:gemini-2.5-flash", 60_000),
+        ("openrouter:deepseek/deepseek-v4.1-flash", 300_000),  # a fiftieth
+        ("openrouter:xiaomi/mimo-v2.5-pro", 400_000),  # half of its window
+        ("ollama:qwen3", 20_000),
+        ("openai-chat:unheard-of", 60_000),
+        ("openai-chat:unheard-of?discovery=call_tool", 20_000),
+        (["openai:gpt-4o", "anthropic:claude-sonnet-5-5", "ollama:qwen3"], 40_000),
+        ("offline", None),
     ],
 )
-def test_what_a_cached_token_costs(model: str | list[str], share: float | None) -> None:
-    keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
-    found = cached_share(resolve_model(model, environ=keys))
-    assert found == (share if share is None else pytest.approx(share))
+def test_what_a_search_costs(model: str | list[str], cost: float | None) -> None:
+    keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"), "k")
+    found = search_cost(resolve_model(model, environ=keys))
+    assert found == (cost if cost is None else pytest.approx(cost))
 
 
 @pytest.mark.parametrize(
-    ("share", "tokens"),
-    [(None, 27_000), (0.1, 27_000), (0.05, 47_000), (0.025, 87_000), (0.001, 87_000), (0.5, 11_000)],
+    ("cost", "load", "tokens"),
+    [
+        (None, "add_tool", 29_000),
+        (20_000, "add_tool", 29_000),
+        (40_000, "add_tool", 49_000),
+        (80_000, "add_tool", 89_000),
+        (4_000, "add_tool", 13_000),
+        (400_000, "add_tool", 409_000),
+        (20_000, "search", 49_500),
+        (4_000, "search", 25_500),
+    ],
 )
-def test_where_search_begins_to_pay(share: float | None, tokens: int) -> None:
-    assert paying_tokens(share) == tokens
+def test_where_search_begins_to_pay(cost: float | None, load: Any, tokens: int) -> None:
+    assert paying_tokens(cost, load=load) == tokens
     for size, searches in ((tokens - 1_000, False), (tokens + 1_000, True)):
-        catalog = Catalog(usual_tools(size), search=ToolSearch(enabled="auto"), cached_share=lambda: share)
+        options = ToolSearch(enabled="auto", load=load)
+        catalog = Catalog(usual_tools(size), search=options, search_cost=lambda: cost)
         assert catalog.searching is searches
 
 
@@ -155,9 +173,9 @@ def test_the_price_is_asked_for_only_where_it_decides() -> None:
     def never() -> float:
         raise AssertionError
 
-    for size in (700, 10_000, 90_000):
-        catalog = Catalog(usual_tools(size), search=ToolSearch(enabled="auto"), cached_share=never)
-        assert catalog.searching is (size == 90_000)
+    for size in (700, 12_000, 420_000):
+        catalog = Catalog(usual_tools(size), search=ToolSearch(enabled="auto"), search_cost=never)
+        assert catalog.searching is (size == 420_000)
 
 
 def test_a_few_large_tools_are_offered_since_a_task_pays_for_most_of_them_either_way() -> None:

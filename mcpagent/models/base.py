@@ -87,11 +87,11 @@ def search_problem(model: Model, strategy: str, deferred: Sequence[ToolDefinitio
     return str(own(strategy, deferred)) if own is not None else f"{model.name} has no tool search of its own"
 
 
-def cached_share(model: Model) -> float | None:
-    """What the model's provider takes for a cached input token, as a share of an uncached one; None where not known.
+def search_cost(model: Model) -> float | None:
+    """What a search costs with this model, as the number of cached input tokens that cost the same; None if not known.
 
-    A model that knows has a method `cached_share()`; all others need none.
+    A model that knows has a method `search_cost()`; all others need none.
     """
-    own = getattr(model, "cached_share", None)
-    share: float | None = own() if own is not None else None
-    return share
+    own = getattr(model, "search_cost", None)
+    cost: float | None = own() if own is not None else None
+    return cost

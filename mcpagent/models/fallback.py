@@ -9,7 +9,7 @@ from dataclasses import replace
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import ToolDefinition
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, cached_share, search_problem
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_cost, search_problem
 
 REST_SECONDS = 60.0
 """How long a model that failed is passed over, where its provider did not say how long to wait."""
@@ -72,10 +72,10 @@ class FallbackModel:
         problems = (search_problem(model, strategy, deferred) for model in self.models)
         return next((problem for problem in problems if problem), "")
 
-    def cached_share(self) -> float | None:
-        """The lowest that is known: whichever answers, its cached tokens cost no less."""
-        shares = (cached_share(model) for model in self.models)
-        return min((share for share in shares if share is not None), default=None)
+    def search_cost(self) -> float | None:
+        """The highest that is known: whichever answers, searching costs no more."""
+        costs = (search_cost(model) for model in self.models)
+        return max((cost for cost in costs if cost is not None), default=None)
 
     def _order(self) -> list[int]:
         """Positions in order, those that rest last: they are asked when nobody else is left."""

@@ -31,7 +31,7 @@ from mcpagent.models.failures import (
     reading,
     to_error,
 )
-from mcpagent.models.prices import cached_share, dollars_for
+from mcpagent.models.prices import dollars_for, search_cost
 from mcpagent.models.textual_calls import HeldText
 
 if TYPE_CHECKING:
@@ -160,9 +160,10 @@ class HttpModel(ABC):
         """Why requests may not carry these `deferred_tools` for the provider to search; "" where they may."""
         return f"{self.name} has no tool search of its own"
 
-    def cached_share(self) -> float | None:
-        """The price of a cached input token as a share of an uncached one's, by the price table; None if unknown."""
-        return cached_share(self.provider, self.model_name, self.endpoint.base_url)
+    def search_cost(self) -> float:
+        """What a search costs, in cached input tokens, by the price table and by how found tools are written."""
+        rewrites = self.capabilities.discovery == "append"
+        return search_cost(self.provider, self.model_name, self.endpoint.base_url, rewrites=rewrites)
 
     def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:  # noqa: ARG002
         """What to tell of the provider's own searches in an answer: what was found, and errors inside a good answer."""

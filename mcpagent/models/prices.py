@@ -9,6 +9,14 @@ from mcpagent.messages import Usage
 
 MILLION = 1_000_000
 
+_KEEPING, _REWRITING = 2_000, 6_000
+"""Uncached tokens that a search and its further requests cost, where the cached conversation is kept and where not."""
+
+_USUAL_SHARE, _LARGEST_SHARE = 0.1, 0.5
+"""The price of cached tokens as most providers have it; and from where on it makes no difference."""
+
+LEAST_SEARCH_COST, MOST_SEARCH_COST = _KEEPING / _LARGEST_SHARE, 400_000.0
+
 _OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
 
 
@@ -48,7 +56,21 @@ def cached_share(provider: str, model: str, base_url: str) -> float | None:
     """What an input token read from the prompt cache costs, as a share of one that is not; None where not known."""
     whole = dollars_for(Usage(input_tokens=MILLION), provider, model, base_url)
     cached = dollars_for(Usage(input_tokens=MILLION, cache_read_tokens=MILLION), provider, model, base_url)
-    return cached / whole if whole and cached else None
+    return cached / whole if whole and cached is not None else None
+
+
+def search_cost(provider: str, model: str, base_url: str, *, rewrites: bool) -> float:
+    """What a search and the requests around it cost, as the number of cached input tokens that cost the same.
+
+    So many tokens of definitions can be offered for it. More than half of the model's window never counts, since the
+    conversation needs room. `rewrites` says that a found tool changes the beginning of the request, which costs the
+    cached conversation; on a server of one's own that costs nothing.
+    """
+    share = cached_share(provider, model, base_url)
+    share = _USUAL_SHARE if share is None else min(share, _LARGEST_SHARE)
+    tokens = _REWRITING if rewrites and provider not in _OWN_SERVERS else _KEEPING
+    room = min(MOST_SEARCH_COST, (context_window(provider, model) or MOST_SEARCH_COST * 2) / 2)
+    return max(min(tokens / share, room), LEAST_SEARCH_COST) if share else room
 
 
 _TABLE_NAMES = {"gemini": "google", "openai-chat": "openai"}

@@ -14,7 +14,7 @@ from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import Emit, Event, TextDelta, ThinkingDelta, ToolProgress
 from mcpagent.known_secrets import known_values
 from mcpagent.messages import Message, ToolCall, ToolDefinition
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, cached_share, search_problem
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_cost, search_problem
 from mcpagent.pending import PendingCall
 from mcpagent.recording.documents import (
     Document,
@@ -92,7 +92,7 @@ class Recorder(Tape):
         except OSError as error:
             shown = safe_line(str(self.path), 120)
             raise ConfigError(f"recording {shown}: cannot be written: {error.strerror or error}") from None
-        about = {"model": model.name, "cached_share": cached_share(model)}
+        about = {"model": model.name, "search_cost": search_cost(model)}
         self.write("start", {"schema": SCHEMA, "mcpagent": __version__, **about, **self._setting})
 
     def opening(self, live: Opening) -> Opening:

@@ -25,6 +25,7 @@ from mcpagent.recording.documents import (
     response_of,
     setting_of,
 )
+from mcpagent.recording.shapes import misfit
 from mcpagent.recording.tape import SCHEMA, Change, Opening, Outcome, Setting, Tape
 from mcpagent.safe_text import safe_line
 from mcpagent.secret_shapes import redacted, without_shapes
@@ -79,10 +80,10 @@ class Replay(Tape):
         return str(self._contents.start["model"])
 
     @property
-    def cached_share(self) -> float | None:
-        """What its cached input tokens cost, as a share of uncached ones; where "auto" begins to search hangs on it."""
-        share = self._contents.start.get("cached_share")
-        return float(share) if isinstance(share, int | float) else None
+    def search_cost(self) -> float | None:
+        """What a search cost with it, in cached input tokens; where "auto" begins to search hangs on it."""
+        cost = self._contents.start.get("search_cost")
+        return float(cost) if isinstance(cost, int | float) else None
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -189,8 +190,8 @@ class _ReplayedModel:
     def search_problem(self, _strategy: str, _deferred: Sequence[ToolDefinition]) -> str:
         return self._replay.search_problem()
 
-    def cached_share(self) -> float | None:
-        return self._replay.cached_share
+    def search_cost(self) -> float | None:
+        return self._replay.search_cost
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         response, deltas = self._replay.answer(request, emit)
@@ -281,6 +282,8 @@ def _parsed(lines: Sequence[tuple[int, Any]], shown: str) -> _Contents:
 def _take(contents: _Contents, line: Any) -> None:
     """Checks one line by reading it, and puts it where it belongs. What a later version adds is passed over."""
     kind = line["type"]
+    if wrong := misfit(kind, line):
+        raise ValueError(wrong)
     if kind in _CHECKS:
         _CHECKS[kind](line)
     match kind:
@@ -296,20 +299,10 @@ def _take(contents: _Contents, line: Any) -> None:
             contents.problems.append(str(line["problem"]))
 
 
-def _check_request(line: Line) -> None:
-    if missing := _OF_A_REQUEST - line.keys():
-        raise ValueError(f"a request without {min(missing)}")
-
-
-_OF_A_REQUEST = frozenset(
-    {"number", "kept", "messages", "system", "tools", "deferred_tools", "definitions", "tool_choice"}
-)
-
 _CHECKS: Mapping[str, Callable[[Line], object]] = {
     "start": setting_of,
     "conversation": opening_of,
     "tools": change_of,
-    "request": _check_request,
     "response": lambda line: error_of(line["error"]) if "error" in line else response_of(line),
     "call": lambda line: None if "pending" in line else output_of(line),
 }
