@@ -401,6 +401,10 @@ class Agent:
         new, old = self._resolved(model), self.model
         is_own = not isinstance(self._model_choice, Model)
         self._model, self._model_choice = new, model
+        if self.card is not None:
+            from mcpagent.agent_cards import with_model
+
+            self.card = with_model(self.card, model)
         self._go_on(self.messages)
         if is_own and old is not new:
             await old.aclose()

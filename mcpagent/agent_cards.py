@@ -298,6 +298,11 @@ def card_of(agent: Agent, name: str = "") -> AgentCard:
     )
 
 
+def with_model(card: AgentCard, chosen: str | Model | Sequence[str | Model]) -> AgentCard:
+    """The card with another model; the key that it named was for the one before."""
+    return replace(card, model=_model_text(chosen), api_key="")
+
+
 def _model_text(chosen: str | Model | Sequence[str | Model] | None) -> str:
     """What a card says of a model: a text that can be read back. A model object that has none is code, and left out."""
     if chosen is None or isinstance(chosen, str):

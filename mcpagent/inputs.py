@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mcpagent.errors import InputError
-from mcpagent.messages import Image, Message, Text, load_messages
+from mcpagent.messages import Image, Message, Text, load_message
 
 MAX_PROMPT_CHARACTERS = 10_000_000
 
@@ -39,12 +39,10 @@ def read_history(messages: Sequence[Message | Mapping[str, Any]]) -> list[Messag
         raise InputError("messages: the history is empty; it must end with a user's message")
     history: list[Message] = []
     for position, item in enumerate(messages):
-        if isinstance(item, Message):
-            history.append(item)
-        elif "parts" in item:
-            history.extend(load_messages([item]))
-        else:
+        if isinstance(item, Mapping) and "parts" not in item:
             history.append(_plain(item, position))
+        else:
+            history.append(load_message(item, position))
     return history
 
 

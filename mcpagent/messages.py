@@ -7,9 +7,12 @@ another provider. `dump_messages` and `load_messages` are the only way to JSON a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from mcpagent.errors import InputError
+from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -222,27 +225,86 @@ class Spent:
 
 
 @cache
-def _adapter() -> TypeAdapter[list[Message]]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(list[Message])
+    return TypeAdapter(kind)
 
 
 def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The history as plain JSON data."""
-    data: list[dict[str, Any]] = _adapter().dump_python(list(messages), mode="json")
+    data: list[dict[str, Any]] = _adapter(list[Message]).dump_python(list(messages), mode="json")
     return data
 
 
-def load_messages(data: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """The history that `dump_messages` gave. Raises `InputError` where it is not one."""
+def load_messages(data: object) -> list[Message]:
+    """The history that `dump_messages` gave, of this version or another. Raises `InputError` where it is not one.
+
+    The text names the place as a path, `messages[2].parts[0].text`. Fields that this version does not know are passed
+    over; content of a kind that it does not know is not, since a history without it would be another one.
+    """
+    if not isinstance(data, Sequence) or isinstance(data, str | bytes):
+        raise _no_history("", f"expected a list of messages, got {_kind(data)}")
+    return [load_message(item, place) for place, item in enumerate(data)]
+
+
+def load_message(item: object, place: int) -> Message:
+    """One message of a history, as `load_messages` does; `place` is its position, for the text of an `InputError`."""
+    if isinstance(item, Message):
+        return item
+    path = f"[{place}]"
+    parts = item.get("parts") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or not isinstance(parts, list | tuple):
+        raise _no_history(path, f"expected an object with role and parts, got {_kind(item)}")
+    loaded = [_loaded_part(part, f"{path}.parts[{place}]") for place, part in enumerate(parts)]
+    message: Message = _loaded(Message, {**item, "parts": ()}, path)
+    return replace(message, parts=tuple(loaded))
+
+
+def _loaded_part(part: Any, path: str) -> Part:
+    kinds = {kind.__dataclass_fields__["type"].default: kind for kind in get_args(Part)}
+    if isinstance(part, get_args(Part)):
+        known: Part = part
+        return known
+    if not isinstance(part, Mapping):
+        raise _no_history(path, f"expected an object, got {_kind(part)}")
+    name = part.get("type")
+    if not isinstance(name, str) or name not in kinds:
+        told = f'"{safe_line(name, 40)}"' if isinstance(name, str) else _kind(name)
+        raise _no_history(f"{path}.type", f"expected one of {', '.join(kinds)}, got {told}")
+    loaded: Part = _loaded(kinds[name], part, path)
+    return loaded
+
+
+def _loaded(kind: type[Any], item: Mapping[Any, Any], path: str) -> Any:
     from pydantic import ValidationError
 
-    from mcpagent.errors import InputError
-
     try:
-        return _adapter().validate_python(list(data))
+        return _adapter(kind).validate_python(dict(item))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"messages.{where}: {first['msg']}; pass what dump_messages() gave") from None
+        told = error.errors(include_url=False, include_input=False)
+        first = next((one for one in told if not _of_another_kind(one["loc"], item)), told[0])
+        steps = [step for step in first["loc"] if step not in _CONTENT]
+        where = "".join(f"[{step}]" if isinstance(step, int) else f".{safe_line(step, 40)}" for step in steps)
+        raise _no_history(path + where, safe_line(first["msg"], 120)) from None
+
+
+_CONTENT = {"Text": "text", "Image": "image"}
+
+
+def _of_another_kind(steps: Sequence[int | str], result: Mapping[Any, Any]) -> bool:
+    """Whether it is said of a kind of content that was tried, and that the content of the result does not claim."""
+    match steps:
+        case ["content", int(place), str(tried), *_] if tried in _CONTENT:
+            piece = result["content"][place]
+            return isinstance(piece, Mapping) and piece.get("type") != _CONTENT[tried]
+        case _:
+            return False
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def _no_history(path: str, problem: str) -> InputError:
+    return InputError(f"messages{path}: {problem}; pass what dump_messages() gave, unchanged")

@@ -566,3 +566,21 @@ def test_one_key_is_not_for_a_chain() -> None:
     card = AgentCard("x", model="openai:gpt-5.5, ollama:qwen3", api_key="${MY_KEY}", path="x.md")
     with pytest.raises(CardError, match=r"'api_key' is for one model, and 'model' names several in x\.md"):
         Agent.from_card(card, mcp_config={})
+
+
+async def test_a_card_names_the_model_that_was_chosen_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "k")
+    path = tmp_path / "helper.md"
+    path.write_text("---\nname: helper\nmodel: openai:gpt-4o\napi_key: ${MY_KEY}\nmax_turns: 7\n---\nYou help.\n")
+    async with Agent.from_card(path, mcp_config={"mcpServers": {}}) as agent:
+        before = agent.to_card()
+        await agent.use_model("ollama:qwen3")
+        after = agent.to_card("other")
+    assert (before.model, before.api_key) == ("openai:gpt-4o", "${MY_KEY}")
+    assert (after.name, after.model, after.api_key, after.instruction) == (
+        "other",
+        "ollama:qwen3",
+        "",
+        before.instruction,
+    )
+    assert resolve_model(after.model, environ={}).name == "ollama:qwen3"

@@ -11,11 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.messages import Message, Text, ToolResult, ToolsChanged, dump_messages, load_messages, user_message
+from mcpagent.errors import InputError
+from mcpagent.messages import (
+    Message,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolsChanged,
+    dump_messages,
+    load_messages,
+    user_message,
+)
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from tests.wire.bounded import bounded
 from tests.wire.life import numbered
+from tests.wire.scene import whole_request
 
 MODELS: dict[str, HttpModel] = {
     "messages": AnthropicModel("claude-opus-5-5"),
@@ -255,3 +267,72 @@ def test_a_history_of_another_version_loads() -> None:
     saved[1]["parts"][0].pop("was")
     [_, message] = load_messages(saved)
     assert message.parts == (replace(change, was=()),)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (5, "messages: expected a list of messages, got int"),
+        ([5], "messages[0]: expected an object with role and parts, got int"),
+        ([{"role": "user", "parts": None}], "messages[0]: expected an object with role and parts, got dict"),
+        ([{"role": "god", "parts": []}], "messages[0].role: Input should be 'user', 'assistant' or 'tool'"),
+        ([{"role": "user", "parts": [7]}], "messages[0].parts[0]: expected an object, got int"),
+        (
+            [{"role": "user", "parts": [{"type": "hologram\n"}]}],
+            "messages[0].parts[0].type: expected one of text, thinking, image, tool_call, tool_result, tools_shown, "
+            'tools_changed, provider_block, got "hologram"',
+        ),
+        ([{"role": "user", "parts": [{"type": "text"}]}], "messages[0].parts[0].text: Field required"),
+        (
+            [
+                {
+                    "role": "tool",
+                    "parts": [{"type": "tool_result", "call_id": "c", "name": "n", "content": [{"type": "image"}]}],
+                }
+            ],
+            "messages[0].parts[0].content[0].media_type: Field required",
+        ),
+        (
+            [{"role": "tool", "parts": [{"type": "tools_changed", "added": [{"name": 5}]}]}],
+            "messages[0].parts[0].added[0].name: Input should be a valid string",
+        ),
+    ],
+)
+def test_what_no_history_is_is_told_in_one_line(data: Any, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_messages(data)
+    assert str(caught.value) == f"{told}; pass what dump_messages() gave, unchanged"
+
+
+WHOLE: list[Any] = dump_messages(
+    [
+        *whole_request().messages,
+        Message("assistant", (Thinking("Hm.", "p", {"a": [1]}), ProviderBlock("p", {"b": 1})), "p"),
+        Message("tool", (ToolsChanged((numbered(1),), ("a",), ((0, numbered(2)),), ("b",)),)),
+    ]
+)
+
+
+def with_another(document: Any, data: st.DataObject) -> Any:
+    """The document with one place in it replaced by other JSON."""
+    inside = list(document.items()) if isinstance(document, dict) else list(enumerate(document))
+    if not inside or data.draw(st.integers(0, 3)) == 0:
+        return data.draw(values)
+    key, value = data.draw(st.sampled_from(inside))
+    other = with_another(value, data) if isinstance(value, dict | list) else data.draw(values)
+    return {**document, key: other} if isinstance(document, dict) else [*document[:key], other, *document[key + 1 :]]
+
+
+@given(data=st.data())
+@bounded
+def test_any_json_is_a_history_or_told_in_one_line_to_be_none(data: st.DataObject) -> None:
+    documents: tuple[Any, ...] = (data.draw(values), with_another(WHOLE, data))
+    for document in documents:
+        try:
+            loaded = load_messages(document)
+        except InputError as error:
+            told, loaded = str(error), []
+        else:
+            told = ""
+        assert told.isprintable()
+        assert load_messages(dump_messages(loaded)) == loaded
