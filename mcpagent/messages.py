@@ -276,7 +276,7 @@ def _loaded_part(part: Any, path: str) -> Part:
     return loaded
 
 
-def _loaded(kind: type[Any], item: Mapping[Any, Any], path: str) -> Any:
+def _loaded(kind: Any, item: Mapping[Any, Any], path: str) -> Any:
     from pydantic import ValidationError
 
     try:
