@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mcpagent import Agent, ModelError, Recorder, RecordingError, Replay, ToolSearch, function_tool
-from mcpagent.errors import ConfigError, ContextOverflowError
+from mcpagent.errors import ConfigError, ContextOverflowError, McpAgentError
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress, ToolsSearched
 from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models import ScriptedModel
@@ -227,6 +230,61 @@ async def test_what_is_no_recording_is_told_in_one_line(content: str, said: str,
     assert said in str(caught.value)
     with pytest.raises(ConfigError, match="cannot be read"):
         Replay(tmp_path / "missing.jsonl")
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something can be changed in a document."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, item in inner:
+        yield (*path, step)
+        yield from places(item, (*path, step))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a search, an added tool, calls and a failure."""
+    path = tmp_path_factory.mktemp("recorded") / "run.jsonl"
+    agent = Agent(ScriptedModel(SCRIPT), mcp_config=servers(), tool_search=ToolSearch(), recording=Recorder(path))
+    asyncio.run(events_of(agent, ["how warm?"]))
+    return path
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_is_edited_the_replay_runs_or_says_in_one_line_why_not(
+    data: st.DataObject, recorded: Path, tmp_path: Path
+) -> None:
+    known = lines(recorded)
+    at = data.draw(st.integers(0, len(known) - 1))
+    how = data.draw(st.sampled_from(["change", "remove", "drop", "double", "cut"]))
+    text = [json.dumps(line) for line in known]
+    if how in ("change", "remove"):
+        *way, last = data.draw(st.sampled_from(list(places(known[at]))))
+        holder: Any = known[at]
+        for step in way:
+            holder = holder[step]
+        if how == "remove":
+            del holder[last]
+        else:
+            holder[last] = data.draw(
+                st.sampled_from([None, -1, 3, "x", [], {}, True, 1e308, [[1]], {"a": 1}, "\ud800"])
+            )
+        text[at] = json.dumps(known[at])
+    elif how == "drop":
+        del text[at]
+    elif how == "double":
+        text.insert(at, text[at])
+    else:
+        text[at:] = [text[at][: data.draw(st.integers(0, len(text[at])))]]
+    path = tmp_path / "edited.jsonl"
+    path.write_text("\n".join(text) + "\n" * (how != "cut"), "utf-8")
+    said = ""
+    try:
+        asyncio.run(events_of(Agent(recording=Replay(path)), ["how warm?"]))
+    except McpAgentError as error:
+        said = str(error)
+    assert "\n" not in said
 
 
 async def test_what_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
