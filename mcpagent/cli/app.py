@@ -6,24 +6,36 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
+import typer
+from typer.exceptions import TyperException
 
-from mcpagent.cli.ask_app import ask, chat, demo
+from mcpagent.cli.ask_app import add_commands
 from mcpagent.cli.cards_app import cards_app
 from mcpagent.cli.exit_codes import ExitCode, code_of_error
 from mcpagent.cli.failures import report_error, report_exception, report_warning
 from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
 from mcpagent.cli.keys_app import approvals_app, keys_app
 from mcpagent.cli.mcp_app import mcp_app
+from mcpagent.cli.options import PLAIN
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.run_log import RunLog, run_log_path
 from mcpagent.cli.setup_app import completion, config_app, doctor
 from mcpagent.cli.tools_app import tools_app
 from mcpagent.errors import ConfigError, McpAgentError, ModelError, ServerError
+
+app = typer.Typer(name="mcpagent", **PLAIN)
+add_commands(app)
+app.add_typer(tools_app, name="tools")
+app.add_typer(mcp_app, name="mcp")
+app.add_typer(cards_app, name="cards")
+app.command()(doctor)
+app.add_typer(config_app, name="config")
+app.add_typer(keys_app, name="keys")
+app.add_typer(approvals_app, name="approvals")
+app.command()(completion)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -37,16 +49,17 @@ def run(arguments: Sequence[str]) -> int:
         return code
     except BrokenPipeError:
         return _end_of_pipe()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer ends the process itself, with 1
+            return _end_of_pipe()
+        raise
     except Exception as error:  # noqa: BLE001 - the top: nothing may reach the user as a traceback
         return _report(error, debug=debug)
 
 
-@cache
-def command_line() -> click.Group:
-    """The whole command with all its declarations."""
-    alone: list[click.Command] = [ask, chat, demo, doctor, completion]
-    groups = [tools_app, mcp_app, cards_app, config_app, keys_app, approvals_app]
-    return click.Group("mcpagent", commands=[*alone, *groups])
+def command_line() -> Any:
+    """The whole command as typer's own object, for whoever writes documentation from it."""
+    return typer.main.get_command(app)
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -59,8 +72,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
         from mcpagent.cli.completion import print_candidates
 
         return print_candidates(routed[1:], command)
-    with command.make_context("mcpagent", routed, default_map=_defaults(command, routed)) as context:
-        return int(command.invoke(context) or 0)
+    defaults = _defaults(command, routed)
+    result = command.main(routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults)
+    return int(result or 0)
 
 
 def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
@@ -115,7 +129,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     if isinstance(error, UnknownCommandError):
         report_error(str(error))
         return ExitCode.USAGE
-    if isinstance(error, click.ClickException):
+    if isinstance(error, TyperException):
         report_error(_usage_line(error))
         return ExitCode.USAGE
     if debug:
@@ -129,15 +143,15 @@ def _report(error: Exception, *, debug: bool) -> int:
     return code_of_error(error)
 
 
-def _usage_line(error: click.ClickException) -> str:
+def _usage_line(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     where = f"; see {context.command_path} --help" if context is not None else ""
-    message = " ".join(error.format_message().split()).rstrip(".")
+    message = error.format_message().replace("Value error, ", "").strip().rstrip(".")
     if context is not None and context.info_name == "add" and hasattr(error, "option_name"):
         where = "; what the command itself takes stands after --: mcpagent mcp add NAME -- COMMAND ARGS"
     near = getattr(error, "possibilities", None)
     if near:
-        message = f"{error.message.rstrip('.')}; did you mean {' or '.join(near[:3])}?"
+        message = f"{error.message}; did you mean {' or '.join(near[:3])}?"
         return message[:1].lower() + message[1:]
     return f"{message[:1].lower()}{message[1:]}{where}"
 

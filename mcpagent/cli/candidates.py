@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
-
-import click
 
 from mcpagent.safe_text import safe_line
 
@@ -138,8 +137,9 @@ def _values_after_equals(place: _Place, open_word: str, command: Any, names: Nam
 
 
 def _values(option: Any, names: Names) -> Iterator[Candidate]:
-    if isinstance(option.type, click.Choice):
-        yield from (Candidate(str(choice)) for choice in option.type.choices)
+    kind = type(option.default)
+    if isinstance(option.default, Enum):
+        yield from (Candidate(str(item.value)) for item in kind)
     elif option.name in ("always_load", "allow", "deny"):
         yield from names.tools()
         yield from (Candidate(f"{server.word}.*", "all of its tools") for server in names.servers())
@@ -149,6 +149,8 @@ def _values(option: Any, names: Names) -> Iterator[Candidate]:
         from mcpagent.cli.options import CLIENTS
 
         yield from (Candidate(client) for client in CLIENTS)
+    elif option.name == "scope":
+        yield from (Candidate(scope) for scope in ("user", "project"))
     elif option.name == "transport":
         yield from (Candidate(transport) for transport in ("http", "sse"))
 

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
+import typer
 
 from mcpagent.cli import options as opt
 
-cards_app = click.Group("cards", help="Agent cards.")
+cards_app = typer.Typer(help="Agent cards.", **opt.PLAIN)
 
 
 @cards_app.command("check")
-@click.argument("paths", nargs=-1, required=True, type=opt.FILE, metavar="PATHS", help="Cards, or folders of them.")
-@opt.report
-def cards_check(paths: tuple[Path, ...], **given: Any) -> int:
+def cards_check(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATHS", show_default=False, help="Cards, or folders of them.")
+    ],
+    json: opt.Json = False,
+    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Whether cards can be used: fields, servers, members; starts none. Exit code 3: one cannot."""
     from mcpagent.cli.card_commands import check_cards
 
-    return check_cards(paths, opt.options_of(given))
+    return check_cards(paths, opt.Options(output=opt.output_form(json), color=color))
 
 
 @cards_app.command("show")
-@click.argument("path", type=opt.FILE, metavar="PATH", help="A card, or a folder of them.")
-@opt.report
-def cards_show(path: Path, **given: Any) -> int:
+def cards_show(
+    path: Annotated[Path, typer.Argument(metavar="PATH", show_default=False, help="A card, or a folder of them.")],
+    json: opt.Json = False,
+    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """A card as it is understood, with variables as they are written."""
     from mcpagent.cli.card_commands import show_card
 
-    return show_card(path, opt.options_of(given))
+    return show_card(path, opt.Options(output=opt.output_form(json), color=color))

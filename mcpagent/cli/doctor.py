@@ -52,7 +52,7 @@ class Report:
 
 
 def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
-    """Looks at everything and tells; with `fix` mends what can be mended without a question. `command`: the whole."""
+    """Looks at everything and tells; with `fix` mends what can be mended without a question. `command` is typer's."""
     terminal = open_terminal(options.color, os.environ)
     told = options.output is OutputFormat.text
     configuration, findings = _configuration(options, terminal)

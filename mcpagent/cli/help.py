@@ -1,6 +1,6 @@
 """Help pages: the top level as one composed screen, each command from its declaration.
 
-Written here because it is for a reader of a screen: aligned, without boxes, with each option's variable.
+Written here because typer's own formatter loads a validation library first, and help has to be there at once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def command_help(command: Any, path: str, width: int = MAX_WIDTH) -> str:
             ("Options", [*((option_names(param), option_text(param)) for param in options), _HELP_ROW]),
         ]
         usage = " ".join(["Usage:", path, *(_argument(param) for param in arguments), "[OPTIONS]"])
-    lines = [usage, "", *_wrapped(" ".join((command.help or "").split()), "  ", width)]
+    lines = [usage, "", *_wrapped(command.help or "", "  ", width)]
     for title, rows in sections:
         if rows:
             lines += ["", title, *(line for row in rows for line in _row_lines(*row, width))]
@@ -72,9 +72,8 @@ def option_names(param: Any) -> str:
 
 def option_text(param: Any) -> str:
     """What the option does, its default and its variable."""
-    default = param.to_info_dict()["default"]
-    is_told = default in (None, False, "", ()) or "Default" in (param.help or "")
-    shown = "" if is_told else f" Default: {default}."
+    default = getattr(param.default, "value", param.default)
+    shown = f" Default: {default}." if default not in (None, False, "") and "Default" not in (param.help or "") else ""
     variable = f" [{param.envvar}]" if param.envvar else ""
     return f"{param.help or ''}{shown}{variable}"
 
@@ -82,7 +81,7 @@ def option_text(param: Any) -> str:
 def _metavar(param: Any) -> str:
     if param.metavar:
         return str(param.metavar)
-    return "|".join(map(str, param.type.choices))
+    return "|".join(item.value for item in type(param.default))
 
 
 def _argument(param: Any) -> str:

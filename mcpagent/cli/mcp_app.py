@@ -2,163 +2,172 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated
 
-import click
+import typer
 
 from mcpagent.cli import options as opt
 from mcpagent.cli.options import WriteScope
 
-mcp_app = click.Group("mcp", help="Your MCP servers.")
+mcp_app = typer.Typer(help="Your MCP servers.", **opt.PLAIN)
 
-server_name = click.argument("name", metavar="NAME", help="The server.")
-file_to_change = click.option(
-    "--config",
-    metavar="FILE",
-    envvar="MCPAGENT_CONFIG",
-    help="The file to change instead.",
-    type=opt.FILE,
-    multiple=True,
-)
-one_scope = click.option(
-    "--scope",
-    metavar="user|project",
-    type=opt.Member(WriteScope),
-    help="Whose file; without it the one that counts.",
-)
-new_scope = click.option(
-    "--scope",
-    type=opt.Member(WriteScope),
-    default=WriteScope.user,
-    help="Whose file it goes to: your own mcp.json, or the project's .mcp.json.",
-)
-in_its_file = opt.together(one_scope, file_to_change, opt.debug, opt.color)
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The server.")]
+File = Annotated[
+    list[Path] | None,
+    typer.Option("--config", metavar="FILE", envvar="MCPAGENT_CONFIG", help="The file to change instead."),
+]
+OneScope = Annotated[
+    WriteScope | None,
+    typer.Option("--scope", metavar="user|project", help="Whose file; without it the one that counts."),
+]
+NewScope = Annotated[
+    WriteScope,
+    typer.Option("--scope", help="Whose file it goes to: your own mcp.json, or the project's .mcp.json."),
+]
 
 
 @mcp_app.command("list")
-@opt.config
-@opt.server
-@opt.report
-def mcp_list(**given: Any) -> int:
+def mcp_list(
+    config: opt.Config = None,
+    server: opt.Server = None,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """The configured servers and where each comes from; starts none."""
     from mcpagent.cli.server_commands import list_servers
 
-    return list_servers(opt.options_of(given))
+    return list_servers(opt.server_options(config, server, json, debug, color))
 
 
 @mcp_app.command("test")
-@click.argument("name", required=False, metavar="NAME", help="One server; without it all are tested.")
-@opt.config
-@opt.server
-@opt.trust_project
-@opt.report
-def mcp_test(name: str | None, **given: Any) -> int:
+def mcp_test(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", show_default=False, help="One server; without it all are tested.")
+    ] = None,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Starts the servers and says step by step what works and how long it takes. Exit code 5: one failed."""
     from mcpagent.cli.server_tests import run_server_test
 
-    return run_server_test(opt.options_of(given), name)
+    return run_server_test(opt.server_options(config, server, json, debug, color, trust_project=trust_project), name)
 
 
 @mcp_app.command("add")
-@server_name
-@click.argument(
-    "target", nargs=-1, required=True, metavar="-- COMMAND ARGS|URL", help="What is started, or an address."
-)
-@click.option(
-    "--env", "-e", metavar="K[=V]", multiple=True, help="A variable for it; K alone refers to yours. Repeatable."
-)
-@click.option(
-    "--secret",
-    metavar="K",
-    multiple=True,
-    help="A variable whose value is asked for and kept in the keyring; for a URL its bearer token.",
-)
-@click.option("--header", metavar="'K: V'", multiple=True, help="An HTTP header for a URL. Repeatable.")
-@click.option("--transport", metavar="http|sse", default="", help="How a URL is spoken to. Default: http.")
-@click.option("--cwd", metavar="FOLDER", default="", help="The folder it is started in.")
-@click.option("--description", metavar="TEXT", default="", help="What it is for.")
-@new_scope
-@click.option("--replace", is_flag=True, help="Replace the server of that name.")
-@file_to_change
-@opt.debug
-@opt.color
 def mcp_add(
-    name: str,
-    target: tuple[str, ...],
-    env: tuple[str, ...],
-    secret: tuple[str, ...],
-    header: tuple[str, ...],
-    transport: str,
-    cwd: str,
-    description: str,
-    scope: WriteScope,
-    replace: bool,
-    **given: Any,
+    name: Name,
+    target: Annotated[
+        list[str],
+        typer.Argument(metavar="-- COMMAND ARGS|URL", show_default=False, help="What is started, or an address."),
+    ],
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="K[=V]", help="A variable for it; K alone refers to yours. Repeatable."),
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret",
+            metavar="K",
+            help="A variable whose value is asked for and kept in the keyring; for a URL its bearer token.",
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="'K: V'", help="An HTTP header for a URL. Repeatable.")
+    ] = None,
+    transport: Annotated[
+        str, typer.Option("--transport", metavar="http|sse", help="How a URL is spoken to. Default: http.")
+    ] = "",
+    cwd: Annotated[str, typer.Option("--cwd", metavar="FOLDER", help="The folder it is started in.")] = "",
+    description: Annotated[str, typer.Option("--description", metavar="TEXT", help="What it is for.")] = "",
+    scope: NewScope = WriteScope.user,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the server of that name.")] = False,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Adds a server: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
     from mcpagent.cli.server_editing import NewServer, add_server
 
-    new = NewServer(name, target, env, secret, header, transport, cwd, description)
-    return add_server(opt.options_of(given), new, scope, replace=replace)
+    new = NewServer(name, target, env or (), secret or (), header or (), transport, cwd, description)
+    return add_server(opt.server_options(config, None, False, debug, color), new, scope, replace=replace)
 
 
 @mcp_app.command("remove")
-@server_name
-@in_its_file
-def mcp_remove(name: str, scope: WriteScope | None, **given: Any) -> int:
+def mcp_remove(
+    name: Name,
+    scope: OneScope = None,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Takes a server out of its file; comments and everything else in it stay."""
     from mcpagent.cli.server_editing import remove_server
 
-    return remove_server(opt.options_of(given), name, scope)
+    return remove_server(opt.server_options(config, None, False, debug, color), name, scope)
 
 
 @mcp_app.command("enable")
-@server_name
-@in_its_file
-def mcp_enable(name: str, scope: WriteScope | None, **given: Any) -> int:
+def mcp_enable(
+    name: Name,
+    scope: OneScope = None,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Uses a server again that was disabled."""
     from mcpagent.cli.server_editing import switch_server
 
-    return switch_server(opt.options_of(given), name, scope, on=True)
+    return switch_server(opt.server_options(config, None, False, debug, color), name, scope, on=True)
 
 
 @mcp_app.command("disable")
-@server_name
-@in_its_file
-def mcp_disable(name: str, scope: WriteScope | None, **given: Any) -> int:
+def mcp_disable(
+    name: Name,
+    scope: OneScope = None,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Keeps a server configured without using it."""
     from mcpagent.cli.server_editing import switch_server
 
-    return switch_server(opt.options_of(given), name, scope, on=False)
+    return switch_server(opt.server_options(config, None, False, debug, color), name, scope, on=False)
 
 
 @mcp_app.command("import")
-@click.option(
-    "--from",
-    "source",
-    metavar="CLIENT,...",
-    default="",
-    help=f"Only from these: {', '.join(opt.CLIENTS)}. Default: all.",
-)
-@click.option("--dry-run", is_flag=True, help="Only show what would change, as a diff.")
-@new_scope
-@click.option("--replace", is_flag=True, help="Replace servers of the same name.")
-@click.option(
-    "--plain-secrets", is_flag=True, help="Leave keys as they stand in those files instead of keeping them apart."
-)
-@file_to_change
-@opt.debug
-@opt.color
-def mcp_import(source: str, dry_run: bool, scope: WriteScope, replace: bool, plain_secrets: bool, **given: Any) -> int:
+def mcp_import(
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="CLIENT,...", help=f"Only from these: {', '.join(opt.CLIENTS)}. Default: all."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, as a diff.")] = False,
+    scope: NewScope = WriteScope.user,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace servers of the same name.")] = False,
+    plain_secrets: Annotated[
+        bool,
+        typer.Option("--plain-secrets", help="Leave keys as they stand in those files instead of keeping them apart."),
+    ] = False,
+    config: File = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Takes over the servers of other MCP clients; what is there already stays. Exit code 1: none found.
 
     Keys that are written out there are kept in the system keyring, or in files that only you can read.
     """
     from mcpagent.cli.importing.command import clients_named, import_servers
 
+    options = opt.server_options(config, None, False, debug, color)
     return import_servers(
-        opt.options_of(given),
-        clients_named(source),
+        options,
+        clients_named(source or ""),
         scope,
         dry_run=dry_run,
         replace=replace,
@@ -167,52 +176,61 @@ def mcp_import(source: str, dry_run: bool, scope: WriteScope, replace: bool, pla
 
 
 @mcp_app.command("logs")
-@server_name
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--lines", "-n", metavar="N", type=click.IntRange(1), default=50, help="The last lines shown.")
-@opt.config
-@opt.server
-@opt.debug
-@opt.color
-def mcp_logs(name: str, follow: bool, lines: int, **given: Any) -> int:
+def mcp_logs(
+    name: Name,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, help="The last lines shown.")] = 50,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """What a server wrote to its standard error, and when it was started and ended."""
     from mcpagent.cli.server_logs import show_log
 
-    return show_log(opt.options_of(given), name, lines, follow=follow)
+    return show_log(opt.server_options(config, server, False, debug, color), name, lines, follow=follow)
 
 
 @mcp_app.command("login")
-@server_name
-@click.option("--no-browser", is_flag=True, help="Only print the address; what the browser ends at can be pasted.")
-@click.option(
-    "--client-id",
-    metavar="ID",
-    help="A client registered by hand, where a server registers none; its secret, if any, is taken from "
-    "MCPAGENT_CLIENT_SECRET.",
-)
-@click.option(
-    "--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="The port its redirect address has."
-)
-@opt.config
-@opt.server
-@opt.trust_project
-@opt.debug
-@opt.color
-def mcp_login(name: str, no_browser: bool, client_id: str | None, port: int, **given: Any) -> int:
+def mcp_login(
+    name: Name,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address; what the browser ends at can be pasted.")
+    ] = False,
+    client_id: Annotated[
+        str | None,
+        typer.Option(
+            "--client-id",
+            metavar="ID",
+            help="A client registered by hand, where a server registers none; its secret, if any, is taken from "
+            "MCPAGENT_CLIENT_SECRET.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port its redirect address has.")
+    ] = 0,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Signs in to a remote server (OAuth) in the browser; the sign-in is kept and renewed."""
     from mcpagent.cli.login_commands import Login, log_in
 
-    return log_in(Login(name, not no_browser, client_id, port), opt.options_of(given))
+    options = opt.server_options(config, server, False, debug, color, trust_project=trust_project)
+    return log_in(Login(name, not no_browser, client_id, port), options)
 
 
 @mcp_app.command("logout")
-@click.argument("name", metavar="NAME|URL", help="The server, or its address.")
-@opt.config
-@opt.server
-@opt.debug
-@opt.color
-def mcp_logout(name: str, **given: Any) -> int:
+def mcp_logout(
+    name: Annotated[str, typer.Argument(metavar="NAME|URL", show_default=False, help="The server, or its address.")],
+    config: opt.Config = None,
+    server: opt.Server = None,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Signs out: revokes the sign-in where the server offers that, and forgets it."""
     from mcpagent.cli.login_commands import log_out
 
-    return log_out(name, opt.options_of(given))
+    return log_out(name, opt.server_options(config, server, False, debug, color))

@@ -14,8 +14,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import click
-
 from mcpagent.config.documents import read_bytes
 from mcpagent.config.folders import project_folders, user_config_folder
 from mcpagent.errors import ConfigError
@@ -54,19 +52,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Settable:
-    """An option that a file may set, and a command that has it."""
+    """An option that a file may set, and a command that has it, as typer declares them."""
 
     param: Any
     command: Any
 
-    @property
-    def default(self) -> Any:
-        """None where there is none."""
-        return self.param.to_info_dict()["default"]
-
     def read(self, value: Any) -> Any:
-        """The value as the option takes it. Raises `click.ClickException`."""
-        return self.param.process_value(click.Context(self.command), value)
+        """The value as the option takes it. Raises typer's own error."""
+        return self.param.process_value(self.command.context_class(self.command), value)
 
 
 def settable(command: Any) -> dict[str, Settable]:
@@ -99,7 +92,7 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
                 warnings.append(f"{path}:{setting.line}: {warning}")
                 continue
             before, now = values.get(setting.name), _checked(setting, known[setting.name])
-            if is_project and _is_higher(now, before, known[setting.name].default):
+            if is_project and _is_higher(now, before, known[setting.name].param.default):
                 warnings.append(f"{path}:{setting.line}: {setting.name} is higher than without it; it is left out")
             else:
                 values[setting.name] = _joined(before, now)
@@ -107,7 +100,7 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
 
 
 def default_map(command: Any, settings: Settings) -> dict[str, Any]:
-    """The defaults of each command, for `click.Context`."""
+    """What typer takes as the defaults of each command."""
     values = {name: setting.value for name, setting in settings.values.items()}
     return dict(_defaults(command, values)) if values else {}
 
@@ -174,21 +167,19 @@ def _objection(setting: Setting, known: Mapping[str, Settable]) -> str:
 
 def _checked(setting: Setting, option: Settable) -> Setting:
     """The setting, if the option takes it. Raises `ConfigError`."""
+    from typer.exceptions import TyperException
+
     value = setting.value
     if option.param.multiple and isinstance(value, str):
         value = [value]
     if isinstance(value, dict) or isinstance(value, list) != bool(option.param.multiple):
         raise _error(setting, "expected a list of strings" if option.param.multiple else "expected one value")
     try:
-        read = option.read([_as_typed(item) for item in value] if isinstance(value, list) else _as_typed(value))
-    except click.ClickException as error:
-        raise _error(setting, safe_line(error.message.rstrip("."), 160)) from None
-    return replace(setting, value=list(read) if option.param.multiple else read)
-
-
-def _as_typed(value: Any) -> Any:
-    """As it would be typed on a command line, where all values but a flag's are text."""
-    return value if isinstance(value, bool) else str(value)
+        option.read(value)
+    except TyperException as error:
+        text = getattr(error, "message", "") or error.format_message()
+        raise _error(setting, safe_line(text.removeprefix("Value error, ").rstrip("."), 160)) from None
+    return replace(setting, value=value)
 
 
 def _error(setting: Setting, what: str) -> ConfigError:

@@ -3,120 +3,203 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
+import typer
 
 from mcpagent.cli import options as opt
 
-tools_app = click.Group("tools", help="The tools of your servers, and what a search finds.")
+tools_app = typer.Typer(help="The tools of your servers, and what a search finds.", **opt.PLAIN)
 
 
 @tools_app.command("list")
-@click.argument("pattern", required=False, metavar="FILTER", help="Only tools with these words.")
-@opt.of_servers
-def tools_list(pattern: str | None, **given: Any) -> int:
+def tools_list(
+    pattern: Annotated[
+        str | None, typer.Argument(metavar="FILTER", show_default=False, help="Only tools with these words.")
+    ] = None,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Every tool of the servers, with what its definition costs in tokens."""
     from mcpagent.cli.tool_commands import list_tools
 
-    return list_tools(opt.options_of(given), pattern or "")
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return list_tools(options, pattern or "")
 
 
 @tools_app.command("show")
-@click.argument("name", metavar="NAME", help="A tool, with or without its server.")
-@opt.of_servers
-def tools_show(name: str, **given: Any) -> int:
+def tools_show(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", show_default=False, help="A tool, with or without its server.")
+    ],
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """One tool: its description, parameters and cost."""
     from mcpagent.cli.tool_commands import show_tool
 
-    return show_tool(opt.options_of(given), name)
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return show_tool(options, name)
 
 
 @tools_app.command("search")
-@click.argument("query", nargs=-1, required=True, metavar="QUERY", help="Words or a regex pattern.")
-@click.option("-k", "--limit", metavar="N", type=click.IntRange(1, 50), default=5, help="Tools shown.")
-@click.option("--explain", is_flag=True, help="Tell which words matched where.")
-@opt.search_strategy
-@opt.learn
-@opt.of_servers
-def tools_search(query: tuple[str, ...], limit: int, explain: bool, **given: Any) -> int:
+def tools_search(
+    query: Annotated[list[str], typer.Argument(metavar="QUERY", show_default=False, help="Words or a regex pattern.")],
+    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Tools shown.")] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Tell which words matched where.")] = False,
+    search_strategy: opt.SearchStrategyOption = opt.SearchStrategy.auto,
+    learn: opt.Learn = False,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""
     from mcpagent.cli.tool_commands import search_tools
 
-    return search_tools(opt.options_of(given), " ".join(query), limit, explain=explain)
+    options = opt.server_options(
+        config,
+        server,
+        json,
+        debug,
+        color,
+        refresh=refresh,
+        trust_project=trust_project,
+        search_strategy=search_strategy,
+        learn=learn,
+    )
+    return search_tools(options, " ".join(query), limit, explain=explain)
 
 
 @tools_app.command("learned")
-@click.option("--clear", is_flag=True, help="Forget all of it.")
-@opt.report
-def tools_learned(clear: bool, **given: Any) -> int:
+def tools_learned(
+    clear: Annotated[bool, typer.Option("--clear", help="Forget all of it.")] = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """What tool search has learned with --learn: which tools were added and called after which queries."""
     from mcpagent.cli.tool_commands import show_learned
 
-    return show_learned(opt.options_of(given), clear=clear)
+    return show_learned(opt.server_options(None, None, json, debug, color), clear=clear)
 
 
 @tools_app.command("call")
-@click.argument("name", metavar="SERVER.TOOL", help="The tool.")
-@click.argument("arguments", nargs=-1, metavar="NAME=TEXT|NAME:=JSON", help="Its arguments.")
-@click.option("--input", "whole", metavar="JSON", help="All arguments as one JSON object; - reads it from stdin.")
-@opt.timeout
-@opt.config
-@opt.server
-@opt.trust_project
-@opt.report
-def tools_call(name: str, arguments: tuple[str, ...], whole: str | None, **given: Any) -> int:
+def tools_call(
+    name: Annotated[str, typer.Argument(metavar="SERVER.TOOL", show_default=False, help="The tool.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=TEXT|NAME:=JSON", show_default=False, help="Its arguments."),
+    ] = None,
+    whole: Annotated[
+        str | None,
+        typer.Option("--input", metavar="JSON", help="All arguments as one JSON object; - reads it from stdin."),
+    ] = None,
+    timeout: opt.Timeout = None,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Calls one tool, without a model; nobody is asked for approval. Exit code 1: the tool failed."""
     from mcpagent.cli.prompts import piped_text
     from mcpagent.cli.tool_commands import call_tool
 
-    options = opt.options_of(given)
+    options = replace(
+        opt.server_options(config, server, json, debug, color, trust_project=trust_project), timeout=timeout
+    )
     if whole == "-":
-        whole = piped_text(lambda line: print(line, file=sys.stderr), options.timeout)  # noqa: T201 - the line it tells
-    return call_tool(options, name, arguments, whole)
+        whole = piped_text(lambda line: print(line, file=sys.stderr), timeout)  # noqa: T201 - the one line it tells
+    return call_tool(options, name, arguments or (), whole)
 
 
 @tools_app.command("tokens")
-@click.option("--by", type=opt.Member(opt.TokensBy), default=opt.TokensBy.server, help="What is summed up.")
-@click.option("--top", metavar="N", type=click.IntRange(1), default=20, help="Lines shown.")
-@opt.of_servers
-def tools_tokens(by: opt.TokensBy, top: int, **given: Any) -> int:
+def tools_tokens(
+    by: Annotated[opt.TokensBy, typer.Option("--by", help="What is summed up.")] = opt.TokensBy.server,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Lines shown.")] = 20,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """What the definitions cost in each request, and what tool search makes of it."""
     from mcpagent.cli.tool_commands import count_tokens
 
-    return count_tokens(opt.options_of(given), by, top)
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return count_tokens(options, by, top)
 
 
 @tools_app.command("lint")
-@opt.of_servers
-def tools_lint(**given: Any) -> int:
+def tools_lint(
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """Descriptions that keep a model from finding or using a tool. Exit code 1: there are some."""
     from mcpagent.cli.tool_commands import lint_tools
 
-    return lint_tools(opt.options_of(given))
+    options = opt.server_options(config, server, json, debug, color, refresh=refresh, trust_project=trust_project)
+    return lint_tools(options)
 
 
 @tools_app.command("eval")
-@click.argument(
-    "file",
-    type=opt.FILE,
-    metavar="FILE",
-    help='JSON lines or a list of {"query": "...", "tools": ["server.tool", ...]}.',
-)
-@click.option("-k", "--limit", metavar="N", type=click.IntRange(1, 50), default=5, help="Places that count.")
-@click.option(
-    "--min",
-    "least",
-    metavar="SHARE",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    help="Exit code 1 where the recall is lower.",
-)
-@opt.search_strategy
-@opt.of_servers
-def tools_eval(file: Path, limit: int, least: float, **given: Any) -> int:
+def tools_eval(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help='JSON lines or a list of {"query": "...", "tools": ["server.tool", ...]}.',
+        ),
+    ],
+    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Places that count.")] = 5,
+    least: Annotated[
+        float, typer.Option("--min", metavar="SHARE", min=0, max=1, help="Exit code 1 where the recall is lower.")
+    ] = 0.0,
+    search_strategy: opt.SearchStrategyOption = opt.SearchStrategy.auto,
+    config: opt.Config = None,
+    server: opt.Server = None,
+    trust_project: opt.TrustProject = False,
+    refresh: opt.Refresh = False,
+    json: opt.Json = False,
+    debug: opt.Debug = False,
+    color: opt.Color = opt.ColorMode.auto,
+) -> int:
     """How often the search finds the tools that your own queries should find: the recall."""
     from mcpagent.cli.tool_commands import evaluate_search
 
-    return evaluate_search(opt.options_of(given), file, limit, least)
+    options = opt.server_options(
+        config,
+        server,
+        json,
+        debug,
+        color,
+        refresh=refresh,
+        trust_project=trust_project,
+        search_strategy=search_strategy,
+    )
+    return evaluate_search(options, file, limit, least)
