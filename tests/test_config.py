@@ -196,6 +196,8 @@ NOT_SET = (
             '"${input:token}" is not supported; import it: mcpagent mcp import, or write ${VAR}, ${VAR:-default} or '
             "${env:VAR}",
         ),
+        ("${MISSING:-${A}}", '"${MISSING:-${": a default cannot hold braces; set the variable instead'),
+        ('${A:-{"b": 1}}', '"${A:-{": a default cannot hold braces; set the variable instead'),
         ("${config:x}", '"${config:x}" is not supported; use ${VAR}, ${VAR:-default} or ${env:VAR}'),
     ],
 )

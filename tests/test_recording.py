@@ -484,3 +484,29 @@ async def test_progress_comes_again(tmp_path: Path) -> None:
     progress = [event for event in seen if isinstance(event, ToolProgress)]
     assert progress == [ToolProgress("p", "index", 1.0, 2.0, "half")]
     assert [event for event in again if isinstance(event, ToolProgress)] == progress
+
+
+@pytest.mark.slow
+def test_a_run_with_a_member_a_failed_server_and_a_denial_replays_to_the_same_bytes(tmp_path: Path) -> None:
+    team = tmp_path / "team"
+    team.mkdir()
+    (team / "lead.md").write_text(
+        "---\nmodel: offline\ndefault: true\nagents: [writer]\nmcp_config: servers.json\n---\nYou lead.\n", "utf-8"
+    )
+    (team / "writer.md").write_text(
+        "---\nmodel: offline\ntool_only: true\ndescription: Writes a poem.\n---\nYou write.\n", "utf-8"
+    )
+    known = {
+        name: {"command": sys.executable, "args": [str(SMALL_SERVER), mode], "env": {"HUB_TOKEN": SECRET}}
+        for name, mode in (("git", "writes"), ("bad", "dies"))
+    }
+    (team / "servers.json").write_text(json.dumps({"mcpServers": known}), "utf-8")
+    path = tmp_path / "run.jsonl"
+    for question, code in (("write a poem", 0), ("push branch main to remote origin", 6)):
+        asked = [*("--card", str(team), "-p", question, "-m", "offline", "--deny", "git.*")]
+        live = run([*asked, "--record", str(path)], tmp_path)
+        assert live.returncode == code, live.stderr
+        assert live.stdout
+        again = run(["ask", "--replay", str(path)], tmp_path, env={"PATH": str(tmp_path)})
+        assert (again.returncode, again.stdout) == (code, live.stdout), again.stderr
+        assert SECRET not in path.read_text("utf-8")

@@ -62,6 +62,9 @@ _INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")
 """Folders in which clients keep a project's file."""
 
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_BRACE_IN_DEFAULT = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*:-[^{}]*\{")
+"""It would be left as it stands, and nobody would see why."""
+
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -96,6 +99,9 @@ def expand(text: str, place: ValuePath, variables: Variables) -> str:
             raise UnusableError(place, f"environment variable {name} is not set; {mend}")
         return value
 
+    if found := _BRACE_IN_DEFAULT.search(text):
+        what = f'"{safe_line(found.group(), 60)}": a default cannot hold braces; set the variable instead'
+        raise UnusableError(place, what)
     return _VARIABLE.sub(value_of, text)
 
 
