@@ -24,6 +24,7 @@ from mcpagent.safe_text import safe_line, safe_text
 from mcpagent.validation import argument_problem
 
 if TYPE_CHECKING:
+    from prompt_toolkit.input import Input
     from rich.console import Console
 
     from mcpagent.messages import ToolDefinition
@@ -160,15 +161,15 @@ def box_lines(
     return [*lines, bottom, *(Text(f"  {line}") for line in _wrapped_keys(keys, width - 2))]
 
 
-async def read_answer(question: str, default: str) -> str:
+async def read_answer(question: str, default: str, keyboard: Input | None = None) -> str:
     """One line from the terminal, by prompt_toolkit; see `ReadLine`."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.application import create_app_session
 
-    from mcpagent.cli.input import keyboard_input, terminal_output
+    from mcpagent.cli.input import terminal_output
 
-    with create_app_session(input=keyboard_input(), output=terminal_output()):
-        session: PromptSession[str] = PromptSession()
+    with create_app_session(input=keyboard, output=terminal_output()):
+        session: PromptSession[str] = PromptSession(enable_suspend=True)
         return await session.prompt_async(question, default=default)
 
 
@@ -176,8 +177,10 @@ async def read_above_output(question: str, default: str) -> str:
     """The same in a chat: what is printed meanwhile appears above the question."""
     from prompt_toolkit.patch_stdout import patch_stdout
 
+    from mcpagent.cli.input import keyboard_input
+
     with patch_stdout(raw=True):
-        return await read_answer(question, default)
+        return await read_answer(question, default, keyboard_input())
 
 
 def forget_typed_ahead() -> None:

@@ -157,10 +157,13 @@ class Chat:
         self._turn = task = asyncio.create_task(work)
         try:
             await asyncio.wait({task})
-            await task
+        except asyncio.CancelledError:  # the chat is ended from outside; its work gives the terminal back first
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        try:
+            task.result()
         except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
             self._say(Text("stopped; the conversation can go on", "dim"))
         except Leave:
             raise

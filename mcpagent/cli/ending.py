@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -25,9 +26,13 @@ async def _ended_by_signals(main: Coroutine[Any, Any, Result]) -> Result:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     received: list[int] = []
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
     def end(number: int) -> None:
         received.append(number)
+        for descriptor in terminals:
+            if not os.isatty(descriptor):  # its window was closed: what is still written goes nowhere
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         task.cancel()
 
     try:

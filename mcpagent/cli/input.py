@@ -56,6 +56,7 @@ class InputLine:
                 message=[("class:prompt", "> ")],
                 history=history,
                 multiline=True,
+                enable_suspend=True,
                 prompt_continuation="  ",
                 key_bindings=_keys(unfold),
                 completer=ChatCompleter(words),

@@ -42,12 +42,24 @@ def typing_ahead() -> Iterator[None]:
     silent = termios.tcgetattr(descriptor)
     silent[0] &= ~termios.ICRNL  # Enter stays Enter, instead of the line feed that Ctrl-J sends
     silent[3] &= ~(termios.ECHO | termios.ICANON)
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        """Ctrl-Z: the shell gets the terminal as it was, and we have it as it is now when we go on."""
+        now = termios.tcgetattr(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        termios.tcsetattr(descriptor, termios.TCSANOW, now)
+
     termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    stopping = signal.signal(signal.SIGTSTP, stop)
     _keep_typed_before(descriptor)
     try:
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+        signal.signal(signal.SIGTSTP, stopping)
+        # Where the terminal is gone there is nothing to put back.
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def _keep_typed_before(descriptor: int) -> None:

@@ -91,6 +91,29 @@ class Screen:
             return 0.0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def settings(self) -> list[object]:
+        """The terminal's, as `termios.tcgetattr` has them."""
+        import termios
+
+        return list(termios.tcgetattr(self._descriptor))
+
+    def hang_up(self) -> None:
+        """As if somebody closed the window."""
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def ended(self, seconds: float = SECONDS) -> int:
+        """Waits for the end without reading and gives the exit code."""
+        deadline = time.monotonic() + seconds
+        while not (status := os.waitpid(self.pid, os.WNOHANG))[0]:
+            assert time.monotonic() < deadline, "it did not end"
+            time.sleep(0.02)
+        return os.waitstatus_to_exitcode(status[1])
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self.hang_up()
+
     def resize(self, columns: int, rows: int = 40) -> None:
         """As if somebody pulled at the window."""
         _set_size(self._descriptor, columns, rows)
@@ -134,15 +157,16 @@ def on_a_terminal(
         os.chdir(folder)
         os.execve(sys.executable, [sys.executable, "-m", "mcpagent", *arguments], variables)
     _set_size(descriptor, columns, rows)
+    screen = Screen(descriptor, pid)
     try:
-        yield Screen(descriptor, pid)
+        yield screen
     finally:
         try:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         except (ProcessLookupError, ChildProcessError):
             pass
-        os.close(descriptor)
+        screen.close()
 
 
 def _set_size(descriptor: int, columns: int, rows: int) -> None:
