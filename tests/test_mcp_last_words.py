@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.mcp.last_words import cause, telling_lines
+from mcpagent.mcp.last_words import telling_line, telling_lines
 
 NPM = """\
 npm error code E404
@@ -44,7 +44,7 @@ OLD_NPM = ["npm ERR! code ENOENT", "npm ERR! syscall open", "npm ERR! enoent no 
     ],
 )
 def test_the_line_that_says_why(lines: list[str], expected: str) -> None:
-    assert cause(lines) == expected
+    assert telling_line(lines) == expected
 
 
 def test_what_a_package_manager_adds_is_left_out() -> None:
@@ -56,7 +56,7 @@ def test_what_a_package_manager_adds_is_left_out() -> None:
 
 @given(st.lists(st.text(max_size=60), max_size=20))
 def test_any_lines_have_a_cause_that_is_one_of_them(lines: list[str]) -> None:
-    found = cause(lines)
+    found = telling_line(lines)
     assert found == "" if not lines else any(line.endswith(found) for line in lines)
     assert set(telling_lines(lines)) <= set(lines)
     assert bool(telling_lines(lines)) == bool(lines)

@@ -36,6 +36,8 @@ from mcpagent.mcp.redaction import Redactor
         ({"env": {"API_KEY": "a/b+c=d e"}}, "?k=a%2Fb%2Bc%3Dd%20e", "?k=[redacted]"),
         ({"env": {"API_KEY": "k1k2k3k4k5"}}, base64.b64encode(b"k1k2k3k4k5").decode(), "[redacted]=="),
         ({"headers": {"Authorization": "Basic bWU6c3dvcmRmaXNo"}}, "as me with swordfish", "as me with [redacted]"),
+        ({"env": {"DATABASE": "postgres://me:sword%20fish@db/x"}}, "me: sword fish", "me: [redacted]"),
+        ({"env": {"DATABASE": "postgres://me@db/x"}}, "postgres://me@db/x", None),
         ({"env": {"TLS_KEY": f"-----BEGIN-----\n{'ab1' * 10}\n-----"}}, "ab1" * 10, "[redacted]"),
     ],
 )
@@ -48,6 +50,18 @@ def test_the_beginning_of_a_secret_is_not_shown_in_errors_but_left_in_results() 
     redactor = Redactor(ServerConfig("a", env={"API_TOKEN": "github_pat_s3cr3t"}))
     assert redactor("token github_pat_s3cr… is bad, see github_pages") == "token [redacted]… is bad, see [redacted]ges"
     assert redactor.result("see github_pages") == "see github_pages"
+
+
+def test_json_is_redacted_text_by_text() -> None:
+    redactor = Redactor(ServerConfig("a", env={"API_TOKEN": '{"a": 1}', "PIN_SECRET": "123456"}))
+    value = {"x": ['{"a": 1}', 123456, {"123456": None}], "a": 1}
+    assert redactor.json(value) == {"x": ["[redacted]", 123456, {"[redacted]": None}], "a": 1}
+    deep: Any = "text"
+    for _ in range(5_000):
+        deep = [deep]
+    assert "[redacted]" in str(redactor.json(deep))
+    harmless = {"a": ["b"]}
+    assert Redactor(ServerConfig("b")).json(harmless) == harmless
 
 
 @given(st.text(min_size=6, max_size=20), st.text(max_size=20), st.text(max_size=20))

@@ -143,6 +143,9 @@ class _Trial:
     """The stages of one server one after the other, and the listener of what it says unasked meanwhile."""
 
     def __init__(self, config: ServerConfig, result: Probe) -> None:
+        from mcpagent.mcp.redaction import Redactor
+
+        self._redact = Redactor(config)
         self.stage: StageName = "executable" if config.command else "address"
         self._config = config
         self._result = result
@@ -156,7 +159,6 @@ class _Trial:
     async def run(self, environ: Mapping[str, str], log_folder: Path, auth: Auth | None) -> None:
         from mcpagent.mcp.connection import McpConnection
         from mcpagent.mcp.listing import read_lists
-        from mcpagent.mcp.redaction import Redactor
         from mcpagent.mcp.server_log import ServerLog, log_path
 
         config = self._config
@@ -167,11 +169,11 @@ class _Trial:
             era=config.era,
             environ=environ,
             auth=auth(config) if auth is not None and config.url else None,
-            log=ServerLog(log_path(log_folder, config.name), Redactor(config)),
+            log=ServerLog(log_path(log_folder, config.name), self._redact),
         )
         try:
             await self._open(connection)
-            self._result.warnings += poisoned_instructions(connection.session.instructions or "")
+            self._result.warnings += poisoned_instructions(self._redact(connection.session.instructions or ""))
             self.stage, self._since = "list", time.monotonic()
             lists = await read_lists(connection, config, self.warn)
             self._take(lists)
@@ -203,7 +205,7 @@ class _Trial:
         result.protocol_version = safe_line(session.protocol_version or "", 40)
         result.era = "modern" if connection.is_modern else "legacy"
         name = [(info.title or info.name), info.version] if info else []
-        result.title = safe_line(" ".join(filter(None, name)), 100)
+        result.title = safe_line(self._redact(" ".join(filter(None, name))), 100)
         result.capabilities = tuple(key for key in type(can).model_fields if getattr(can, key)) if can else ()
         self._done(" ".join(filter(None, (result.protocol_version, f"({result.era})", result.title))))
 

@@ -12,6 +12,7 @@ import mcp_types as types
 from pydantic import FileUrl
 
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
+from mcpagent.mcp.redaction import Redactor
 from mcpagent.safe_text import safe_text
 
 ASKED_PER_MINUTE = 10
@@ -21,13 +22,13 @@ USER_REJECTED = -1
 
 
 def callbacks(
-    server: str, handlers: Handlers, asking: Callable[[], AbstractContextManager[None]] = nullcontext
+    server: str, handlers: Handlers, redact: Redactor, asking: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> dict[str, Any]:
     """The SDK client's callback arguments; a missing one keeps the capability from being advertised.
 
-    `asking` is entered while somebody here is asked.
+    `redact` takes the server's secrets out of what it asks; `asking` is entered while somebody here is asked.
     """
-    made = _Callbacks(server, handlers, asking)
+    made = _Callbacks(server, handlers, redact, asking)
     wanted = {
         "elicitation_callback": made.elicit if handlers.elicit is not None else None,
         "sampling_callback": made.sample if handlers.sample is not None else None,
@@ -39,8 +40,11 @@ def callbacks(
 class _Callbacks:
     """The handlers in the SDK's terms, so many times a minute and no more."""
 
-    def __init__(self, server: str, handlers: Handlers, asking: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self, server: str, handlers: Handlers, redact: Redactor, asking: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self._server = server
+        self._redact = redact
         self._asking = asking
         self._handlers = handlers
         self._times: deque[float] = deque(maxlen=ASKED_PER_MINUTE)
@@ -66,12 +70,14 @@ class _Callbacks:
         if isinstance(params, types.ElicitRequestFormParams):
             assert self._handlers.elicit is not None
             schema = dict(params.requested_schema)
-            content = await self._handlers.elicit(self._server, safe_text(params.message), schema)
+            message = safe_text(self._redact.result(params.message))
+            content = await self._handlers.elicit(self._server, message, self._redact.json(schema))
             if content is None:
                 return types.ElicitResult(action="decline")
             return types.ElicitResult(action="accept", content=_with_defaults(content, schema))
         visit = self._handlers.visit
-        accepted = visit is not None and await visit(self._server, safe_text(params.message), params.url)
+        message = safe_text(self._redact.result(params.message))
+        accepted = visit is not None and await visit(self._server, message, params.url)
         return types.ElicitResult(action="accept" if accepted else "decline")
 
     async def sample(
@@ -83,7 +89,7 @@ class _Callbacks:
         wanted = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
             with self._asking():
-                given = await self._handlers.sample(self._server, wanted)
+                given = await self._handlers.sample(self._server, self._redact.json(wanted))
         except DismissedError:
             return types.ErrorData(code=USER_REJECTED, message="the user declined")
         answer = given if isinstance(given, Sampled) else Sampled(given, "mcpagent")

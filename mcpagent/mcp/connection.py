@@ -255,7 +255,7 @@ class McpConnection:
             client_info=types.Implementation(name="mcpagent", version=_version()),
             log_level=self.config.log_level,
             extensions=[advertise(EXTENSION)],
-            **callbacks(self.config.name, self._handlers, self._clocks.paused),
+            **callbacks(self.config.name, self._handlers, self._redact, self._clocks.paused),
         )
         async with client:
             self.era = "legacy" if client.session.initialize_result is not None else "auto"
@@ -326,7 +326,7 @@ class McpConnection:
         self._listener.list_changed(what)
 
     def resource_updated(self, uri: str) -> None:
-        self._listener.resource_updated(uri)
+        self._listener.resource_updated(self._redact(uri))
 
     def logged(self, level: str, text: str) -> None:
         text = self._redact(text)

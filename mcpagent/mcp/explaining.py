@@ -13,7 +13,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.failed_requests import failure_of
 from mcpagent.mcp.failures import EraError, InvalidAnswerError, Limits, LostError, Outcome, RefusedError
 from mcpagent.mcp.framing import INVALID_ANSWER
-from mcpagent.mcp.last_words import cause, telling_lines
+from mcpagent.mcp.last_words import telling_line, telling_lines
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
 from mcpagent.safe_text import safe_line
@@ -126,7 +126,7 @@ def is_end_of_session(error: BaseException) -> bool:
 
 
 def after_colon(tail: tuple[str, ...]) -> str:
-    return f": {cause(tail)}" if tail else ""
+    return f": {telling_line(tail)}" if tail else ""
 
 
 def root_cause(error: BaseException) -> BaseException:

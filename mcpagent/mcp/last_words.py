@@ -20,7 +20,7 @@ def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(line for line in lines if not _CHATTER.match(line)) or tuple(lines)
 
 
-def cause(lines: Sequence[str]) -> str:
+def telling_line(lines: Sequence[str]) -> str:
     """The line that says most; "" where there is none."""
     if not lines:
         return ""

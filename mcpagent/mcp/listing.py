@@ -40,7 +40,8 @@ class _ListReader:
         self._connection = connection
         self._config = config
         self._warn = warn
-        self._redact = Redactor(config).result
+        self._redactor = Redactor(config)
+        self._redact = self._redactor.result
         self._limits = Limits(config.connect_timeout_seconds, config.connect_timeout_seconds)
 
     async def read(self) -> ServerLists:
@@ -111,19 +112,23 @@ class _ListReader:
         return ToolDefinition(
             name=tool.name,
             description=self._redact(safe_text(tool.description or "")[:MAX_DESCRIPTION]),
-            parameters=tool.input_schema,
+            parameters=self._redactor.json(tool.input_schema),
             server=self._config.name,
             original_name=tool.name,
-            title=safe_line(tool.title or (annotations.title if annotations else None) or "", 100),
+            title=safe_line(self._redact(tool.title or (annotations.title if annotations else None) or ""), 100),
             read_only=annotations.read_only_hint if annotations else None,
         )
 
     async def _prompts(self) -> tuple[PromptInfo, ...]:
-        return tuple(_prompt_info(item) for item in await self._items(types.ListPromptsRequest, "prompts"))
+        return tuple(_prompt_info(item) for item in await self._shown(types.ListPromptsRequest, "prompts"))
+
+    async def _shown(self, request_type: Any, key: str) -> list[dict[str, Any]]:
+        """All items, without secrets; one whose own name holds a secret can be listed and not be asked for."""
+        return [self._redactor.json(item) for item in await self._items(request_type, key)]
 
     async def _resources(self) -> tuple[ResourceInfo, ...]:
-        resources = await self._items(types.ListResourcesRequest, "resources")
-        templates = await self._items(types.ListResourceTemplatesRequest, "resourceTemplates")
+        resources = await self._shown(types.ListResourcesRequest, "resources")
+        templates = await self._shown(types.ListResourceTemplatesRequest, "resourceTemplates")
         return (
             *(_resource_info(item, is_template=False) for item in resources),
             *(_resource_info(item, is_template=True) for item in templates),

@@ -171,6 +171,6 @@ def _status_of(connection: McpConnection, config: ServerConfig, redact: Redactor
         "ready",
         seconds=seconds,
         protocol_version=safe_line(session.protocol_version or "", 40),
-        title=safe_line((info.title or info.name) if info else "", 100),
+        title=safe_line(redact.result((info.title or info.name) if info else ""), 100),
         instructions=redact.result(safe_text(session.instructions or "")),
     )

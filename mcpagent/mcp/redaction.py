@@ -10,13 +10,15 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from urllib.parse import parse_qsl, quote, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.known_secrets import REDACTED, SHORTEST, known_values
 from mcpagent.secret_shapes import names_a_secret, without_shapes
 
 _LEAST_PREFIX = 8
+_DEEPEST = 100
 _PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
 _CERTAIN = re.compile(r"secret|pass|pwd", re.IGNORECASE)
 _HARMLESS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|\d{1,7}|true|false|~?/.*|[a-z]{1,10}://.*", re.DOTALL)
@@ -51,6 +53,17 @@ class Redactor:
         for value in self._values:
             text = text.replace(value, REDACTED)
         return text
+
+    def json(self, value: Any) -> Any:
+        """For a JSON value of what a server lists or asks: each text in it, keys too."""
+        return self._json(value, 0) if self._own or known_values() else value
+
+    def _json(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str) or depth > _DEEPEST:
+            return self.result(value) if isinstance(value, str) else REDACTED
+        if isinstance(value, dict):
+            return {self.result(str(key)): self._json(item, depth + 1) for key, item in value.items()}
+        return [self._json(item, depth + 1) for item in value] if isinstance(value, list) else value
 
     def _take(self, known: frozenset[str]) -> None:
         spellings = {spelling for value in self._own | known for spelling in _spellings(value)}
@@ -94,8 +107,19 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
             if scheme.lower() == "basic":
                 yield _password(rest)
     for name, value in (*config.env.items(), *parse_qsl(urlsplit(config.url).query)):
+        yield from _password_in(value)
         if _CERTAIN.search(name) or (names_a_secret(name) and not _HARMLESS.fullmatch(value)) or _looks_random(value):
             yield value
+
+
+def _password_in(address: str) -> Iterator[str]:
+    """The password of `scheme://user:password@host`, as it stands there and decoded, and the whole address."""
+    try:
+        password = urlsplit(address).password
+    except ValueError:
+        return
+    if password:
+        yield from (password, unquote(password), address)
 
 
 def _password(basic: str) -> str:
