@@ -21,7 +21,14 @@ def output_of_call(result: dict[str, Any]) -> ToolOutput:
     structured = result.get("structuredContent")
     if structured is not None and not any(isinstance(part, Text) and part.text.strip() for part in content):
         content += (Text(json_text(structured)),)
-    return ToolOutput(content, "failed" if result.get("isError") else None)
+    if not says_true(result.get("isError")):
+        return ToolOutput(content)
+    return ToolOutput(content or (Text("the tool failed and did not say why"),), "failed")
+
+
+def says_true(value: Any) -> bool:
+    """Whether a flag is set; some write it as text."""
+    return value not in (None, "", 0) and str(value).lower() not in ("false", "0", "no")
 
 
 def output_of_prompt(result: dict[str, Any]) -> ToolOutput:
@@ -68,8 +75,10 @@ def parts_of_block(block: Any) -> tuple[Content, ...]:
 def _image(block: dict[str, Any]) -> Content:
     media_type = str(block.get("mimeType") or "")
     data = block.get("data")
-    if isinstance(data, str) and media_type.startswith("image/") and _decoded_size(data):
-        return Image(media_type, data)
+    if isinstance(data, str) and media_type.startswith("image/"):
+        for plain in (data, "".join(data.rpartition("base64,")[2].split())):  # as a data URL, or in lines
+            if _decoded_size(plain):
+                return Image(media_type, plain)
     return Text(f"[image ({safe_line(media_type, 60) or 'no media type'}) that cannot be shown: its data is not valid]")
 
 

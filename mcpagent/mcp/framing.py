@@ -129,7 +129,7 @@ class MessageReader:
     def unfinished(self) -> list[Decoded]:
         """A whole message without its line feed, of a server that is waited for and may have forgotten it."""
         rest = self._splitter.rest()
-        if self._spread or not rest.rstrip().endswith(b"}"):
+        if self._spread or not rest.rstrip(b" \t\r\0\x0c\x1e").endswith(b"}"):
             return []
         found = decode(rest)
         if not found or not all(map(_is_whole, found)):
@@ -175,7 +175,7 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
     if isinstance(line, TooLong):
         what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
         return [_broken(line.head.decode("utf-8", "replace"), f'{what}; raise "max_message_bytes" if it needs more')]
-    line = line.strip()
+    line = _narrow(line.strip())
     if not line:
         return []
     if line[0] not in _BEGINNINGS and b'"jsonrpc"' not in line and b'"result"' not in line:
@@ -188,6 +188,15 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
         return _decode_broken(text)
     except RecursionError:
         return [_broken(text, "its JSON nests too deeply")]
+
+
+def _narrow(line: bytes) -> bytes:
+    """A line of UTF-16 as UTF-8; line feeds cut it in the middle of a character, so that a zero byte is astray."""
+    if b"\0" not in line[:4] or line.count(0) * 3 < len(line):
+        return line
+    is_big = line.startswith((b"\xfe\xff", b"\0"))
+    even = line[: len(line) // 2 * 2]
+    return even.decode("utf-16-be" if is_big else "utf-16-le", "replace").strip("\ufeff\0 \t\r").encode()
 
 
 def _decode_broken(text: str) -> list[Decoded]:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from mcp_types import CallToolResult, methods
-from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpagent.mcp.beside_loop import json_text
+from mcpagent.mcp.content import says_true
 from mcpagent.mcp.framing import encodable
 from mcpagent.safe_text import safe_line
 
@@ -50,6 +51,8 @@ def mend_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tupl
     result = encodable(result)
     if method in _LISTS:
         mended_result, changes = _mend_list(method, version, result)
+    elif method == "tools/call" and version in MODERN_PROTOCOL_VERSIONS and _wants_input(result):
+        mended_result, changes = result, []
     elif method == "tools/call":
         mended_result, changes = _mend_call(version, result)
     elif method == "prompts/get":
@@ -180,7 +183,7 @@ def _mend_call(version: str, result: Raw) -> tuple[Raw, list[str]]:
             changes.append("a malformed content block is passed on as text")
             blocks.append(_as_text(block))
     whole: Raw = {"content": blocks}
-    if result.get("isError"):
+    if says_true(result.get("isError")):
         whole["isError"] = True
     structured = {"structuredContent": result.get("structuredContent")}
     if structured["structuredContent"] is not None:
@@ -189,6 +192,10 @@ def _mend_call(version: str, result: Raw) -> tuple[Raw, list[str]]:
         elif not blocks:
             whole["content"] = [_as_text(structured["structuredContent"])]
     return whole | {"resultType": "complete"}, changes
+
+
+def _wants_input(result: Raw) -> bool:
+    return result.get("resultType") == "input_required" and not result.get("content")
 
 
 def _mend_prompt(version: str, result: Raw) -> tuple[Raw, list[str]]:

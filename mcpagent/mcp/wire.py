@@ -20,7 +20,9 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
     PROTOCOL_VERSION_META_KEY,
     REQUEST_TIMEOUT,
     ErrorData,
@@ -43,6 +45,14 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 2.0
 """How long a server may take to answer `server/discover` before it counts as one of the earlier era."""
+
+ANONYMOUS_SECONDS = 0.5
+"""How long the answer to the only open request is waited for after one that does not say what it answers."""
+
+_CANNOT_READ = frozenset({PARSE_ERROR, INVALID_REQUEST})
+"""What JSON-RPC has a server say of a request whose id it could not read."""
+
+_AGAIN_SECONDS = 0.05
 
 MAX_OPEN_ANSWERS = 100
 
@@ -94,8 +104,14 @@ class _Asked:
 class _Wire:
     """What was asked and not yet answered, by request id."""
 
-    def __init__(self, observer: Observer, probe_seconds: float) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        probe_seconds: float,
+        inject: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
         self._observer = observer
+        self._inject = inject
         self._probe_seconds = probe_seconds
         self._asked: dict[str, _Asked] = {}
         self._version = LATEST_HANDSHAKE_VERSION
@@ -103,7 +119,7 @@ class _Wire:
         self._rests: dict[str, dict[str, Any]] = {}
         self._cursors = itertools.count()
 
-    def note_outgoing(self, item: SessionMessage, inject: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    def note_outgoing(self, item: SessionMessage) -> None:
         message = item.message
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._asked.pop(str((message.params or {}).get("requestId")), None)
@@ -115,24 +131,41 @@ class _Wire:
         key = str(message.id)
         self._asked[key] = _Asked(message.method, version, str(target))
         if message.method == "server/discover":
-            loop = asyncio.get_running_loop()
-            self._timers[key] = loop.call_later(self._probe_seconds, self._end_probe, message.id, inject)
+            error = ErrorData(code=REQUEST_TIMEOUT, message="server/discover was not answered")
+            self._end_after(self._probe_seconds, message.id, error)
 
-    def _end_probe(self, request_id: RequestId, inject: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        self._timers.pop(str(request_id), None)
-        if self._asked.pop(str(request_id), None) is None:
+    def _end_after(self, seconds: float, request_id: RequestId, error: ErrorData) -> None:
+        """Has a request end with an error, unless it is answered before that."""
+        key = str(request_id)
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._end, request_id, error)
+
+    def _end(self, request_id: RequestId, error: ErrorData) -> None:
+        if str(request_id) not in self._asked:
+            del self._timers[str(request_id)]
             return
-        error = ErrorData(code=REQUEST_TIMEOUT, message="server/discover was not answered")
-        with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            inject.send_nowait(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
+        try:
+            self._inject.send_nowait(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
+        except anyio.WouldBlock:
+            self._end_after(_AGAIN_SECONDS, request_id, error)
+            return
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        self._take_asked(request_id)
 
     async def mend_incoming(self, item: SessionMessage) -> SessionMessage:
         message = item.message
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return item
         if message.id is None:
-            message.id = self._only_open_id()
             self._observer.junk(f"an answer without an id: {safe_line(message.error.message, 200)}")
+            only_id = self._only_open_id()
+            if only_id is not None and message.error.code not in _CANNOT_READ:
+                # It may as well answer a notification: what the request waits for may follow.
+                self._end_after(ANONYMOUS_SECONDS, only_id, message.error)
+                return item
+            message.id = only_id
         asked = self._take_asked(message.id)
         if asked is None or isinstance(message, JSONRPCError):
             return item
@@ -214,7 +247,7 @@ class _WatchedWrites:
                 await self._inject.send(SessionMessage(page))
                 return
             self._observer.sent(item.message.id)
-        self._wire.note_outgoing(item, self._inject)
+        self._wire.note_outgoing(item)
         await self._inner.send(item)
 
     async def aclose(self) -> None:
@@ -239,8 +272,8 @@ async def mended(
 ) -> AsyncIterator[TransportStreams]:
     """The transport with its answers mended and its end observed."""
     async with transport as (read, write):
-        wire = _Wire(observer, probe_seconds)
         inject, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+        wire = _Wire(observer, probe_seconds, inject)
         pump = asyncio.create_task(_pump(read, write, inject, wire, observer), name="mcp-mend")
         try:
             yield incoming, _WatchedWrites(write, wire, observer, inject)

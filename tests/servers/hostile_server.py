@@ -7,6 +7,7 @@ Standard library only. Tools: `echo`, and `trouble`, which answers as its `text`
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import signal
@@ -172,7 +173,7 @@ RAW: dict[str, bytes] = {
     "ansi-around": b"\x1b[32mOK\x1b[0m\n",
     "echo-of-the-request": b'recv {"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{}}\nOK\n',
     "cut-echo-of-the-request": b'recv {"jsonrpc":"2.0","id":ID,"method":"tools/call","par...\nOK\n',
-    "utf-16": WHOLE.decode().encode("utf-16") + b"\n",
+    "compressed": gzip.compress(WHOLE, mtime=0).replace(b"\n", b"") + b"\n",
     "latin-1": content('{"type":"text","text":"caf\u00e9"}').decode().encode("latin-1"),
     "overlong-utf-8": content('{"type":"text","text":"XX"}').replace(b"XX", b"\xc0\xaf"),
     "random-bytes": bytes(range(256)) * 40 + b"\nOK\n",
@@ -207,6 +208,100 @@ RAW: dict[str, bytes] = {
     "changed-with-params": b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":7}}\nOK\n',
     "initialized-back": b'{"jsonrpc":"2.0","method":"notifications/initialized"}\nOK\n',
     "requests-many": b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"made/up"}\n' % n for n in range(3_000)) + b"OK\n",
+    # what the rules say and others do
+    "id-whole-fraction": with_id("ID.0"),
+    "id-exponent": with_id("IDe0"),
+    "id-as-text": with_id('"ID"'),
+    "id-twice": b'{"jsonrpc":"2.0","id":999999,"id":ID,"result":{"content":[]}}\n',
+    "id-first-last": b'{"result":' + FINE.encode() + b',"jsonrpc":"2.0","id":ID}\n',
+    "id-nan": with_id("NaN") + b"OK\n",
+    "id-minus-zero": with_id("-0") + b"OK\n",
+    "ids-around-ours": b"".join(with_id(str(number)) for number in range(3)) + b"OK\n",
+    "keys-escaped": b'{"\\u006asonrpc":"2.0","\\u0069d":ID,"\\u0072esult":' + FINE.encode() + b"}\n",
+    "line-string": b'"fine"\nOK\n',
+    "line-number": b"7\nOK\n",
+    "line-true": b"true\nOK\n",
+    "line-null": b"null\nOK\n",
+    "answer-to-a-notification": b'{"jsonrpc":"2.0","id":null,"result":{}}\nOK\n',
+    "error-to-a-notification": b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no such method"}}\nOK\n',
+    "answer-without-id-first": b'{"jsonrpc":"2.0","result":{}}\nOK\n',
+    "parse-error": b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"it broke"}}\n',
+    "error-null-id-other-code": b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"it broke"}}\n',
+    "result-null-and-error": answer('"result":null,"error":{"code":1,"message":"it broke"}'),
+    "error-number": error("7"),
+    "error-true": error("true"),
+    "error-false": error("false"),
+    "error-code-text": error('{"code":"-32602","message":"it broke"}'),
+    "error-code-true": error('{"code":true,"message":"it broke"}'),
+    "error-code-zero": error('{"code":0,"message":"it broke"}'),
+    "error-message-number": error('{"code":1,"message":7}'),
+    "error-message-null": error('{"code":1,"message":null}'),
+    "error-data-huge-number": error('{"code":1,"message":"it broke","data":' + "9" * 5_000 + "}"),
+    **{
+        f"error-code{code}": error(f'{{"code":{code},"message":"it broke"}}')
+        for code in (-32700, -32600, -32601, -32602, -32603, -32001, -32002, -32003, -32004, -32020, -32021, -32022)
+    },
+    "error-code-32042": error('{"code":-32042,"message":"it broke","data":{"elicitations":7}}'),
+    "error-code-32800": error('{"code":-32800,"message":"it broke"}'),
+    "result-of-initialize": result('{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}'),
+    "result-of-tools-list": result('{"tools":[]}'),
+    "is-error-without-text": result('{"content":[],"isError":true}'),
+    "is-error-false-as-text": result('{"content":[{"type":"text","text":"fine"}],"isError":"false"}'),
+    "is-error-null": result('{"content":[{"type":"text","text":"fine"}],"isError":null}'),
+    "input-required-for-ever": result('{"resultType":"input_required","requestState":"x"}'),
+    "input-required-odd": result('{"resultType":"input_required","inputRequests":7,"requestState":[1]}'),
+    "result-type-task": result('{"content":[{"type":"text","text":"fine"}],"resultType":"task"}'),
+    "task-null": result('{"task":null}'),
+    "task-odd": result('{"task":{"taskId":7}}'),
+    "content-keyed": result('{"content":{"0":{"type":"text","text":"fine"}}}'),
+    "content-true": result('{"content":true}'),
+    "text-list": content('{"type":"text","text":["fi","ne"]}'),
+    "text-nul": content('{"type":"text","text":"fi\\u0000ne"}'),
+    "text-surrogates-turned": content('{"type":"text","text":"fi\\udc00\\ud800ne"}'),
+    "text-noncharacter": content('{"type":"text","text":"fi\\ufffene"}'),
+    "image-data-url": content('{"type":"image","mimeType":"image/png","data":"data:image/png;base64,QUJD"}'),
+    "image-in-lines": content('{"type":"image","mimeType":"image/png","data":"QUJD\\nQUJD"}'),
+    "image-empty": content('{"type":"image","mimeType":"image/png","data":""}'),
+    "resource-both": content('{"type":"resource","resource":{"uri":"a:b","text":"fine","blob":"@"}}'),
+    "resource-null": content('{"type":"resource","resource":null}'),
+    "structured-number": result('{"content":[],"structuredContent":7}'),
+    "structured-false": result('{"content":[],"structuredContent":false}'),
+    "python-literals": answer('"result":{"content":[],"x":None,"y":True}'),
+    "undefined": answer('"result":{"content":[],"x":undefined}'),
+    "number-hex": answer('"result":{"content":[],"x":0x1F}'),
+    "number-octal": answer('"result":{"content":[],"x":007}'),
+    "number-plus": answer('"result":{"content":[],"x":+1}'),
+    "number-long-fraction": result('{"content":[],"structuredContent":{"n":0.' + "1" * 5_000 + "}}"),
+    "number-exponent-long": result('{"content":[],"structuredContent":{"n":1e' + "9" * 50 + "}}"),
+    "javascript-prefix": b")]}',OK\n",
+    "callback": b"callback(OK);\n",
+    "carriage-returns": b"10%\r50%\r100%\rOK\n",
+    "carriage-return-only": b"OK\r",
+    "nul-ends": b"OK\0",
+    "length-in-binary": b"\0\0\0\x4bOK\n",
+    "long-words-before": b"x" * 300_000 + b"OK\n",
+    "bom-inside": b'{"jsonrpc":"2.0",\xef\xbb\xbf"id":ID,"result":{}}\n',
+    "notification-id-null": b'{"jsonrpc":"2.0","id":null,"method":"notifications/message","params":{}}\nOK\n',
+    "notification-with-result": b'{"jsonrpc":"2.0","method":"notifications/message","result":{}}\nOK\n',
+    "notification-params-text": b'{"jsonrpc":"2.0","method":"notifications/message","params":"x"}\nOK\n',
+    "cancels-everything": b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}\n'
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled"}\nOK\n',
+    "requests-with-our-id": b'{"jsonrpc":"2.0","id":ID,"method":"made/up"}\n' * 50 + b"OK\n",
+    "request-tools-call": b'{"jsonrpc":"2.0","id":"q","method":"tools/call","params":{"name":"echo"}}\nOK\n',
+    "request-elicit-odd": b'{"jsonrpc":"2.0","id":"q","method":"elicitation/create",'
+    b'"params":{"requestedSchema":7}}\nOK\n',
+    "progress-token-null": progress("null", "1") + progress("ID.5", "1") + progress("[]", "1") + b"OK\n",
+    "progress-infinite": progress("ID", "1e999") + progress("ID", "-1e999") + b"OK\n",
+    "progress-total-odd": b'{"jsonrpc":"2.0","method":"notifications/progress",'
+    b'"params":{"progressToken":ID,"progress":5,"total":"all","message":[1]}}\nOK\n',
+    "progress-long": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID,"progress":5,'
+    b'"message":"' + b"x" * 100_000 + b'"}}\nOK\n',
+    "progress-after": b"OK\n" + progress("ID", "1") * 3,
+    "progress-many": b"".join(progress("ID", str(number)) for number in range(2_000)) + b"OK\n",
+    "updates-many": b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}\n' * 2_000
+    + b"OK\n",
+    "task-news-of-nobody": b'{"jsonrpc":"2.0","method":"notifications/tasks/status",'
+    b'"params":{"taskId":[1],"status":7}}\nOK\n',
     "notifications-many": b'{"jsonrpc":"2.0","method":"notifications/made-up"}\n' * 3_000 + b"OK\n",
 }
 
@@ -321,6 +416,26 @@ def signal_self(number: int) -> Callable[[Any], None]:
     return act
 
 
+def pause_in_line(request_id: Any) -> None:
+    data = filled(b"OK\n", request_id)
+    write(data[:40])
+    time.sleep(0.8)
+    write(data[40:])
+
+
+def go_on_as_a_child(request_id: Any) -> None:
+    """The process that was started ends; its child has the pipes and answers."""
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.1)
+    write(filled(b"OK\n", request_id))
+    os._exit(0)
+
+
+def answer_before_it_is_asked(request_id: Any) -> None:
+    write(filled(with_id(str(request_id + 1)), request_id))
+
+
 def become_another_program(_: Any) -> None:
     os.execv("/bin/echo", ["echo", "I am something else now"])
 
@@ -341,6 +456,13 @@ def steps(*acts: Callable[[Any], object]) -> Callable[[Any], None]:
 DEEDS: dict[str, Callable[[Any], object]] = {
     "drip": drip,
     "in-pieces": in_pieces,
+    "pause-in-line": pause_in_line,
+    "utf-16": lambda i: write(filled(b"OK\n", i).decode().encode("utf-16")),
+    "utf-16-big": lambda i: write(("\ufeff" + filled(b"OK\n", i).decode()).encode("utf-16-be")),
+    "utf-16-after-a-line": lambda i: write(("hello\n" + filled(b"OK\n", i).decode()).encode("utf-16-le")),
+    "go-on-as-a-child": go_on_as_a_child,
+    "answer-before-it-is-asked": answer_before_it_is_asked,
+    "words-to-stderr-without-end": lambda _: os.write(2, b"x" * 60_000),
     "deaf-for-a-while": deaf,
     "exit-0": lambda _: os._exit(0),
     "exit-1": lambda _: os._exit(1),
@@ -364,7 +486,7 @@ DEEDS: dict[str, Callable[[Any], object]] = {
     "stderr-100-mb": shout,
 }
 """Done before the plain answer, which those that answered already do not give again."""
-ANSWERED = {"drip", "in-pieces"}
+ANSWERED = {"drip", "in-pieces", "pause-in-line", "utf-16", "utf-16-big", "utf-16-after-a-line"}
 
 
 # --- connecting ---
@@ -439,6 +561,19 @@ INITIALIZE: dict[str, bytes] = {
 PLAIN = INITIALIZE["version-oldest"].replace(b"2024-11-05", b"2025-06-18")
 
 DISCOVER: dict[str, bytes] = {
+    "modern": result(
+        '{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private",'
+        '"resultType":"complete"}'
+    ),
+    "discover-list": result("[]"),
+    "discover-no-versions": result('{"supportedVersions":[],"capabilities":{},"resultType":"complete"}'),
+    "discover-future": result(
+        '{"supportedVersions":["2099-01-01"],"capabilities":{"tools":{}},"resultType":"complete"}'
+    ),
+    "discover-number": b'{"jsonrpc":"2.0","id":ID,"result":7}\n',
+    "discover-null-id": b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"what?"}}\n',
+    "discover-parse-error": b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}\n',
+    "discover-twice": error('{"code":-32601,"message":"no"}') * 2,
     "discover-null": result("null"),
     "discover-empty": result("{}"),
     "discover-text": result('"modern"'),
@@ -488,6 +623,14 @@ LISTS: dict[str, bytes] = {
     "tool-icons-odd": tools('{"name":"x","inputSchema":{"type":"object"},"icons":"http://127.0.0.1:9/x.png"}'),
     "tool-output-schema-odd": tools('{"name":"x","inputSchema":{"type":"object"},"outputSchema":"text"}'),
     "tool-execution-odd": tools('{"name":"x","inputSchema":{"type":"object"},"execution":{"taskSupport":"maybe"}}'),
+    "list-of-a-call": content('{"type":"text","text":"x"}'),
+    "cursor-same": tools("", ',"nextCursor":"again"'),
+    "tools-many-null": tools(",".join(["null"] * 3_000)),
+    "tools-twice": tools(",".join(json.dumps(tool) for tool in TOOLS)),
+    "tool-unknown-fields": tools('{"name":"x","inputSchema":{"type":"object"},"made":{"up":[1]}}'),
+    "tool-schema-not-object": tools('{"name":"x","inputSchema":{"type":"string"}}'),
+    "tool-schema-ref-loop": tools('{"name":"x","inputSchema":{"type":"object","$ref":"#"}}'),
+    "tool-meta-odd": tools('{"name":"x","inputSchema":{"type":"object"},"_meta":7}'),
     "cursor-number": tools("", ',"nextCursor":7'),
     "cursor-empty": tools("", ',"nextCursor":""'),
     "cursor-object": tools("", ',"nextCursor":{"page":2}'),
