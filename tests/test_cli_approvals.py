@@ -32,6 +32,7 @@ from mcpagent.mcp.cache import fingerprint
 from mcpagent.messages import ToolCall, ToolDefinition, ToolResult
 from mcpagent.models import ScriptedModel
 from mcpagent.pending import CallAnswer, PendingCall
+from mcpagent.run_context import RunContext
 from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
@@ -141,13 +142,16 @@ class Person:
         return self.replies.pop(0)
 
 
+NOW: RunContext[None] = RunContext(None)
+
+
 def approvals(person: Person | None, kept: KeptApprovals | None = None, *, mode: str = "ask") -> Approvals:
     return Approvals(Rules(ApproveMode(mode)), kept or KeptApprovals(None, [GIT]), person)
 
 
 async def decided(made: Approvals, tool: ToolDefinition, **arguments: Any) -> CallAnswer:
     """The answer to a call of this tool, asked for as a run does it."""
-    made.needed(None, tool, arguments)  # type: ignore[arg-type]
+    made.needed(NOW, tool, arguments)
     return await made.decide(request_of(tool, **arguments))
 
 
@@ -196,13 +200,13 @@ async def test_always_holds_for_the_server_as_it_is_configured(tmp_path: Path) -
     assert (await decided(first, PUSHES)).approved
     assert path.stat().st_mode & 0o777 == 0o600
     again = approvals(None, KeptApprovals(path, [GIT]))
-    assert not again.needed(None, PUSHES, {})  # type: ignore[arg-type]
-    assert again.needed(None, SILENT, {})  # type: ignore[arg-type]
+    assert not again.needed(NOW, PUSHES, {})
+    assert again.needed(NOW, SILENT, {})
     other = approvals(None, KeptApprovals(path, [replace(GIT, command="another")]))
-    assert other.needed(None, PUSHES, {})  # type: ignore[arg-type]
+    assert other.needed(NOW, PUSHES, {})
     whole = approvals(Person(Reply("server")), KeptApprovals(path, [GIT]))
     assert (await decided(whole, SILENT)).approved
-    assert not approvals(None, KeptApprovals(path, [GIT])).needed(None, SILENT, {})  # type: ignore[arg-type]
+    assert not approvals(None, KeptApprovals(path, [GIT])).needed(NOW, SILENT, {})
 
 
 @pytest.mark.parametrize(
@@ -445,7 +449,9 @@ async def test_v_shows_every_line() -> None:
 # --- one-shot runs ----------------------------------------------------------------------------------------------------
 
 
-def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str], **changes: Any) -> tuple[ExitCode, str, str]:
+def ask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], called: str = "push_branch", **changes: Any
+) -> tuple[ExitCode, str, str]:
     err = io.StringIO()
     terminal = Terminal(
         make_console(io.StringIO(), ColorMode.auto, {}), make_console(err, ColorMode.auto, {}), Glyphs()
@@ -455,7 +461,7 @@ def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str], **changes: Any) -> t
         environ={"MCPAGENT_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
         folder=tmp_path,
     )
-    script = ScriptedModel([ToolCall("", "push_branch", {"remote": "origin", "branch": "main"}), "the answer"])
+    script = ScriptedModel([ToolCall("", called, {"remote": "origin", "branch": "main"}), "the answer"])
     code = ask_once(replace(chosen, **changes), "push it", terminal, model=script)
     return code, capsys.readouterr().out, err.getvalue()
 
@@ -472,6 +478,23 @@ def test_a_denied_call_has_its_own_exit_code_and_names_the_flag(
     for allowed in ({"allow": ("git.push_branch",)}, {"approve": ApproveMode.all}):
         assert ask(tmp_path, capsys, **allowed) == (0, "the answer\n", "")
     assert ask(tmp_path, capsys, approve=ApproveMode.all, deny=("git.push*",))[0] == 6
+
+
+def test_rules_hold_for_tools_whose_name_several_servers_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = tuple(f"{name}='{sys.executable}' '{SMALL_SERVER}' writes" for name in ("git", "hub"))
+
+    def asked(**rules: Any) -> tuple[ExitCode, str]:
+        code, _, err = ask(tmp_path, capsys, "git__push_branch", server=both, **rules)
+        return code, "".join(line for line in err.splitlines() if line.startswith("denied: "))
+
+    mend = "allow it with --allow git.push_branch"
+    assert asked() == (6, f"denied: git.push_branch (no one can be asked here). {mend}")
+    for glob in ("git.push_branch", "git__push_*"):
+        assert asked(allow=(glob,)) == (0, "")
+        assert asked(approve=ApproveMode.all, deny=(glob,)) == (6, f"denied: git.push_branch (--deny {glob})")
+    assert asked(allow=("hub.push_branch",))[0] == 6
 
 
 def test_denials_are_in_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from glob import escape
 from typing import Any, Literal, TypeAlias
@@ -146,8 +146,10 @@ class Approvals:
         self._ask = ask
         self._called: dict[tuple[str | None, str], ToolDefinition] = {}
 
-    def needed(self, _context: RunContext[Any], tool: ToolDefinition, _arguments: dict[str, Any]) -> bool:
+    def needed(self, context: RunContext[Any], tool: ToolDefinition, _arguments: dict[str, Any]) -> bool:
         """Whether a call has to be decided on, as `Agent(approval=...)` asks."""
+        # By the name that the model calls: where servers share one, it is not the server's own.
+        tool = replace(tool, name=context.tool_name or tool.name)
         self._called[tool.server, tool.name] = tool
         return self._judge(tool) != "run"
 
