@@ -14,7 +14,6 @@ import logging
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 
 from mcpagent.messages import ToolDefinition
@@ -82,8 +81,8 @@ def save_postings(folder: Path, key: str, postings: Postings) -> None:
         "from_server": {term: len(tools) for term, tools in postings.from_server.items()},
     }
     text = json.dumps(header).encode()
-    arrays = chain[array[int] | array[float]](postings.tools, postings.weights, postings.from_server.values())
-    content = b"".join([len(text).to_bytes(8, "little"), text, *arrays])
+    content = len(text).to_bytes(8, "little") + text
+    content += b"".join(postings.tools) + b"".join(postings.weights) + b"".join(postings.from_server.values())
     with contextlib.suppress(OSError):
         write_whole(_path(folder, key), content)
         for old in sorted(folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime)[_KEPT_FILES:]:
