@@ -6,7 +6,8 @@ CATALOGUE and FOLDER are as for `search_probes.py` and `search.py`. First a logi
 each best match (`mcpagent/search/strength.py`, where the printed weights go): queries of the FOLDERs on their own
 catalogues, as they are and mistyped, against the requests `CALIBRATION` of `search_unserved.py` on every CATALOGUE and
 on parts of it. Then, for each threshold and with the weights as they stand in that file, how many of the other
-requests, `HELD_OUT`, still get tools, and what is lost of recall@5 on queries that the regression has not seen.
+requests, `HELD_OUT` and `FRESH`, still get tools, and what is lost of recall@5 on queries that the regression has not
+seen.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.search_data import Row
 from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import index_of, load_tools, with_typos
-from benchmarks.search_unserved import CALIBRATION, HELD_OUT
+from benchmarks.search_unserved import CALIBRATION, FRESH, HELD_OUT
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.strength import Evidence
 
-THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+THRESHOLDS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1.0)
 _PARTS = ((12, 20), (40, 10), (120, 5))
 """Tools of a part of a catalogue, and how many such parts."""
 
@@ -163,7 +164,7 @@ def _tell_thresholds(
         f"{name}, {len(tools):,} tools": [
             result.strength if result.matches else -1.0
             for index in [index_of(tools, strategy, 0.0)]
-            for result in map(index.search, HELD_OUT)
+            for result in map(index.search, [*HELD_OUT, *FRESH])
         ]
         for name, tools in catalogues.items()
     }

@@ -16,7 +16,7 @@ from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import Postings
 from mcpagent.search.words import written_words
 
-MIN_STRENGTH = 0.3
+MIN_STRENGTH = 0.25
 """Odds below which nothing is found; where both kinds of requests are as frequent, 1 is as likely as not."""
 
 _COVERED = 0.75
@@ -33,7 +33,10 @@ _MANY_TOOLS = 500
 """In smaller catalogues no word is rare, so that scores stay lower."""
 
 _QUESTION = re.compile(
-    r"\W*(?:what|who|whose|when|where|why|which|how|is|are|do|does|did|tell|explain|name|i feel)\b", re.IGNORECASE
+    r"\W*(?:(?:in |at |to |for |with |from )?(?:what|which|whom)|who|whose|when|where|why|how|is|are|do|does|did"
+    r"|tell|explain|name|say|respond|answer|act as|pretend|imagine|ignore|disregard|forget|reveal|from now on"
+    r"|you are|i feel|let us|let's)\b",
+    re.IGNORECASE,
 )
 
 
@@ -44,7 +47,7 @@ class Evidence(NamedTuple):
     """Logarithm of the best BM25 score in units of the rarest word there can be."""
 
     question: float
-    """1 for a question, which is mostly answered, not acted on."""
+    """1 for a question or what else asks for words, which is mostly answered, not acted on."""
 
     few_tools: float
     """0 from 500 tools on, more the fewer there are."""
@@ -63,8 +66,8 @@ class Evidence(NamedTuple):
     """The highest cosine."""
 
 
-_BY_WORDS = (-7.49, Evidence(2.33, -2.40, 4.24, -4.94, -3.40, 4.01))
-_WITH_VECTORS = (-9.43, Evidence(2.09, -2.51, 4.59, -3.19, -1.23, 3.63, 7.26))
+_BY_WORDS = (-3.65, Evidence(2.86, -2.72, 4.22, -4.31, -2.28, 1.90))
+_WITH_VECTORS = (-7.31, Evidence(2.68, -2.97, 4.79, -2.32, 0.67, 2.02, 9.40))
 """Intercept and weights."""
 
 
