@@ -260,7 +260,7 @@ class MessageStream:
                 block["citations"] = [*(block.get("citations") or ()), value]
             elif isinstance(value, str):
                 self._texts.setdefault((index, name), []).append(value)
-            else:
+            elif value is not None or name not in block:
                 block[name] = value
         match delta["type"]:
             case "text_delta":

@@ -47,13 +47,27 @@ def read_completion(answer: Mapping[str, Any], *, provider: str, history: Sequen
     if choice.get("error"):  # OpenRouter, where the provider behind it failed
         raise ReportedError(choice["error"])
     cut = reason in _CUT
-    calls = message.get("tool_calls") or []
+    calls = _calls_of(message)
     parts = [*_read_extras(message, provider), *_read_content(message.get("content"), beside_calls=bool(calls))]
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         parts.append(Text(message["refusal"], provider_data={"refusal": True}))
+    parts += _read_sound(message.get("audio"))
     parts += [_read_call(call, cut_off=cut and position == len(calls) - 1) for position, call in enumerate(calls)]
     read = Message("assistant", distinct_ids(parts, history), provider=provider)
     return ModelResponse(read, read_usage(answer), _stop(read, reason, refused=bool(message.get("refusal"))))
+
+
+def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The calls; one in the form from before tools (`function_call`) is one too."""
+    calls, former = message.get("tool_calls") or [], message.get("function_call")
+    return list(calls) or ([{"function": former}] if isinstance(former, Mapping) else [])
+
+
+def _read_sound(audio: Any) -> list[Part]:
+    """Spoken words; what goes back is the id that they can be heard by."""
+    if not isinstance(audio, Mapping) or not isinstance(audio.get("id"), str):
+        return []
+    return [Text(str(audio.get("transcript") or ""), provider_data={"audio": {"id": audio["id"]}})]
 
 
 def _read_content(content: Any, *, beside_calls: bool) -> list[Part]:
@@ -158,7 +172,9 @@ class CompletionStream:
         delta = choice.get("delta") or {}
         for call in delta.get("tool_calls") or ():
             self._add_call(call)
-        for key, value in without(delta, ("role", "tool_calls")).items():
+        if former := delta.get("function_call"):
+            self._add_call({"index": 0, "function": former})
+        for key, value in without(delta, ("role", "tool_calls", "function_call")).items():
             self._add_field(key, value)
         return _shown(delta)
 
@@ -175,7 +191,7 @@ class CompletionStream:
                 _add_piece(known, value[0])
                 known += value[1:]
         elif isinstance(value, dict) and isinstance(self._others.get(key), dict):
-            self._others[key] = _both(self._others[key], value)
+            self._others[key] = (_sound if key == "audio" else _both)(self._others[key], value)
         elif value is not None:
             self._others[key] = value
 
@@ -249,6 +265,12 @@ def _both(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Two objects as one, the newer's values before the older's, at every depth."""
     shared = {key for key in new if isinstance(new[key], dict) and isinstance(old.get(key), dict)}
     return {**old, **new, **{key: _both(old[key], new[key]) for key in new if key in shared}}
+
+
+def _sound(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """A stream's sound so far: its words go on, of all else the last one counts."""
+    spoken = "".join(part["transcript"] for part in (old, new) if isinstance(part.get("transcript"), str))
+    return {**old, **new, "transcript": spoken}
 
 
 def _shown(delta: Mapping[str, Any]) -> Delta | None:

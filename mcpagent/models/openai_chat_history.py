@@ -179,7 +179,8 @@ def _assistant_message(
     ours = message.provider == provider
     texts = [part for part in message.parts if isinstance(part, Text)]
     refused = "".join(part.text for part in texts if _is_refusal(part, ours))
-    said = [part for part in texts if not _is_refusal(part, ours)]
+    sound = next((part.provider_data["audio"] for part in texts if ours and "audio" in part.provider_data), None)
+    said = [part for part in texts if not _is_refusal(part, ours) and not (ours and "audio" in part.provider_data)]
     text = "".join(part.text for part in said)
     calls = [_write_call(call, ours, ids[call.id], proxied=call.name in proxied) for call in message.tool_calls]
     extra: dict[str, Any] = {}
@@ -189,12 +190,14 @@ def _assistant_message(
         elif isinstance(part, ProviderBlock) and part.provider == provider:
             extra |= part.data
     pieces = next((part.provider_data["pieces"] for part in said if ours and "pieces" in part.provider_data), None)
-    if not (text.strip() or calls or refused or pieces):
+    if not (text.strip() or calls or refused or pieces or sound):
         return []
     content = pieces or (text if text.strip() or (ours and text) else None)
     written: dict[str, Any] = {"role": "assistant", "content": content, **extra}
     if refused:
         written["refusal"] = refused
+    if sound:
+        written["audio"] = sound
     if calls:
         written["tool_calls"] = calls
     return [written]
