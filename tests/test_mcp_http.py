@@ -54,7 +54,7 @@ async def connected(mode: str, **settings: Any) -> AsyncIterator[tuple[FaultyHtt
         ("html", "answered with text/html instead of JSON-RPC: <html>Please log in</html>", "server_down"),
         ("empty", "answered with what is no answer instead of JSON-RPC: nothing", "server_down"),
         ("bad-json", "sent an invalid answer", "failed"),
-        ("sse-bad-json", "Failed to parse SSE message", "failed"),
+        ("sse-bad-json", "it is not valid JSON (Unterminated string", "failed"),
         ("202", "answered HTTP 202 Reason, which is no answer", "server_down"),
         ("gzip-bomb", "answer is larger than 32 MiB", "server_down"),
         ("redirect-cross", "Redirect to http://127.0.0.2:9/elsewhere not followed", "failed"),

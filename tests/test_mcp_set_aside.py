@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse
+from mcp_types import JSONRPCResponse
 
 from mcpagent.mcp.framing import decode
 from mcpagent.mcp.set_aside import EventSplitter, SetAside
@@ -43,38 +43,45 @@ def test_no_more_is_held_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_an_answer_in_an_event_comes_back(end: str) -> None:
+def test_a_large_answer_in_an_event_comes_back(end: str) -> None:
     aside = SetAside()
-    text = json.dumps({"jsonrpc": "2.0", "id": 5, "result": {"content": [1, 2]}}, indent=1)
+    content = ["x" * 1_000] * 200
+    text = json.dumps({"jsonrpc": "2.0", "id": 5, "result": {"content": content}}, indent=1)
     event = "".join(f"data: {line}{end}" for line in text.splitlines())
-    slim = aside.slim(f"id: 9{end}{event}{end}".encode())
+    slim = aside.readable(f"id: 9{end}{event}{end}".encode(), 5)
     assert slim.startswith(b"id: 9\ndata: {")
+    assert len(slim) < 200
     (passed_on,) = decode(slim.split(b"data: ")[1])
     assert isinstance(passed_on, JSONRPCResponse)
     restored = aside.restored(SessionMessage(passed_on))
     assert isinstance(restored, SessionMessage)
-    assert restored.message == JSONRPCResponse(jsonrpc="2.0", id=5, result={"content": [1, 2]})
+    assert restored.message == JSONRPCResponse(jsonrpc="2.0", id=5, result={"content": content})
     again = SessionMessage(passed_on)
     assert aside.restored(again) is again
 
 
-@pytest.mark.parametrize(
-    "data", ["", "hello", '{"jsonrpc":"2.0","method":"x"}', '[{"jsonrpc":"2.0","id":1,"result":{}},1]']
-)
-def test_an_event_without_one_answer_stays_as_it_is(data: str) -> None:
+@pytest.mark.parametrize("data", ["", "hello", "[]", "7"])
+def test_an_event_without_a_message_stays_as_it_is(data: str) -> None:
     event = f"data: {data}\n\n".encode()
-    assert SetAside().slim(event) == event
+    assert SetAside().readable(event, 1) == event
+
+
+def test_messages_of_a_batch_are_events_of_their_own() -> None:
+    event = b'event: message\ndata: [{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":3}]\n\n'
+    first, second, end = SetAside().readable(event, 3).split(b"\n\n")
+    assert first == b'event: message\ndata: {"jsonrpc":"2.0","method":"x"}'
+    assert b'it has no \\"result\\"' in second
+    assert end == b""
+
+
+def test_an_answer_without_an_id_is_that_of_the_only_request() -> None:
+    event = SetAside().readable(b'data: {"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}\n\n', 3)
+    assert event == b'data: {"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no"}}\n\n'
 
 
 def test_what_was_not_set_aside_stays_as_it_is() -> None:
     aside = SetAside()
-    broken = aside.slim(b'data: {"jsonrpc":"2.0","id":3,"result":\n\n')
     (plain,) = decode(b'{"jsonrpc":"2.0","id":1,"result":{}}')
     assert isinstance(plain, JSONRPCResponse)
     items: list[SessionMessage | Exception] = [ValueError("x"), SessionMessage(plain)]
     assert [aside.restored(item) for item in items] == items
-    (passed_on,) = decode(broken.removeprefix(b"data: "))
-    assert isinstance(passed_on, JSONRPCResponse)
-    restored = aside.restored(SessionMessage(passed_on))
-    assert isinstance(restored, SessionMessage)
-    assert isinstance(restored.message, JSONRPCError)

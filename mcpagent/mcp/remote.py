@@ -174,7 +174,7 @@ async def _as_answer(
         return _failure(request_id, "sent an illegal Mcp-Session-Id header", outcome="unknown")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/event-stream":
-        return _replaced(response, _Stream(response, max_bytes, aside))
+        return _replaced(response, _Stream(response, request_id, max_bytes, aside))
     try:
         body = await read_capped(response, max_bytes)
     except httpx2.TransportError as error:
@@ -182,7 +182,8 @@ async def _as_answer(
     except ValueError as error:
         return _failure(request_id, str(error), outcome="unknown")
     found = await decoded(body.replace(b"\n", b" "))
-    answer = next((item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)), None)
+    answers = [item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)]
+    answer = next((item for item in answers if item.id == request_id), answers[0] if answers else None)
     if answer is None:
         kind = "what is no answer" if kind == "application/json" else kind or "no content type"
         what = f"answered with {kind} instead of JSON-RPC: {sample(body) or 'nothing'}"
@@ -258,11 +259,14 @@ def sample(body: bytes) -> str:
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """An event stream's body, decompressed within bounds, large answers set `aside`; where the connection breaks it
-    just ends."""
+    """The event stream that answers a request, decompressed within bounds, its messages mended and large answers set
+    `aside`; where the connection breaks it just ends."""
 
-    def __init__(self, response: httpx2.Response, max_bytes: int, aside: SetAside | None) -> None:
+    def __init__(
+        self, response: httpx2.Response, request_id: RequestId, max_bytes: int, aside: SetAside | None
+    ) -> None:
         self._response = response
+        self._request_id = request_id
         self._max_bytes = max_bytes
         self._aside = aside
 
@@ -274,10 +278,15 @@ class _Stream(httpx2.AsyncByteStream):
                 for event in events.feed(chunk):
                     whole = event.removeprefix(b"\xef\xbb\xbf") if is_first else event
                     is_first = False
-                    if self._aside is not None and len(whole) > LARGE_BYTES:
-                        whole = await asyncio.to_thread(self._aside.slim, whole)
-                    yield whole
+                    yield await self._readable(whole)
         yield events.rest()
+
+    async def _readable(self, event: bytes) -> bytes:
+        if self._aside is None:
+            return event
+        if len(event) > LARGE_BYTES:
+            return await asyncio.to_thread(self._aside.readable, event, self._request_id)
+        return self._aside.readable(event, self._request_id)
 
     async def aclose(self) -> None:
         await self._response.aclose()

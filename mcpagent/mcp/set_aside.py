@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId
 
-from mcpagent.mcp.framing import decode, dumped
+from mcpagent.mcp.framing import Junk, decode, dumped
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
@@ -55,15 +55,24 @@ class SetAside:
         answer = self._kept.pop(str(item.message.result.get(_TOKEN)), None)
         return item if answer is None else SessionMessage(answer, item.metadata)
 
-    def slim(self, event: bytes) -> bytes:
-        """A server-sent event with the answer in it set aside; as it is, where it holds none that can be read."""
+    def readable(self, event: bytes, request_id: RequestId) -> bytes:
+        """An event of the stream that answers a request, as events that the SDK can read: messages mended as those of
+        a local server are, a large answer set aside. As it is, where it holds no message."""
         lines = _LINE_END.split(event)
         data = b" ".join(line[5:] for line in lines if line.startswith(b"data:"))
-        found = decode(data)
-        if len(found) != 1 or not isinstance(found[0], Answer) or found[0].id is None:
+        messages = [message for message in decode(data) if not isinstance(message, Junk)]
+        if not messages:
             return event
-        rest = [line for line in lines if line and not line.startswith(b"data:")]
-        return b"\n".join([*rest, b"data: " + dumped(self.put(found[0])), b"", b""])
+        rest = [line for line in lines if line and not line.startswith(b"data")]
+        return b"".join(b"\n".join([*rest, self._data(message, request_id), b"", b""]) for message in messages)
+
+    def _data(self, message: JSONRPCMessage, request_id: RequestId) -> bytes:
+        if not isinstance(message, Answer):
+            return b"data: " + dumped(message)
+        if message.id is None:  # there is no other request here
+            message.id = request_id
+        data = b"data: " + dumped(message)
+        return b"data: " + dumped(self.put(message)) if len(data) > LARGE_BYTES else data
 
 
 class EventSplitter:
