@@ -6,6 +6,7 @@ out what could move a cursor, set a title, forge a line or hide from a reader.
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 _KEPT_CONTROLS = frozenset("\n\t")
@@ -30,6 +31,20 @@ def safe_text(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(char for char in text.replace("\r\n", "\n") if _is_safe(char))
+
+
+def visible(text: str, kept: str = "\n\t") -> str:
+    """The text with nothing left out: what could hide, move or reorder something is shown as its JSON escape.
+
+    For whoever has to say yes to it. `kept` are the controls that stay as they are.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char in kept or _is_plain(char) else json.dumps(char)[1:-1] for char in text)
+
+
+def _is_plain(char: str) -> bool:
+    return (char.isprintable() or char == "\u3000") and _is_safe(char)
 
 
 def hides_something(text: str) -> bool:

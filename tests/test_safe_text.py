@@ -1,9 +1,11 @@
 """Third-party text made fit to print."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.safe_text import hides_something, safe_line, safe_text
+from mcpagent.safe_text import hides_something, safe_line, safe_text, visible
 
 
 @given(st.text())
@@ -39,3 +41,18 @@ def test_emoji_and_scripts_that_join_their_letters_hide_nothing() -> None:
     assert not hides_something(
         "\U0001f469\u200d\U0001f4bb \u2764\ufe0f \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
     )
+
+
+@given(st.text())
+def test_what_is_shown_for_a_yes_leaves_nothing_out_and_hides_nothing(text: str) -> None:
+    shown = visible(text, kept="")
+    assert all(char.isprintable() or char == "\u3000" for char in shown)
+    assert safe_text(shown) == shown
+    if "\\" not in text and '"' not in text:
+        assert json.loads(f'"{shown}"') == text
+
+
+def test_plain_words_stay_as_they_are_and_tricks_are_seen() -> None:
+    assert visible("plain é 漢\u3000字\n\tx") == "plain é 漢\u3000字\n\tx"
+    assert visible("a\u202eb\x1b[2K\u200b") == "a\\u202eb\\u001b[2K\\u200b"
+    assert visible("a\nb", kept="") == "a\\nb"

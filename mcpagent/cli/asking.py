@@ -20,7 +20,7 @@ from rich.text import Text
 from mcpagent.cli.approvals import Reply, Scope
 from mcpagent.cli.lines import MAX_WIDTH, column
 from mcpagent.cli.terminal import Glyphs, put
-from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.safe_text import safe_line, visible
 from mcpagent.validation import argument_problem
 
 if TYPE_CHECKING:
@@ -205,20 +205,6 @@ def _claim(tool: ToolDefinition | None) -> str:
 
 def _claims_to_read(tool: ToolDefinition | None) -> bool:
     return tool is not None and tool.read_only is True
-
-
-def visible(text: str) -> str:
-    """The text with whatever could hide, move or reorder something on a terminal as JSON escapes; line breaks stay.
-
-    Not left out: who says yes has to see that it is there.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(char if char in "\n\t" or _is_plain(char) else json.dumps(char)[1:-1] for char in text)
-
-
-def _is_plain(char: str) -> bool:
-    return (char.isprintable() or char == "\u3000") and safe_text(char) == char
 
 
 def _json(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager
@@ -55,7 +56,9 @@ CALLS_KEPT = 50
 
 def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
     """Chats until the user leaves. `model` is used instead of the named one."""
-    return run_to_end(Chat(options, terminal, model).run())
+    chat = Chat(options, terminal, model)
+    gc.freeze()  # what is loaded by now stays; looking through it for garbage would take a tenth of the start
+    return run_to_end(chat.run())
 
 
 class Chat:

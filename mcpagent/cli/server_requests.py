@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.text import Text
 
-from mcpagent.cli.asking import ReadLine, forget_typed_ahead, read_answer, visible
+from mcpagent.cli.asking import ReadLine, forget_typed_ahead, read_answer
 from mcpagent.cli.figures import counted, money
 from mcpagent.cli.form import Field, UnfitError, fields_of
 from mcpagent.cli.lines import MAX_WIDTH
 from mcpagent.cli.terminal import put
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
-from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.safe_text import safe_line, safe_text, visible
 
 if TYPE_CHECKING:
     from rich.console import Console

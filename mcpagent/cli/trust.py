@@ -23,7 +23,7 @@ from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.config.files import alone_with, write_text
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError, ServerError
-from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.safe_text import safe_line, visible
 from mcpagent.secret_shapes import without_shapes
 
 if TYPE_CHECKING:
@@ -139,17 +139,16 @@ def trust_lines(servers: Sequence[ServerConfig], folder: Path) -> list[str]:
     for server in servers:
         entry = {KEY_OF_SPELLING.get(key, key): value for key, value in server.written.items()}
         target = entry.get("url") or shlex.join(str(word) for word in (entry.get("command"), *entry.get("args", ())))
-        lines.append(f"  {exact(server.name)}  {exact(str(target))}  ({short_path(server.source, folder)})")
+        lines.append(f"  {_exact(server.name)}  {_exact(str(target))}  ({short_path(server.source, folder)})")
         for key, value in sorted(entry.items()):
             if key not in _IN_ONE_LINE and not key.endswith("_seconds"):
                 shown = without_shapes(json.dumps(value, ensure_ascii=False))
-                lines.append(f"      {exact(key)}: {exact(shown)}")
+                lines.append(f"      {_exact(key)}: {_exact(shown)}")
     return lines
 
 
-def exact(text: str) -> str:
-    """The text on one line with nothing left out: what cannot be printed safely is shown as its code."""
-    return "".join(char if char.isprintable() and safe_text(char) == char else f"\\u{ord(char):04x}" for char in text)
+def _exact(text: str) -> str:
+    return visible(text, kept="")
 
 
 def file_of(server: ServerConfig) -> str:
