@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.approval_commands import forget_approvals, list_approvals
 from mcpagent.cli.kept_approvals import KeptApprovals
 from mcpagent.cli.key_commands import keep_secret, key_name, list_keys, remove_key, set_key
@@ -104,6 +105,16 @@ def test_what_cannot_be_kept_is_said(name: str, given: str, error: str, store: S
     with pytest.raises(InputError, match=error):
         set_key(name, options(), stdin=io.StringIO(given), store=store)
     assert store.list() == []
+
+
+@pytest.mark.parametrize("given", [["FOO", "hunter2hunter2"], ["FOO=hunter2hunter2"]])
+def test_a_key_on_the_command_line_is_refused_and_not_repeated(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["keys", "set", *given]) == 2
+    said = capsys.readouterr().err
+    assert "mcpagent keys set FOO < FILE" in said
+    assert "hunter2" not in said
 
 
 def test_a_key_of_several_lines_stays_as_it_is(store: SecretStore) -> None:

@@ -47,7 +47,7 @@ def command_help(command: Any, path: str, width: int = MAX_WIDTH) -> str:
         sections = [("Commands", rows)]
         usage = f"Usage: {path} COMMAND"
     else:
-        arguments = [param for param in command.params if param.param_type_name == "argument"]
+        arguments = [param for param in command.params if param.param_type_name == "argument" and not param.hidden]
         options = [param for param in command.params if param.param_type_name == "option" and not param.hidden]
         sections = [
             ("Arguments", [(param.metavar, param.help or "") for param in arguments]),

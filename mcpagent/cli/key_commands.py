@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from rich.text import Text
 
@@ -46,6 +46,15 @@ def set_key(
     return ExitCode.OK
 
 
+def refuse_value(name: str) -> NoReturn:
+    """Raises `InputError` for a key that was given as an argument, and does not repeat it."""
+    shown = safe_line(name.partition("=")[0], 60)
+    raise InputError(
+        "a key on the command line stays in the shell's history and can be seen by others; type it unseen, or pipe it "
+        f"in: mcpagent keys set {shown} < FILE"
+    )
+
+
 def keep_secret(
     name: str,
     environ: Mapping[str, str],
@@ -77,6 +86,8 @@ def key_name(name: str) -> str:
     provider = PROVIDERS.get(name.strip().lower())
     if provider is not None and provider.key_variables:
         return provider.key_variables[0]
+    if "=" in name:
+        refuse_value(name)
     if not is_key_name(name):
         raise InputError(
             f'a key cannot be named "{safe_line(name, 60)}"; use letters, digits and _ . @ : / -, 100 at most'

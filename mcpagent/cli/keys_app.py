@@ -20,63 +20,57 @@ KeyName = Annotated[
 
 
 @keys_app.command("list")
-def keys_list(
-    json: opt.Json = False,
-    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
-    color: opt.Color = opt.ColorMode.auto,
-) -> int:
+@opt.taking(*opt.REPORT)
+def keys_list(options: opt.Options) -> int:
     """The names of the keys that are set, and where each is kept; reads none of them."""
     from mcpagent.cli.key_commands import list_keys
 
-    return list_keys(opt.Options(output=opt.output_form(json), color=color))
+    return list_keys(options)
 
 
 @keys_app.command("set")
+@opt.taking("debug", "color")
 def keys_set(
+    options: opt.Options,
     name: KeyName,
-    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
-    color: opt.Color = opt.ColorMode.auto,
+    value: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> int:
     """Keeps a key: typed unseen, or read from stdin. Used where the environment lacks the variable, and as
     ${keyring:NAME} in a server's configuration."""
-    from mcpagent.cli.key_commands import set_key
+    from mcpagent.cli.key_commands import refuse_value, set_key
 
-    return set_key(name, opt.Options(color=color))
+    if value:
+        refuse_value(name)
+    return set_key(name, options)
 
 
 @keys_app.command("remove")
-def keys_remove(
-    name: KeyName,
-    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
-    color: opt.Color = opt.ColorMode.auto,
-) -> int:
+@opt.taking("debug", "color")
+def keys_remove(options: opt.Options, name: KeyName) -> int:
     """Forgets a key."""
     from mcpagent.cli.key_commands import remove_key
 
-    return remove_key(name, opt.Options(color=color))
+    return remove_key(name, options)
 
 
 @approvals_app.command("list")
-def approvals_list(
-    json: opt.Json = False,
-    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
-    color: opt.Color = opt.ColorMode.auto,
-) -> int:
+@opt.taking(*opt.REPORT)
+def approvals_list(options: opt.Options) -> int:
     """The tools and servers that run without a question since you answered "always"."""
     from mcpagent.cli.approval_commands import list_approvals
 
-    return list_approvals(opt.Options(output=opt.output_form(json), color=color))
+    return list_approvals(options)
 
 
 @approvals_app.command("forget")
+@opt.taking("debug", "color")
 def approvals_forget(
+    options: opt.Options,
     pattern: Annotated[
         str, typer.Argument(metavar="SERVER|SERVER.TOOL", show_default=False, help="A glob such as 'git.*' too.")
     ],
-    debug: opt.Debug = False,  # noqa: ARG001 - `run` has read it
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Takes an "always" back: the next call is asked about again."""
     from mcpagent.cli.approval_commands import forget_approvals
 
-    return forget_approvals(pattern, opt.Options(color=color))
+    return forget_approvals(pattern, options)

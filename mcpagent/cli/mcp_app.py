@@ -28,39 +28,32 @@ NewScope = Annotated[
 
 
 @mcp_app.command("list")
-def mcp_list(
-    config: opt.Config = None,
-    server: opt.Server = None,
-    json: opt.Json = False,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
-) -> int:
+@opt.taking("config", "server", *opt.REPORT)
+def mcp_list(options: opt.Options) -> int:
     """The configured servers and where each comes from; starts none."""
     from mcpagent.cli.server_commands import list_servers
 
-    return list_servers(opt.server_options(config, server, json, debug, color))
+    return list_servers(options)
 
 
 @mcp_app.command("test")
+@opt.taking("config", "server", "trust_project", *opt.REPORT)
 def mcp_test(
+    options: opt.Options,
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", show_default=False, help="One server; without it all are tested.")
     ] = None,
-    config: opt.Config = None,
-    server: opt.Server = None,
-    trust_project: opt.TrustProject = False,
-    json: opt.Json = False,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Starts the servers and says step by step what works and how long it takes. Exit code 5: one failed."""
     from mcpagent.cli.server_tests import run_server_test
 
-    return run_server_test(opt.server_options(config, server, json, debug, color, trust_project=trust_project), name)
+    return run_server_test(options, name)
 
 
 @mcp_app.command("add")
+@opt.taking("debug", "color", config=File)
 def mcp_add(
+    options: opt.Options,
     name: Name,
     target: Annotated[
         list[str],
@@ -88,61 +81,57 @@ def mcp_add(
     description: Annotated[str, typer.Option("--description", metavar="TEXT", help="What it is for.")] = "",
     scope: NewScope = WriteScope.user,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the server of that name.")] = False,
-    config: File = None,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Adds a server: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
     from mcpagent.cli.server_editing import NewServer, add_server
 
     new = NewServer(name, target, env or (), secret or (), header or (), transport, cwd, description)
-    return add_server(opt.server_options(config, None, False, debug, color), new, scope, replace=replace)
+    return add_server(options, new, scope, replace=replace)
 
 
 @mcp_app.command("remove")
+@opt.taking("debug", "color", config=File)
 def mcp_remove(
+    options: opt.Options,
     name: Name,
     scope: OneScope = None,
-    config: File = None,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Takes a server out of its file; comments and everything else in it stay."""
     from mcpagent.cli.server_editing import remove_server
 
-    return remove_server(opt.server_options(config, None, False, debug, color), name, scope)
+    return remove_server(options, name, scope)
 
 
 @mcp_app.command("enable")
+@opt.taking("debug", "color", config=File)
 def mcp_enable(
+    options: opt.Options,
     name: Name,
     scope: OneScope = None,
-    config: File = None,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Uses a server again that was disabled."""
     from mcpagent.cli.server_editing import switch_server
 
-    return switch_server(opt.server_options(config, None, False, debug, color), name, scope, on=True)
+    return switch_server(options, name, scope, on=True)
 
 
 @mcp_app.command("disable")
+@opt.taking("debug", "color", config=File)
 def mcp_disable(
+    options: opt.Options,
     name: Name,
     scope: OneScope = None,
-    config: File = None,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Keeps a server configured without using it."""
     from mcpagent.cli.server_editing import switch_server
 
-    return switch_server(opt.server_options(config, None, False, debug, color), name, scope, on=False)
+    return switch_server(options, name, scope, on=False)
 
 
 @mcp_app.command("import")
+@opt.taking("debug", "color", config=File)
 def mcp_import(
+    options: opt.Options,
     source: Annotated[
         str | None,
         typer.Option("--from", metavar="CLIENT,...", help=f"Only from these: {', '.join(opt.CLIENTS)}. Default: all."),
@@ -154,9 +143,6 @@ def mcp_import(
         bool,
         typer.Option("--plain-secrets", help="Leave keys as they stand in those files instead of keeping them apart."),
     ] = False,
-    config: File = None,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Takes over the servers of other MCP clients; what is there already stays. Exit code 1: none found.
 
@@ -164,7 +150,6 @@ def mcp_import(
     """
     from mcpagent.cli.importing.command import clients_named, import_servers
 
-    options = opt.server_options(config, None, False, debug, color)
     return import_servers(
         options,
         clients_named(source or ""),
@@ -176,23 +161,23 @@ def mcp_import(
 
 
 @mcp_app.command("logs")
+@opt.taking("config", "server", "debug", "color")
 def mcp_logs(
+    options: opt.Options,
     name: Name,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, help="The last lines shown.")] = 50,
-    config: opt.Config = None,
-    server: opt.Server = None,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """What a server wrote to its standard error, and when it was started and ended."""
     from mcpagent.cli.server_logs import show_log
 
-    return show_log(opt.server_options(config, server, False, debug, color), name, lines, follow=follow)
+    return show_log(options, name, lines, follow=follow)
 
 
 @mcp_app.command("login")
+@opt.taking("config", "server", "trust_project", "debug", "color")
 def mcp_login(
+    options: opt.Options,
     name: Name,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address; what the browser ends at can be pasted.")
@@ -209,28 +194,20 @@ def mcp_login(
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port its redirect address has.")
     ] = 0,
-    config: opt.Config = None,
-    server: opt.Server = None,
-    trust_project: opt.TrustProject = False,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Signs in to a remote server (OAuth) in the browser; the sign-in is kept and renewed."""
     from mcpagent.cli.login_commands import Login, log_in
 
-    options = opt.server_options(config, server, False, debug, color, trust_project=trust_project)
     return log_in(Login(name, not no_browser, client_id, port), options)
 
 
 @mcp_app.command("logout")
+@opt.taking("config", "server", "debug", "color")
 def mcp_logout(
+    options: opt.Options,
     name: Annotated[str, typer.Argument(metavar="NAME|URL", show_default=False, help="The server, or its address.")],
-    config: opt.Config = None,
-    server: opt.Server = None,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Signs out: revokes the sign-in where the server offers that, and forgets it."""
     from mcpagent.cli.login_commands import log_out
 
-    return log_out(name, opt.server_options(config, server, False, debug, color))
+    return log_out(name, options)

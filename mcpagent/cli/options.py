@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -357,37 +359,108 @@ class Options:
     folder: Path = field(default_factory=Path.cwd)
 
 
-def servers_asked_for(server: list[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+SHARED: Mapping[str, Any] = {
+    "model": Model,
+    "card": Card,
+    "config": Config,
+    "server": Server,
+    "tool_search": ToolSearchOption,
+    "search_strategy": SearchStrategyOption,
+    "always_load": AlwaysLoad,
+    "learn": Learn,
+    "approve": Approve,
+    "yes": Yes,
+    "allow": Allow,
+    "deny": Deny,
+    "denied_ok": DeniedOk,
+    "trust_changes": TrustChanges,
+    "trust_project": TrustProject,
+    "refresh": Refresh,
+    "max_turns": MaxTurns,
+    "max_tokens": MaxTokens,
+    "max_cost": MaxCost,
+    "json_schema": JsonSchema,
+    "estimate": EstimateOnly,
+    "record": Record,
+    "replay": Replay,
+    "timeout": Timeout,
+    "status_line": StatusLine,
+    "quiet": Quiet,
+    "verbose": Verbose,
+    "json": Json,
+    "debug": Debug,
+    "color": Color,
+}
+"""Each shared option's declaration, by the field of `Options` that it sets; `yes` and `json` are short for others."""
+
+REPORT = ("json", "debug", "color")
+"""For a command that prints a report."""
+
+OF_SERVERS = ("config", "server", "trust_project", "refresh", *REPORT)
+"""For a command that looks at the servers' tools."""
+
+CATALOGUE = ("card", "config", "server", "tool_search", "search_strategy", "always_load", "learn")
+RULES = ("approve", "yes", "allow", "deny")
+
+Command: TypeAlias = Callable[..., int]
+
+
+def taking(*names: str, **others: Any) -> Callable[[Command], Command]:
+    """The command has these shared options besides its own parameters, and gets them all as `options`.
+
+    `others` are declared otherwise than usual: the field's name, and an annotation as typer reads it.
+    """
+    declared = {**others, **{name: SHARED[name] for name in names}}
+
+    def declare(command: Command) -> Command:
+        own = [item for item in signature(command, eval_str=True).parameters.values() if item.name != "options"]
+        keyword = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=_default(name), annotation=annotation)
+            for name, annotation in declared.items()
+        ]
+        parameters = [*own, *keyword]
+
+        @wraps(command)
+        def run(**given: Any) -> int:
+            options = options_of({name: given.pop(name) for name in declared})
+            return command(options, **given)
+
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {item.name: item.annotation for item in parameters}
+        return run
+
+    return declare
+
+
+def _default(name: str) -> Any:
+    """The default of the field; a list that is empty is None to typer."""
+    value = getattr(_DEFAULTS, name, False)
+    return None if value == () else value
+
+
+_DEFAULTS = Options(environ={}, folder=Path())
+
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """The value of these options; `--yes` and `--json` are short for others."""
+    known = {item.name for item in fields(Options)}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if name in known
+    }
+    values |= {name: () for name in _LISTS & values.keys() if values[name] is None}
+    if "server" in values:
+        values["server"] = servers_asked_for(values["server"], os.environ)
+    if given.get("yes"):
+        values["approve"] = ApproveMode.all
+    if given.get("json"):
+        values["output"] = OutputFormat.json
+    return Options(**values)
+
+
+_LISTS = frozenset(item.name for item in fields(Options) if item.default == ())
+
+
+def servers_asked_for(server: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """`--server` values, else the lines of MCPAGENT_SERVER (a command has spaces, so they cannot divide servers)."""
     lines = server or environ.get("MCPAGENT_SERVER", "").splitlines()
     return tuple(line.strip() for line in lines if line.strip())
-
-
-def output_form(json: bool) -> OutputFormat:
-    return OutputFormat.json if json else OutputFormat.text
-
-
-def server_options(
-    config: list[Path] | None,
-    server: list[str] | None,
-    json: bool,
-    debug: bool,
-    color: ColorMode,
-    *,
-    refresh: bool = False,
-    trust_project: bool = False,
-    search_strategy: SearchStrategy = SearchStrategy.auto,
-    learn: bool = False,
-) -> Options:
-    """For the commands that look at servers and their tools."""
-    return Options(
-        config=tuple(config or ()),
-        server=servers_asked_for(server, os.environ),
-        output=output_form(json),
-        debug=debug,
-        color=color,
-        refresh=refresh,
-        trust_project=trust_project,
-        search_strategy=search_strategy,
-        learn=learn,
-    )

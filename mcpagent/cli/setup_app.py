@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -12,22 +11,16 @@ from mcpagent.cli import options as opt
 config_app = typer.Typer(help="Your settings: what counts, where it comes from, where it is.", **opt.PLAIN)
 
 
+@opt.taking("model", "config", "server", "trust_project", *opt.REPORT)
 def doctor(
+    options: opt.Options,
     context: typer.Context,
-    model: opt.Model = None,
-    config: opt.Config = None,
-    server: opt.Server = None,
-    trust_project: opt.TrustProject = False,
     fix: Annotated[bool, typer.Option("--fix", help="Mend what needs no question: who can read your files.")] = False,
-    json: opt.Json = False,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Looks whether everything works: model, keys, files, servers. Exit code 5: a required server, or all, failed."""
     from mcpagent.cli.doctor import run_doctor
 
-    options = opt.server_options(config, server, json, debug, color, trust_project=trust_project)
-    return run_doctor(replace(options, model=model), context.find_root().command, fix=fix)
+    return run_doctor(options, context.find_root().command, fix=fix)
 
 
 def completion(
@@ -40,48 +33,45 @@ def completion(
 
 
 @config_app.command("show")
+@opt.taking(*opt.REPORT)
 def config_show(
+    options: opt.Options,
     context: typer.Context,
     origin: Annotated[
         bool, typer.Option("--origin", help="Say where each comes from: a variable, file and line, or the default.")
     ] = False,
-    json: opt.Json = False,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Every option that a variable or a file can set, with the value it has now."""
     from mcpagent.cli.config_commands import show_config
 
-    options = opt.server_options(None, None, json, debug, color)
     return show_config(options, context.find_root().command, with_origin=origin)
 
 
 @config_app.command("path")
+@opt.taking("debug", "color")
 def config_path(
+    options: opt.Options,
     what: Annotated[
         str | None,
         typer.Argument(metavar="WHAT", show_default=False, help="config, servers, project, logs, state, data, cache."),
     ] = None,
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Where files are: one path, or all with their names."""
     from mcpagent.cli.config_commands import print_path
 
-    return print_path(opt.server_options(None, None, False, debug, color), what)
+    return print_path(options, what)
 
 
 @config_app.command("edit")
+@opt.taking("debug", "color")
 def config_edit(
+    options: opt.Options,
     context: typer.Context,
     what: Annotated[
         str, typer.Argument(metavar="WHAT", show_default=False, help="config, servers, project or project-config.")
     ] = "config",
-    debug: opt.Debug = False,
-    color: opt.Color = opt.ColorMode.auto,
 ) -> int:
     """Opens config.toml, or another file, in your editor and checks it afterwards."""
     from mcpagent.cli.config_commands import edit_config
 
-    options = opt.server_options(None, None, False, debug, color)
     return edit_config(options, what, context.find_root().command)
