@@ -6,21 +6,23 @@ catch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpagent import Agent, ToolSearch
-from mcpagent.models import AnthropicModel, OpenAIResponsesModel
+from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.prompted_calls import prompted
 from tests.simulator.server import Simulator
 from tests.test_models_agent import MODELS, TOPICS, Worker, catalogue
 from tests.test_models_recordings import RECORDINGS, recorded
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life
-from tests.wire.lint import callable_unseen
+from tests.wire.lint import callable_unseen, unread
 
 NAMED = {
     "type": "tool_result",
@@ -78,6 +80,31 @@ def test_none_is_in_any_request_of_ours(can: str, life: list[tuple[str, tuple[in
         lived.live(step)
         assert callable_unseen(anthropic.request_body(lived.request())) == []
         assert callable_unseen(openai.request_body(lived.request())) == []
+
+
+MODES: dict[str, Callable[[ModelRequest], dict[str, Any]]] = {
+    **{name: AnthropicModel("claude-x", capabilities=can).request_body for name, can in CAN.items()},
+    "anthropic, at the end": AnthropicModel("claude-x").request_body,
+    "inline": OpenAIResponsesModel("gpt-5").request_body,
+    "inline, can search": OpenAIResponsesModel("gpt-5.4").request_body,
+    "openai, at the end": OpenAIResponsesModel("o3").request_body,
+    "chat": OpenAIChatModel("m").request_body,
+    "call_tool": OpenAIChatModel("m", capabilities=Capabilities("call_tool")).request_body,
+    "prompted": lambda request: OpenAIChatModel("m").request_body(prompted(request, constrained=False)),
+}
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+@given(life=st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4)).map(tuple)), max_size=10))
+@example([("found_elsewhere", (1,)), ("change", (1,)), ("remove", (1,)), ("add", (1,)), ("change_eager", (0,))])
+@bounded
+def test_what_can_be_called_was_read_as_it_is_now(mode: str, life: list[tuple[str, tuple[int, ...]]]) -> None:
+    """In every mode, after any change, and after what another provider's search found."""
+    lived = Life("anthropic")
+    for step in life:
+        lived.live(step)
+        request = lived.request()
+        assert unread(MODES[mode](request), request.tools) == []
 
 
 @pytest.mark.parametrize("model", ["anthropic", "openai"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mcpagent.errors import ConfigError
@@ -92,7 +93,6 @@ class History:
         self._withdrawn: set[str] = set()
         self._turns: list[dict[str, Any]] = []
         self._announced: dict[str, dict[str, Any]] = {}
-        self._found_elsewhere: list[str] = []
 
     def tools(self) -> list[dict[str, Any]]:
         """The definitions, to be written after the history: only what it refers to, or is searched for, is deferred.
@@ -110,22 +110,20 @@ class History:
         return {**write_tool(tool), "defer_loading": True} if deferred else write_tool(tool)
 
     def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        in_answer: tuple[Change, ...] = ()
         for position, message in enumerate(messages):
             changes = self.plan.changes.get(position, ())
             if message.role == "assistant":
-                ours = self.searched and message.provider == PROVIDER
-                if not ours:  # what another provider's search found was not there before: it is told first
-                    self._references(changes)
-                    new = (tool.name for change in changes for tool in change.new)
-                    self._found_elsewhere = [name for name in new if name not in self._referenced]
                 self._announce()
                 self._append("assistant", self._assistant_blocks(message))
-                if ours:
+                if self.searched and message.provider == PROVIDER:
                     self._referenced.update(name for part in message.parts for name in found_names(part))
-                    self._references(changes)
-            else:
-                self._append("user", self._user_blocks(message, changes))
-                self._found_elsewhere = []
+                in_answer = (*in_answer, *changes)
+            else:  # what a search in the answer found is told where its calls are answered
+                first = next((result.call_id for result in message.tool_results), "")
+                before = (replace(change, result=first) for change in in_answer)
+                self._append("user", self._user_blocks(message, (*before, *changes)))
+                in_answer = ()
         self._announce()
         return self._turns
 
@@ -161,9 +159,6 @@ class History:
 
     def _user_blocks(self, message: Message, changes: Sequence[Change]) -> list[dict[str, Any]]:
         references = self._references(changes)
-        if self.by_reference and self._found_elsewhere and message.tool_results:
-            references.setdefault(message.tool_results[0].call_id, []).extend(self._found_elsewhere)
-            self._referenced.update(self._found_elsewhere)
         if not self.redefines_tools:
             message = annotated(message, changes, redefinition_notes)
         blocks: list[dict[str, Any]] = []

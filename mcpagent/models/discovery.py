@@ -218,6 +218,17 @@ def _same(one: ToolDefinition, other: ToolDefinition) -> bool:
     return (one.description, one.parameters) == (other.description, other.parameters)
 
 
+def changes_in_words(plan: ToolPlan, messages: Sequence[Message]) -> dict[int, tuple[Change, ...]]:
+    """By position, the changes to tell in words; those of an answer, found by another provider's search, after it."""
+    told: dict[int, tuple[Change, ...]] = {}
+    waiting: tuple[Change, ...] = ()
+    for position, message in enumerate(messages):
+        waiting = (*waiting, *plan.changes.get(position, ()))
+        if message.role != "assistant":
+            told[position], waiting = waiting, ()
+    return told
+
+
 def redefinition_notes(change: Change) -> list[str]:
     """The words for changed definitions, for models that know no other way."""
     return [f"The tool {tool.name} changed; from now on it is: {as_text(tool)}" for tool in change.redefined]

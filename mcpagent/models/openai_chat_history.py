@@ -21,7 +21,15 @@ from mcpagent.messages import (
 )
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
-from mcpagent.models.discovery import Change, ToolPlan, annotated, as_text, plan_tools, redefinition_notes
+from mcpagent.models.discovery import (
+    Change,
+    ToolPlan,
+    annotated,
+    as_text,
+    changes_in_words,
+    plan_tools,
+    redefinition_notes,
+)
 from mcpagent.models.gemini_schema import UNSIGNED, gemini_schema
 from mcpagent.models.wire import (
     data_url,
@@ -117,12 +125,13 @@ def write_messages(
     ids = ids_on_the_wire(messages, provider, longest=_LONGEST_ID)
     notes_of = proxy_notes if proxied else redefinition_notes
     proxied_names = frozenset(plan.found) if proxied else frozenset()
+    changes = changes_in_words(plan, messages)
     for position, message in enumerate(messages):
         if message.role == "assistant":
             said = _assistant_message(message, provider, proxied_names, ids)
             written += said if message.provider == provider else [dialect.foreign(turn) for turn in said]
             continue
-        message = annotated(message, plan.changes.get(position, ()), notes_of)
+        message = annotated(message, changes[position], notes_of)
         results = message.tool_results
         written += [_tool_message(result, ids) for result in results]
         pictures = [part for result in results for part in _result_images(result)]

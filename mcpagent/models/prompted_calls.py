@@ -12,7 +12,7 @@ from typing import Any
 
 from mcpagent.messages import Message, Part, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.discovery import ToolPlan, annotated, as_text, plan_tools, redefinition_notes
+from mcpagent.models.discovery import Change, annotated, as_text, changes_in_words, plan_tools, redefinition_notes
 from mcpagent.models.wire import json_text, marked_error, object_schema, shown_parts
 
 _HOW = """You can call tools. Answer with one JSON object and nothing else, in one of these two forms:
@@ -45,7 +45,8 @@ def prompted(request: ModelRequest, *, constrained: bool) -> ModelRequest:
     settings = request.settings
     if constrained and request.tool_choice == "auto":
         settings = replace(settings, extra={"response_format": answer_format(request.tools), **settings.extra})
-    messages = tuple(_plain(message, position, plan) for position, message in enumerate(request.messages))
+    changes = changes_in_words(plan, request.messages)
+    messages = tuple(_plain(message, changes.get(place, ())) for place, message in enumerate(request.messages))
     return replace(request, system=system, tools=(), deferred_tools=(), messages=messages, settings=settings)
 
 
@@ -70,12 +71,11 @@ def _arguments(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "object"} if '"$ref"' in json_text(schema) else schema
 
 
-def _plain(message: Message, position: int, plan: ToolPlan) -> Message:
+def _plain(message: Message, changes: Sequence[Change]) -> Message:
     """A message as words: calls as they are to be written, results as the user's."""
     if message.role == "assistant":
         said = (part for part in message.parts if not isinstance(part, ToolsChanged))
         return replace(message, parts=tuple(_as_words(part) if isinstance(part, ToolCall) else part for part in said))
-    changes = plan.changes.get(position, ())
     noted = annotated(
         message,
         changes,

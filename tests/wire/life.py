@@ -12,6 +12,7 @@ from typing import TypeAlias
 from mcpagent.conversation import fold_discovery
 from mcpagent.messages import (
     Message,
+    Part,
     Text,
     ToolCall,
     ToolDefinition,
@@ -38,6 +39,7 @@ KINDS = (
     "talk",
     "add_and_call",
     "attach",
+    "found_elsewhere",
     "withdraw_eager",
     "change_eager",
     "return_eager",
@@ -91,10 +93,10 @@ class Life:
     def _live(self, kind: str, numbers: tuple[int, ...]) -> None:
         definitions = tuple(self._definition(n) for n in numbers)
         match kind:
-            case "search":
-                self._calls(("search_tools", ToolsShown(tuple(tool.name for tool in definitions))))
-            case "add" | "search_loads":
-                self._calls(("add_tool", ToolsChanged(added=definitions)))
+            case "search" | "add" | "search_loads":
+                shown = ToolsShown(tuple(tool.name for tool in definitions))
+                change = shown if kind == "search" else ToolsChanged(added=definitions)
+                self._calls(("search_tools" if kind == "search" else "add_tool", change))
             case "call":
                 self._calls(*((tool.name, ToolsChanged(added=(tool,))) for tool in definitions))
             case "add_and_call":
@@ -119,11 +121,21 @@ class Life:
                 self._calls(("search_tools", None))
                 last = self.messages[-1]
                 self.messages[-1] = replace(last, parts=(ToolsChanged(added=definitions), *last.parts))
+            case "found_elsewhere":
+                self._found_elsewhere(definitions)
             case _:
                 self.messages += [
                     Message("assistant", (Text(f"Answer {self.turn}."),), provider=self.provider),
                     user_message(f"Question {self.turn}?"),
                 ]
+
+    def _found_elsewhere(self, definitions: Sequence[ToolDefinition]) -> None:
+        """Another provider's search found them, and its model called the first."""
+        made = tuple(ToolCall(f"call_{self.turn}_0", tool.name, {}) for tool in definitions[:1])
+        parts: tuple[Part, ...] = (Text("Found."), ToolsChanged(added=tuple(definitions)), *made)
+        self.messages.append(Message("assistant", parts, provider="elsewhere"))
+        results = tuple(ToolResult(call.id, call.name, (Text("ok"),)) for call in made)
+        self.messages.append(Message("tool", results) if results else user_message("Go on."))
 
     def _change_eager(self, kind: str, numbers: set[int]) -> None:
         here = sorted(numbers & self.withdrawn if kind == "return_eager" else numbers - self.withdrawn)

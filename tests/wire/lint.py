@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.models.discovery import as_text
 
 
 def callable_unseen(body: Mapping[str, Any]) -> list[str]:
@@ -28,3 +32,48 @@ def _shown(body: Mapping[str, Any]) -> Iterator[str]:
             yield from (piece["tool_name"] for piece in found if "tool_name" in piece)
             if block["type"] == "tool_addition":
                 yield block["tool"].get("name", "")
+
+
+def unread(body: Mapping[str, Any], offered: Iterable[ToolDefinition]) -> list[str]:
+    """The offered tools whose definition, as it is now, the model cannot have read in this request.
+
+    It reads those in `tools` that are not deferred, deferred ones where something refers to them, those that stand in
+    the history, and those that are told in words.
+    """
+    read = [json.dumps(definition) for definition in _read(body)]
+    words = list(_texts([body.get(key) for key in ("messages", "input", "system")]))
+    return [
+        tool.name
+        for tool in offered
+        if json.dumps((tool.name, tool.description, tool.parameters)) not in read
+        and not any(as_text(tool) in text for text in words)
+    ]
+
+
+def _read(body: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    referred = set(_shown(body))
+    for tool in body.get("tools", ()):
+        if not tool.get("defer_loading") or tool["name"] in referred:
+            yield from _definitions(tool, deferred=False)
+    for turn in body.get("messages", ()):
+        for block in turn["content"] if isinstance(turn["content"], list) else ():
+            if block["type"] == "tool_addition" and "definition" in block["tool"]:
+                yield from _definitions(block["tool"]["definition"], deferred=False)
+    for item in body.get("input", ()):
+        for tool in item.get("tools", ()):
+            yield from _definitions(tool, deferred=item["type"] == "tool_search_output")
+
+
+def _definitions(tool: Mapping[str, Any], *, deferred: bool) -> Iterator[tuple[Any, ...]]:
+    for inner in tool.get("tools", (tool.get("function", tool),)):
+        if inner is tool or deferred or not inner.get("defer_loading"):
+            schema = inner.get("input_schema", inner.get("parameters"))
+            yield (inner.get("name"), inner.get("description"), schema)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
