@@ -146,3 +146,27 @@ def test_without_vectors_hybrid_says_what_to_install() -> None:
         pytest.skip("the word vectors are installed here")
     with pytest.raises(ConfigError, match="semantic"):
         ToolIndex("hybrid")
+
+
+def test_the_vectors_of_a_large_catalogue_are_kept_too(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    tools = [
+        ToolDefinition(f"{verb}_{thing}_{number}", f"{verb} one {thing}", {}, "main")
+        for verb in ("get", "send", "move")
+        for thing in ("invoice", "picture", "letter")
+        for number in range(40)
+    ]
+
+    def scores(folder: Path | None) -> list[tuple[str, float]]:
+        index = ToolIndex("hybrid", cache_folder=folder, min_strength=0)
+        index.replace("main", tools)
+        return [(match.tool.name, match.score) for match in index.search("post a photo").matches]
+
+    fresh = scores(None)
+    assert fresh
+    assert scores(tmp_path) == fresh
+    (path,) = tmp_path.glob("vectors*")
+    size = path.stat().st_size
+    assert size > 4 * 256 * len(tools)
+    assert scores(tmp_path) == fresh
+    assert path.stat().st_size == size

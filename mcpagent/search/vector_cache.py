@@ -18,6 +18,8 @@ _PROBE = "create a new issue in a repository"
 """Embedded with each batch of new texts: a model that changed under the same name gives another vector for it."""
 
 _SAME = 0.999
+_AT_ONCE = 500
+"""Keys of one statement; SQLite takes 999 and more."""
 
 
 class VectorCache:
@@ -63,10 +65,13 @@ class VectorCache:
 
         found: dict[bytes, Matrix] = {}
         with self._open() as connection:
-            for key in keys:
-                row = connection.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
-                if row is not None and len(row[0]) % 4 == 0:
-                    found[key] = np.frombuffer(row[0], dtype="<f4")
+            for start in range(0, len(keys), _AT_ONCE):
+                some = keys[start : start + _AT_ONCE]
+                rows = connection.execute(
+                    f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(some))})",  # noqa: S608
+                    some,
+                )
+                found.update((key, np.frombuffer(row, dtype="<f4")) for key, row in rows if len(row) % 4 == 0)
         return found
 
     def _write(self, rows: Sequence[tuple[bytes, Matrix]]) -> None:

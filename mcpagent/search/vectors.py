@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from mcpagent.messages import ToolDefinition
@@ -18,6 +19,10 @@ _DESCRIPTION = 400
 _PARAMETERS = 200
 _PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "parameters": 0.6}
 """How much each part of a tool counts in its vector."""
+
+_BETWEEN = "\x1f"
+_WORTH_KEEPING = 300
+"""Tools from which reading their vectors is faster than making them anew from the word vectors."""
 
 _SOME = 16
 
@@ -110,18 +115,24 @@ class Vectors:
 
     def _tool_vectors(self, tools: Sequence[ToolDefinition]) -> Matrix:
         parts = [tool_parts(tool) for tool in tools]
+        name = embedder_name(self._model())
         if isinstance(self._model(), StaticEmbedder):
-            mixed = self._embed([part["name"] for part in parts]) * _PARTS["name"]
-            for name in ("description", "server", "parameters"):
-                mixed += self._embed([part[name] for part in parts]) * _PARTS[name]
-            return unit_rows(mixed)
+            texts = [_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS) for part in parts]
+            few = len(texts) < _WORTH_KEEPING
+            return self._embed_mixed(texts) if few else self._cached(f"{name} {_PARTS}", texts, self._embed_mixed)
         texts = [f"{part['server']} {part['name']}: {part['description']} {part['parameters']}" for part in parts]
-        return self._cached(texts)
+        return self._cached(name, texts, self._embed)
 
-    def _cached(self, texts: Sequence[str]) -> Matrix:
-        if self._cache is None:
-            return self._embed(texts)
-        return self._cache.vectors(embedder_name(self._model()), texts, self._embed)
+    def _cached(self, name: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Matrix]) -> Matrix:
+        return embed(texts) if self._cache is None else self._cache.vectors(name, texts, embed)
+
+    def _embed_mixed(self, texts: Sequence[str]) -> Matrix:
+        """The vectors of tools' parts in the order of their weights, `_BETWEEN` between them, added by weight."""
+        parts = list(zip_longest(*(text.split(_BETWEEN) for text in texts), fillvalue=""))
+        mixed = self._embed(parts[0]) * next(iter(_PARTS.values()))
+        for part, weight in list(zip(parts, _PARTS.values(), strict=False))[1:]:
+            mixed += self._embed(part) * weight
+        return unit_rows(mixed)
 
     def _model(self) -> Embedder:
         if self._embedder is None:
