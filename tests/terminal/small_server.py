@@ -12,11 +12,12 @@ import sys
 import time
 from typing import Any
 
-HOSTILE = "red \x1b[31mtext\x1b]0;title\x07 [bold]markup[/bold] \u202eright to left"
+ESCAPES = "red \x1b[31mtext\x1b]0;title\x07 [bold]markup[/bold]"
+HOSTILE = f"{ESCAPES} \u202eright to left"
 
 TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
     "get_weather": ("Get the current weather for a city.", {"city": {"type": "string", "description": "City name"}}),
-    "hostile_text": (f"Give a hostile text: {HOSTILE}", {}),
+    "hostile_text": (f"Give a hostile text: {ESCAPES}", {}),
     "wait_seconds": ("Wait for some seconds.", {"seconds": {"type": "number"}}),
     "fail_always": ("Fail whatever is asked.", {}),
 }
