@@ -130,6 +130,7 @@ class Agent:
         self._model_choice = model
         self._model: Model | None = None
         self._listener = on_event
+        self._streamed: asyncio.Queue[Event | None] | None = None
         self._exits: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: BackgroundLoop | None = None
@@ -202,19 +203,17 @@ class Agent:
     async def stream(
         self, prompt: Prompt | Sequence[CallAnswer], *, deps: Any = None, tool_context: ToolContext | None = None
     ) -> AsyncIterator[Event]:
-        """The events of one `ask` as they happen, ending with `RunFinished`. Closing the iterator cancels the run.
+        """The events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
+
+        Closing the iterator cancels the run.
 
         With answers in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they
         are in `RunFinished.pending`.
         """
         events: asyncio.Queue[Event | None] = asyncio.Queue()
-
-        def emit(event: Event) -> None:
-            events.put_nowait(event)
-            self._emit(event)
-
-        with self._run(prompt, emit, deps=deps, tool_context=tool_context) as run:
+        with self._run(prompt, self._emit, deps=deps, tool_context=tool_context) as run:
             await self._check_answers(run)
+            self._streamed = events  # also what servers say meanwhile
             answering = asyncio.create_task(converse(run))
             answering.add_done_callback(lambda _: events.put_nowait(None))
             try:
@@ -222,6 +221,7 @@ class Agent:
                     yield event
                 self._pending = (await answering).pending
             finally:
+                self._streamed = None
                 answering.cancel()
                 # Waits for the end and takes its error, which is nobody's once the iterator is closed.
                 await asyncio.gather(answering, return_exceptions=True)
@@ -695,6 +695,10 @@ class Agent:
 
     def _emit(self, event: Event) -> None:
         self._tape.heard(event)
+        if self._streamed is not None:
+            self._streamed.put_nowait(event)
+            if isinstance(event, RunFinished):
+                self._streamed = None
         if self._listener is not None:
             guarded(self._listener)(event)
 

@@ -72,6 +72,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "P15 list_changed is honoured within the turn": (
         "lists.test_a_change_made_by_a_call_is_known_when_the_call_returns",
         "lists.test_a_server_of_the_2026_era_tells_of_changes_by_subscription",
+        "changes.test_a_tool_that_goes_in_the_middle_of_a_turn_is_withdrawn_by_the_conversation",
+        "changes.test_a_tool_that_comes_in_the_middle_of_a_turn_is_found_in_it",
+        "changes.test_a_tool_that_changes_between_two_calls_is_announced_and_needs_a_yes",
     ),
     "P16 servers of the earlier era connect as fast as before": (
         "stdio.test_a_server_that_ignores_the_probe_is_greeted_after_two_seconds",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcpagent import Agent, Model
     from mcpagent.cli.asking import ApprovalBox
     from mcpagent.cli.terminal import Terminal
+    from mcpagent.mcp.pins import ToolChange
 
 STOPPED: Mapping[str, str] = {
     "max_turns": "stopped at --max-turns; the answer is what the model knew by then",
@@ -104,6 +105,7 @@ class _OneShot:
             self._before_the_run,
             model=self.model,
             approvals=approvals,
+            allow_change=self._refuse_change,
             # One-shot runs are left alone: whatever a server asks is declined, and said so.
             requests=ServerRequests(self.terminal.err, self.terminal.glyphs, None, self._aside),
         )
@@ -219,6 +221,12 @@ class _OneShot:
             print_failed_server(self.terminal.err, event, servers, self.terminal.glyphs)
         else:
             self._warn(event)
+
+    async def _refuse_change(self, _: ToolChange) -> bool:
+        """Nobody is asked about a tool that its server changed; how it differs has been told."""
+        text = "the changed tool was not called; --trust-changes accepts it as it is now"
+        put(self.terminal.err, notice_line(text, "warning", self.terminal.glyphs))
+        return False
 
     def _warn(self, event: Event) -> None:
         if isinstance(event, Notice) and event.level == "warning":
