@@ -59,7 +59,9 @@ def test_start_turn_context_and_why_look_like_this(tmp_path: Path) -> None:
         text = picture(screen, 100, 100).text
         screen.type("\x04")
         assert screen.exit_code() == 0
-    assert_golden("turn", text, tmp_path)
+    assert text.startswith("mcpagent ")
+    # The line above it has the folder in it, and breaks where that is long.
+    assert_golden("turn", cut(text, "small connected"), tmp_path)
 
 
 @pytest.mark.parametrize(
