@@ -212,6 +212,14 @@ def test_a_call_is_one_line_with_arguments_time_and_size() -> None:
     assert cell_len(line.plain) == 100
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"), [("t", "weather.t"), ("weather__t", "weather.t"), ("weather_now", "weather_now")]
+)
+def test_a_call_is_named_by_its_server_once(name: str, shown: str) -> None:
+    [line] = tool_line(finished(name=name), Glyphs(), 100)
+    assert line.plain.startswith(f"● {shown} ")
+
+
 def test_a_failed_call_says_why_in_at_most_five_lines() -> None:
     head, *body = tool_line(finished(text="\n".join(f"line {n}" for n in range(8)), error="server_down"), Glyphs(), 100)
     assert head.plain.startswith("✗ weather.t")

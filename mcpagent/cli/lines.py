@@ -39,7 +39,8 @@ def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str =
     """One line per call; of a failed one also the first lines of what it said."""
     result = event.result
     name = safe_line(event.call.name, 80)
-    shown = f"{event.server}.{name}" if event.server and not name.startswith(f"{event.server}_") else name
+    own = name.removeprefix(f"{event.server}__")  # so it is called where several servers have a tool of that name
+    shown = f"{event.server}.{own}" if event.server and not own.startswith(f"{event.server}_") else own
     arguments = short_arguments(event.call.arguments) or safe_line(event.call.malformed, MAX_VALUE)
     mark = (glyphs.call, "ok") if result.error is None else (glyphs.failed, "error")
     left = Text.assemble((indent, "dim"), mark, " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
