@@ -49,8 +49,8 @@ def test_json_in_steps_is_the_same_of_what_is_large() -> None:
 )
 async def test_long_texts_and_many_parts_are(value: Any) -> None:
     assert is_large(value)
-    assert await beside_loop(threading.get_ident, value=value) != threading.get_ident()
-    assert await beside_loop(threading.get_ident, value="small") == threading.get_ident()
+    assert await beside_loop(threading.get_ident, is_much=True) != threading.get_ident()
+    assert await beside_loop(threading.get_ident, is_much=False) == threading.get_ident()
 
 
 def test_the_largest_is_told_as_fast_as_any() -> None:

@@ -53,6 +53,6 @@ def _items_text(items: list[Any]) -> str:
     return json.dumps(items, ensure_ascii=False)[1:-1]
 
 
-async def beside_loop(work: Callable[[], T], *, value: Any) -> T:
-    """Does `work` on a JSON value, in a thread where the value is large."""
-    return await asyncio.to_thread(work) if is_large(value) else work()
+async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
+    """Does `work`, in a thread where it is much."""
+    return await asyncio.to_thread(work) if is_much else work()

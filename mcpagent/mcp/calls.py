@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.events import Emit, ToolProgress
-from mcpagent.mcp.beside_loop import beside_loop
+from mcpagent.mcp.beside_loop import beside_loop, is_large
 from mcpagent.mcp.failures import (
     CallTimeoutError,
     InvalidAnswerError,
@@ -136,14 +136,14 @@ class Calls:
 
     async def shown(self, output_of: Callable[[dict[str, Any]], ToolOutput], result: dict[str, Any]) -> ToolOutput:
         """A result as output, without the secrets of this server's configuration, which it may give back."""
-        return await beside_loop(lambda: self._without_secrets(output_of(result)), value=result)
+        return await beside_loop(lambda: self._without_secrets(output_of(result)), is_much=is_large(result))
 
     def _without_secrets(self, output: ToolOutput) -> ToolOutput:
-        parts = tuple(
-            replace(part, text=self._redact.result(part.text)) if isinstance(part, Text) else part
-            for part in output.content
-        )
-        return replace(output, content=parts)
+        clean = {part.text: self._redact.result(part.text) for part in output.content if isinstance(part, Text)}
+        if all(text == shown for text, shown in clean.items()):
+            return output
+        parts = (replace(part, text=clean[part.text]) if isinstance(part, Text) else part for part in output.content)
+        return replace(output, content=tuple(parts))
 
     def _is_safe_to_repeat(self, tool: str) -> bool:
         """By the user's own mark; by the server's word only where the user trusts it."""

@@ -159,18 +159,13 @@ class _Wire:
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return item
         if message.id is None:
-            self._observer.junk(f"an answer without an id: {safe_line(message.error.message, 200)}")
-            only_id = self._only_open_id()
-            if only_id is not None and message.error.code not in _CANNOT_READ:
-                # It may as well answer a notification: what the request waits for may follow.
-                self._end_after(ANONYMOUS_SECONDS, only_id, message.error)
-                return item
-            message.id = only_id
+            message.id = self._id_for(message.error)
         asked = self._take_asked(message.id)
         if asked is None or isinstance(message, JSONRPCError):
             return item
+        much = is_large(message.result)
         try:
-            result, changes = await beside_loop(partial(_usable, asked, message), value=message.result)
+            result, changes = await beside_loop(partial(_usable, asked, message), is_much=much)
         except RecursionError:
             return SessionMessage(invalid_answer(message.id, "its JSON nests too deeply"), item.metadata)
         for change in changes:
@@ -179,7 +174,8 @@ class _Wire:
             return SessionMessage(invalid_answer(message.id, result), item.metadata)
         if asked.method == "initialize":
             self._version = str(result.get("protocolVersion"))
-        result = self._handed_on(asked, message.id, result)
+        if much:
+            result = self._handed_on(asked, message.id, result)
         if result is message.result:
             return item
         return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result), item.metadata)
@@ -190,9 +186,19 @@ class _Wire:
         if asked.method == "tools/list":
             return self._page_of(result)
         stand_in = _STAND_INS.get(asked.method)
-        if stand_in is not None and is_large(result) and self._observer.takes(request_id, result):
+        if stand_in is not None and self._observer.takes(request_id, result):
             return stand_in
         return result
+
+    def _id_for(self, error: ErrorData) -> RequestId | None:
+        """The request that an answer without an id ends; none at once where it may as well answer a notification, so
+        that the answer which is waited for may follow."""
+        self._observer.junk(f"an answer without an id: {safe_line(error.message, 200)}")
+        only_id = self._only_open_id()
+        if only_id is None or error.code in _CANNOT_READ:
+            return only_id
+        self._end_after(ANONYMOUS_SECONDS, only_id, error)
+        return None
 
     def _only_open_id(self) -> RequestId | None:
         """The only request that an answer without an id can be meant for, where there is only one."""
