@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from benchmarks.cost import (
     AUTO,
     AUTO_LOADING,
     PRICED,
+    PROVIDERS,
     WAYS,
     Provider,
     Way,
@@ -83,3 +85,29 @@ async def test_an_agent_decides_by_the_price_of_its_own_model() -> None:
         model = BY_NAME[name].make("http://localhost", False)
         async with Agent(model, tools=tools, tool_search=ToolSearch(enabled="auto")) as agent:
             assert agent.catalog.searching is hides
+
+
+CATALOGS = Path(__file__).resolve().parents[2] / "shared" / "data" / "mcp-catalogs"
+JUDGED = {
+    "search, add_tool, call": 3,
+    'search with load="search", call': 2,
+    "search, call at once": 2,
+    "the provider searches": 1,
+}
+"""The ways of ours, and the requests until a found tool is called."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(JUDGED))
+@pytest.mark.parametrize("provider", PROVIDERS[:2], ids=lambda provider: provider.name)
+async def test_twenty_tasks_of_eight_questions_over_1220_tools(provider: Provider, name: str) -> None:
+    """Real tools where they lie beside the repository, made-up ones elsewhere."""
+    tools = catalogue(CATALOGS, 1_220)
+    [way] = [way for way in WAYS if way.name == name]
+    costs = await run(provider, way, job(tools, 20, 8))
+    requests = [count for cost in costs for count in cost.requests]
+    later = [count for cost in costs for count in cost.later]
+    assert len(requests) / len(costs) / 8 - 1 == JUDGED[name]
+    offering_all = 2 * 8 * sum(map(definition_tokens, tools))
+    assert sum(count.definitions for count in requests) / len(costs) <= 0.05 * offering_all
+    assert sum(count.read for count in later) >= 0.9 * sum(count.total for count in later)
