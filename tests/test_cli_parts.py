@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.console import Console
 
 from mcpagent.cli.app import command_line
 from mcpagent.cli.commands import is_command
@@ -24,7 +26,7 @@ from mcpagent.cli.options import ColorMode
 from mcpagent.cli.prompts import joined_prompt
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.status import Figures, servers_field, short_model, status_line
-from mcpagent.cli.terminal import ASCII_GLYPHS, Glyphs, wants_color
+from mcpagent.cli.terminal import ASCII_GLYPHS, Glyphs, put, wants_color
 from mcpagent.errors import ConfigError, CredentialsError, InputError, LimitError, ModelError, ServerError
 from mcpagent.events import RunFinished, ToolCallFinished, ToolsSearched
 from mcpagent.mcp.status import ServerStatus
@@ -383,3 +385,17 @@ def test_help_lists_every_command_on_one_screen() -> None:
 )
 def test_a_path_is_no_command(line: str, expected: bool) -> None:
     assert is_command(line) is expected
+
+
+# --- wrapped lines ----------------------------------------------------------------------------------------------------
+
+
+@given(st.text(alphabet="a漢 ✓!●>", max_size=300), st.integers(24, 100))
+def test_no_wrapped_line_begins_as_one_of_ours(text: str, width: int) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=width, color_system=None, markup=False, highlight=False)
+    put(console, f"! {text}")
+    first, *rest = stream.getvalue().rstrip("\n").split("\n")
+    assert first.startswith("!")
+    assert all(line.startswith("  ") or not line.strip() for line in rest)
+    assert all(cell_len(line) <= width for line in (first, *rest))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 200
 """Columns where nobody watches: lines are for programs then and are not broken."""
 
+HANGING = 2
+"""Columns by which the rest of a wrapped line is moved in."""
 
 _STYLES = {
     "user": "bold",
@@ -108,9 +110,26 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
 
 
 def put(console: Console, *lines: Text | str, style: str | None = None) -> None:
-    """Prints lines; on a terminal they are wrapped at words, elsewhere they stay whole."""
+    """Prints lines; on a terminal they are wrapped at words, elsewhere they stay whole.
+
+    What is wrapped goes on indented: no text of others, however long it is, begins a line as ours do.
+    """
     for line in lines:
-        console.print(line, style=style, soft_wrap=not console.is_terminal)
+        if console.is_terminal:
+            console.print(_wrapped(line, console), style=style)
+        else:
+            console.print(line, style=style, soft_wrap=True)
+
+
+def _wrapped(line: Text | str, console: Console) -> Text:
+    from rich.text import Text
+
+    text = Text(line) if isinstance(line, str) else line
+    if text.cell_len <= console.width:
+        return text
+    indent = len(text.plain) - len(text.plain.lstrip(" ")) + HANGING
+    first, *rest = text.wrap(console, max(console.width - indent, 20), overflow="fold")
+    return Text("\n").join([first, *(Text.assemble(" " * indent, piece) for piece in rest)])
 
 
 def silent_console() -> Console:
