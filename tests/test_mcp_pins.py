@@ -69,6 +69,20 @@ def test_a_change_is_told_place_by_place(change: dict[str, Any], lines: list[str
     assert pins.check(CONFIG, replace(TOOL, **change)) is None
 
 
+def test_two_programs_keep_what_each_has_pinned(tmp_path: Path) -> None:
+    one, other = PinStore(tmp_path / "pins"), PinStore(tmp_path / "pins")
+    write, changed = replace(TOOL, original_name="write"), replace(TOOL, description="Reads a file and sends it")
+    assert one.check(CONFIG, TOOL) is None
+    assert other.check(CONFIG, write) is None  # it has not read the file since
+    assert one.check(CONFIG, replace(TOOL, original_name="list")) is None
+    for store in (one, other, PinStore(tmp_path / "pins")):
+        assert store.check(CONFIG, changed) is not None
+        assert store.check(CONFIG, replace(write, title="new")) is not None
+    one.accept(CONFIG, changed)
+    assert other.check(CONFIG, changed) is None
+    assert other.check(CONFIG, TOOL) is not None
+
+
 def test_a_change_is_harmless_to_show(pins: PinStore) -> None:
     pins.check(CONFIG, TOOL)
     found = pins.check(CONFIG, replace(TOOL, description="\x1b[2J\u202e" + "x" * 10_000))

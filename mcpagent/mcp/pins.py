@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.config import ServerConfig
+from mcpagent.config.files import alone_with
 from mcpagent.messages import ToolDefinition
 from mcpagent.safe_text import safe_line
 from mcpagent.whole_files import write_whole
@@ -47,22 +48,30 @@ class PinStore:
 
     def check(self, config: ServerConfig, tool: ToolDefinition) -> ToolChange | None:
         """None where the tool is as it was, or is used for the first time, which pins it."""
-        pins = self._pins(config)
         seen = _visible(tool)
-        pinned = pins.get(tool.original_name)
-        if pinned is None:
-            self.accept(config, tool)
+        if self._pins(config).get(tool.original_name) == seen:
             return None
+        # Not what this process knows: another one may know more.
+        pinned = self._pinned(config, tool.original_name, seen)
         if pinned == seen:
             return None
         return ToolChange(config.name, tool.original_name, tuple(_differences(pinned, seen))[:20])
 
     def accept(self, config: ServerConfig, tool: ToolDefinition) -> None:
         """Pins the tool as it is now."""
-        pins = self._pins(config)
-        pins[tool.original_name] = _visible(tool)
-        with contextlib.suppress(OSError):
-            self._write(self.path(config), pins)
+        self._pinned(config, tool.original_name, _visible(tool), anew=True)
+
+    def _pinned(self, config: ServerConfig, name: str, seen: dict[str, Any], *, anew: bool = False) -> Any:
+        """What the tool is pinned as: as it is seen where it was not yet, or `anew`. Other processes lose nothing."""
+        path = self.path(config)
+        with alone_with(path):
+            pins = self._pins(config) | self._read(path)
+            if anew or name not in pins:
+                pins[name] = seen
+                with contextlib.suppress(OSError):
+                    self._write(path, pins)
+        self._known[path] = pins
+        return pins[name]
 
     def path(self, config: ServerConfig) -> Path:
         place = json.dumps([config.name, config.command, list(config.args), config.url])
