@@ -363,11 +363,21 @@ OPENID = "/.well-known/openid-configuration"
     "documents",
     [
         pytest.param(described(f"{RESOURCE}/mcp", AUTHORITY), id="resource at its path"),
-        pytest.param(described(RESOURCE, AUTHORITY), id="resource at the root"),
-        pytest.param(described(RESOURCE, OPENID), id="openid at the root"),
-        pytest.param(described(RESOURCE, f"{AUTHORITY}/tenant", "/tenant"), id="tenant after well-known"),
-        pytest.param(described(RESOURCE, f"{OPENID}/tenant", "/tenant"), id="openid tenant after well-known"),
-        pytest.param(described(RESOURCE, f"/tenant{OPENID}", "/tenant"), id="openid tenant before well-known"),
+        pytest.param(described(RESOURCE, AUTHORITY), id="resource at the root", marks=pytest.mark.slow),
+        pytest.param(described(RESOURCE, OPENID), id="openid at the root", marks=pytest.mark.slow),
+        pytest.param(
+            described(RESOURCE, f"{AUTHORITY}/tenant", "/tenant"), id="tenant after well-known", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            described(RESOURCE, f"{OPENID}/tenant", "/tenant"),
+            id="openid tenant after well-known",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            described(RESOURCE, f"/tenant{OPENID}", "/tenant"),
+            id="openid tenant before well-known",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(described(None, AUTHORITY), id="no resource, as in 2025-03-26"),
         pytest.param(described(None, None), id="nothing at all, as in 2025-03-26"),
     ],

@@ -127,7 +127,7 @@ async def test_a_required_server_is_tried_three_times_before_it_is_fatal(tmp_pat
         await mcp.close()
 
 
-@pytest.mark.parametrize("mode", ["init-error", "hang-init"])
+@pytest.mark.parametrize("mode", ["init-error", pytest.param("hang-init", marks=pytest.mark.slow)])
 async def test_what_another_start_does_not_mend_is_tried_once(mode: str, tmp_path: Path) -> None:
     told, log = Told(), tmp_path / "log"
     async with nothing_left():

@@ -208,7 +208,7 @@ class FollowedTask:
         if task.id != before.id:
             raise MCPError(code=INVALID_ANSWER, message="asked after one task, it answers about another")
         self._task = task
-        if self._task.look != before.look:
+        if task.look != before.look and task.status not in ENDED:
             self._told += 1
             await self._tell(self._told, None, self._task.message or self._task.status.replace("_", " "))
 
