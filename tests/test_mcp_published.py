@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
+from mcpagent.events import Event, ToolProgress
+from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.toolset import McpToolset
 from mcpagent.messages import Text
 from tests.servers.leftovers import nothing_left
@@ -27,7 +29,10 @@ INSTALL_SECONDS = 400
 
 @dataclass(frozen=True)
 class Published:
-    """A server's package, how it is started in `{folder}`, and a call with a part of what it answers."""
+    """A server's package, how it is started in `{folder}`, and a call with a part of what it answers.
+
+    `error` is how the call ends: what would need a network fails, and says so.
+    """
 
     package: str
     start: tuple[str, ...]
@@ -35,6 +40,7 @@ class Published:
     arguments: dict[str, Any] = field(default_factory=dict)
     answer: str = ""
     env: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
 
 
 PYTHON = [
@@ -49,7 +55,12 @@ PYTHON = [
         "mcp-server-git==2026.10.19", ("mcp-server-git",), "git_status", {"repo_path": "{folder}"}, "No commits yet"
     ),
     Published(
-        "mcp-server-fetch==2026.10.24", ("mcp-server-fetch",), "fetch", {"url": "http://127.0.0.1:9/"}, "127.0.0.1"
+        "mcp-server-fetch==2026.10.24",
+        ("mcp-server-fetch",),
+        "fetch",
+        {"url": "http://127.0.0.1:9/"},
+        "127.0.0.1",
+        error="failed",
     ),
     Published(
         "excel-mcp-server==2.2.2",
@@ -98,7 +109,7 @@ NODE = [
         {"MEMORY_FILE_PATH": "{folder}/memory.json"},
     ),
     Published(
-        "@modelcontextprotocol/server-sequential-thinking",
+        "@modelcontextprotocol/server-sequential-thinking@2026.8.31",
         ("mcp-server-sequential-thinking",),
         "sequentialthinking",
         {"thought": "a", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1},
@@ -172,8 +183,9 @@ async def works(server: Published, programs: Path, folder: Path) -> None:
         tools = {tool.name: tool for tool in await toolset.tools()}
         output = await tools[server.tool].run(given)
         text = "\n".join(part.text for part in output.content if isinstance(part, Text))
-        assert server.answer in text
-        assert output.error in (None, "failed")
+        assert server.answer in text, text
+        assert output.error == server.error, text
+        assert len(tools) > 0
         assert toolset.status.state == "ready"
 
 
@@ -190,3 +202,25 @@ async def test_a_published_server_of_the_older_sdk(server: Published, old_python
 @pytest.mark.parametrize("server", NODE, ids=lambda server: server.package.rpartition("/")[2].partition("@")[0])
 async def test_a_published_node_server(server: Published, node_programs: Path, folder: Path) -> None:
     await works(server, node_programs, folder)
+
+
+async def test_a_published_server_runs_a_task_that_asks_in_the_middle(node_programs: Path, folder: Path) -> None:
+    """The protocol's own example server, in the form of 2025-11-25."""
+    asked: list[str] = []
+    events: list[Event] = []
+
+    async def elicit(server: str, message: str, schema: dict[str, Any]) -> dict[str, Any]:
+        asked.append(f"{server}: {message}")
+        return {"interpretation": "programming"} if "interpretation" in schema["properties"] else {}
+
+    config = ServerConfig(
+        "every", command=str(node_programs / "mcp-server-everything"), env={"PATH": os.environ["PATH"]}
+    )
+    handlers = Handlers(elicit=elicit)
+    async with nothing_left(str(folder)), McpToolset(config, emit=events.append, handlers=handlers) as toolset:
+        (research,) = [tool for tool in await toolset.tools() if tool.name == "simulate-research-query"]
+        output = await research.run({"topic": "python", "ambiguous": True})
+    assert output.error is None
+    assert "Topic**: python" in "\n".join(part.text for part in output.content if isinstance(part, Text))
+    assert len(asked) == 1
+    assert "Generating report..." in [event.message for event in events if isinstance(event, ToolProgress)]
