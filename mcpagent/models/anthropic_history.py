@@ -31,7 +31,6 @@ from mcpagent.models.http_model import encoded
 from mcpagent.models.wire import (
     ids_on_the_wire,
     left_out,
-    legal_id,
     legal_name,
     marked_error,
     object_schema,
@@ -175,16 +174,14 @@ class History:
                     pass  # tool changes are not content; thinking and calls are never a user's
         return blocks + words
 
-    def _id(self, result: ToolResult) -> str:
-        return self._ids.get(result.call_id) or legal_id(result.call_id, longest=_LONGEST_ID)
-
     def _reference_result(self, result: ToolResult, names: Sequence[str]) -> dict[str, Any]:
         references = [{"type": "tool_reference", "tool_name": name} for name in names]
-        return {"type": "tool_result", "tool_use_id": self._id(result), "content": references}
+        return {"type": "tool_result", "tool_use_id": self._ids[result.call_id], "content": references}
 
     def _tool_result(self, result: ToolResult) -> dict[str, Any]:
         content = _content(shown_parts(result))
-        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._id(result), "content": content}
+        call_id = self._ids[result.call_id]
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": content}
         return {**block, "is_error": True} if result.error else block
 
     def _references(self, changes: Sequence[Change]) -> dict[str, list[str]]:

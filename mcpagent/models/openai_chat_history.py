@@ -36,7 +36,6 @@ from mcpagent.models.wire import (
     ids_on_the_wire,
     json_text,
     left_out,
-    legal_id,
     legal_name,
     marked_error,
     object_schema,
@@ -148,7 +147,7 @@ def _tool_message(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
     images = sum(isinstance(part, Image) for part in parts)
     if images:
         text = f"{text}\n[{images} image(s) in the next message]".lstrip()
-    call_id = ids.get(result.call_id) or legal_id(result.call_id, longest=_LONGEST_ID)
+    call_id = ids[result.call_id]
     return {"role": "tool", "tool_call_id": call_id, "content": marked_error(result, text)}
 
 

@@ -29,7 +29,6 @@ from mcpagent.models.wire import (
     ids_on_the_wire,
     json_text,
     left_out,
-    legal_id,
     legal_name,
     marked_error,
     object_schema,
@@ -264,7 +263,7 @@ def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
     first = parts[0]
     if isinstance(first, Text):
         parts[0] = Text(marked_error(result, first.text))
-    call_id = ids.get(result.call_id) or legal_id(result.call_id, longest=_LONGEST_ID)
+    call_id = ids[result.call_id]
     return {"type": "function_call_output", "call_id": call_id, "output": _plain(_content(parts))}
 
 

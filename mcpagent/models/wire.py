@@ -66,12 +66,14 @@ def legal_id(call_id: str, *, longest: int) -> str:
 
 
 def ids_on_the_wire(messages: Iterable[Message], provider: str, *, longest: int) -> dict[str, str]:
-    """By call id, what stands for it in a request: a provider's own ids as it sent them, all others made legal."""
-    return {
-        call.id: call.id if message.provider == provider else legal_id(call.id, longest=longest)
-        for message in messages
-        for call in message.tool_calls
-    }
+    """By id of a call or a result, what stands for it in a request: a provider's own as it sent them, others legal."""
+    ids: dict[str, str] = {}
+    for message in messages:
+        for call in message.tool_calls:
+            ids[call.id] = call.id if message.provider == provider else legal_id(call.id, longest=longest)
+        for result in message.tool_results:
+            ids.setdefault(result.call_id, legal_id(result.call_id, longest=longest))
+    return ids
 
 
 def legal_name(name: str) -> str:
