@@ -15,6 +15,7 @@ from rich.text import Text
 from mcpagent.cli.activity import Activity
 from mcpagent.cli.agents import hints, make_agent, make_approvals, rules_without_effect
 from mcpagent.cli.asking import ApprovalBox, forget_typed_ahead, read_above_output
+from mcpagent.cli.bottom_line import BottomLine
 from mcpagent.cli.commands import is_command
 from mcpagent.cli.commands.desk import Desk, Leave, Turn
 from mcpagent.cli.completions import words_of
@@ -30,7 +31,7 @@ from mcpagent.cli.rendering import TurnView, notice_line, print_failed_server
 from mcpagent.cli.requests import RequestTrace
 from mcpagent.cli.server_requests import ServerRequests, in_turn
 from mcpagent.cli.startup import Startup, search_line
-from mcpagent.cli.status import Figures, short_model, status_document, status_line
+from mcpagent.cli.status import Figures, short_model
 from mcpagent.cli.terminal import put
 from mcpagent.cli.trust_box import trusted_configuration
 from mcpagent.cli.unfolding import unfolded_lines
@@ -43,7 +44,6 @@ from mcpagent.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent import Model
-    from mcpagent.cli.status_command import StatusCommand
     from mcpagent.cli.terminal import Terminal
     from mcpagent.inputs import Prompt
     from mcpagent.mcp.pins import ToolChange
@@ -110,8 +110,9 @@ class Chat:
         )
         words = words_of(self.agent, options.folder, lambda: self.startup.is_entered)
         self.input = InputLine(terminal, options.environ, status=self._status, words=words, unfold=self._unfold)
-        self._status_command: StatusCommand | None = self._own_status()
-        self._told_of_status = False
+        self._bottom = BottomLine(
+            self.agent, self.figures, self.startup, self.approvals.rules, terminal, options, self._refresh
+        )
         self._refused_changes: set[str] = set()
         self._calls: deque[ToolCallFinished] = deque(maxlen=CALLS_KEPT)
         self._unfolded = 0
@@ -296,8 +297,7 @@ class Chat:
 
     async def _close(self) -> None:
         await self.startup.close()
-        if self._status_command is not None:
-            await self._status_command.close()
+        await self._bottom.close()
         await self.agent.aclose()
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -341,31 +341,13 @@ class Chat:
     def _status(self) -> str:
         if self._view is None and self.startup.is_entered and self.figures.known != len(self.agent.known_tools):
             self.figures.read(self.agent)
-        width = self.terminal.out.width
-        mode = self.approvals.rules.mode.value
-        line = status_line(self.agent.model.name, self.figures, self.agent.servers, mode, self.terminal.glyphs, width)
-        if (own := self._status_command) is not None:
-            folder = str(self.options.folder)
-            own.tell(status_document(self.agent.model.name, self.figures, self.agent.servers, mode, folder))
-            line = f" {safe_line(own.said, width - 2)}" if own.said is not None else line
-        progress = self.startup.progress(width)
-        return f"{line}\n{progress}" if progress else line
-
-    def _own_status(self) -> StatusCommand | None:
-        command = self.options.status_line
-        if not command.strip():
-            return None
-        from mcpagent.cli.status_command import StatusCommand
-
-        return StatusCommand(command, self.options.environ, self.options.folder, self._refresh)
+        return self._bottom.text()
 
     def _refresh(self) -> None:
         if self.startup.failure is not None:
             self.input.end()
-        own = self._status_command
-        if own is not None and own.problem and not self._told_of_status:
-            self._told_of_status = True
-            self._tell(notice_line(own.problem, "warning", self.terminal.glyphs))
+        if problem := self._bottom.problem():
+            self._tell(notice_line(problem, "warning", self.terminal.glyphs))
         self.input.refresh()
 
     def _unfold(self) -> None:
