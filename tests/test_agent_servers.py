@@ -248,3 +248,21 @@ async def test_cancelling_a_call_leaves_the_server_usable() -> None:
         assert agent.messages[-1].tool_results[0].error == "cancelled"
         assert await asyncio.wait_for(agent.ask("again"), WAIT_SECONDS) == "ok"
         assert results(agent.messages)[-1].text == "still here"
+
+
+async def test_who_waits_for_a_late_server_finds_its_tools(catalogue: dict[str, Any]) -> None:
+    """What is woken by `ServerConnected` runs at the loop's next step; a question asked then has the tools."""
+    seen: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+
+    def listen(event: Event) -> None:
+        if isinstance(event, ServerConnected):
+            asyncio.get_running_loop().call_soon(lambda: seen.set_result(list(agent.known_tools)))
+
+    agent = Agent(
+        ScriptedModel(["x"]),
+        mcp_config={"mcpServers": {"weather": catalogue}},
+        startup_seconds=0,
+        on_event=listen,
+    )
+    async with agent:
+        assert await asyncio.wait_for(seen, WAIT_SECONDS) == ["get_weather"]

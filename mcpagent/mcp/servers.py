@@ -69,6 +69,7 @@ class McpServers:
     ) -> None:
         self._emit = emit
         self._on_late = on_late
+        self._late: set[str] = set()
         self._on_lost = on_lost
         self._unusable = {
             item.name: ServerStatus(item.name, state="failed", reason=item.reason) for item in config.problems
@@ -154,6 +155,7 @@ class McpServers:
                 if startup_seconds != 0:
                     text = f'server "{name}" is still connecting; its tools join when it is ready'
                     self._emit(Notice(text, "warning"))
+                self._late.add(name)
                 task.add_done_callback(lambda task, name=name: self._arrived(name, task))  # type: ignore[misc]
             else:
                 task.exception()  # it is in the server's status; taken here so that nobody misses it
@@ -267,8 +269,11 @@ class McpServers:
         raise InputError(f'the {what} of server "{server}" are not known: {safe_line(reason)}')
 
     async def _enter(self, toolset: McpToolset) -> None:
+        name = toolset.config.name
         await toolset.__aenter__()
-        self._ready.add(toolset.config.name)
+        self._ready.add(name)
+        if name in self._late:  # in the step in which it told that it is connected: who waits for that finds its tools
+            self._on_late(toolset)
 
     async def _stop_opening(self, server: str) -> None:
         tasks = [task for tasks in (self._opening, self._retrying) if (task := tasks.get(server)) is not None]
@@ -279,10 +284,7 @@ class McpServers:
     def _arrived(self, name: str, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
-        error = task.exception()
-        if error is None:
-            self._on_late(self._toolsets[name])
-        else:
+        if (error := task.exception()) is not None:
             self._on_lost(name, str(error))
             self._perhaps_again(name, task)
 
@@ -290,6 +292,7 @@ class McpServers:
         """A server whose process ended while it started is tried again, while the others are used already."""
         error = None if first.cancelled() else first.exception()
         if isinstance(error, ServerError) and error.exit_code is not None and name not in self._retrying:
+            self._late.add(name)
             self._retrying[name] = asyncio.create_task(self._try_again(name), name=f"mcp-retry-{name}")
 
     async def _try_again(self, name: str) -> None:
@@ -298,7 +301,6 @@ class McpServers:
             self._emit(Notice(f'server "{name}" did not start; start {start} of {MOST_STARTS} follows'))
             with contextlib.suppress(ServerError):
                 await self._enter(toolset)  # which waits longer each time, and tells
-                self._on_late(toolset)
                 return
         self._emit(Notice(f'server "{name}" did not start {MOST_STARTS} times; it stays down until it is restarted'))
 
