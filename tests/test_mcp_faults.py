@@ -349,7 +349,7 @@ SOME = {"capabilities-odd", "no-newline", "help", "discover-junk", "tool-null", 
     [pytest.param(*item, marks=() if item[1] in SOME else pytest.mark.slow, id=item[1]) for item in CONNECTING],
 )
 async def test_whatever_a_server_says_at_first_it_is_used_or_named(phase: str, mode: str) -> None:
-    seconds = 4.0 if mode in ("http", "help") else 60.0
+    seconds = 4.0 if mode in ("http", "help", "others-unanswered") else 60.0
     arguments = (phase, mode)
     if mode in FAILS:
         async with nothing_left():

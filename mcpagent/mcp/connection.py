@@ -364,11 +364,13 @@ class McpConnection:
         target: str = "",
         on_progress: Progress | None = None,
         may_be_task: bool = False,
+        is_vital: bool = True,
     ) -> dict[str, Any]:
         """Sends one request and gives its raw result.
 
-        A tool call that `may_be_task` is asked for as a task where the server takes them. Raises `RefusedError` (the
-        server's own error), `CallTimeoutError`, `TaskError`, or `LostError`; cancelling it tells the server.
+        A tool call that `may_be_task` is asked for as a task where the server takes them. Where no answer comes to one
+        that `is_vital`, it is seen whether the server still lives. Raises `RefusedError` (the server's own error),
+        `CallTimeoutError`, `TaskError`, or `LostError`; cancelling it tells the server.
         """
         phase = f'{request.method} "{safe_line(target, 60)}"' if target else str(request.method)
         session = self.session
@@ -386,7 +388,7 @@ class McpConnection:
                 result = await self._raw(session, again, progress)
             raise MCPError(code=INVALID_ANSWER, message=f"asks for input more than {MAX_INPUT_ROUNDS} times")
 
-        return await self._run(send, phase, limits, on_progress)
+        return await self._run(send, phase, limits, on_progress, is_vital=is_vital)
 
     async def _raw(
         self, session: ClientSession, request: types.Request[Any, Any], progress: ProgressFnT | None = None
@@ -507,6 +509,8 @@ class McpConnection:
         phase: str,
         limits: Limits,
         on_progress: Progress | None,
+        *,
+        is_vital: bool = True,
     ) -> T:
         if self._check is not None:
             await asyncio.wait({self._check})
@@ -529,7 +533,7 @@ class McpConnection:
         if error is None:
             return job.result()
         if isinstance(error, OutOfTimeError):
-            if not self._open_calls:
+            if is_vital and not self._open_calls:
                 self._check = self._start(self._check_alive())
             raise CallTimeoutError(self._explain.timeout_text(phase, limits, was_total=error.was_total)) from None
         explained = self._explained(error, phase, self._outcome_of(sent_id))

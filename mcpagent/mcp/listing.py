@@ -23,6 +23,8 @@ MAX_TOOLS = 10_000
 MAX_LISTED = 1_000
 """Prompts and resources kept for description; more can still be asked for by name."""
 MAX_DESCRIPTION = 20_000
+OTHERS_SECONDS = 5.0
+"""How long a server may take for a page of prompts or resources: its tools wait for them."""
 _MANY = 50
 """With descriptions as long as they may be, cleaning the text of more holds the event loop."""
 
@@ -43,6 +45,8 @@ class _ListReader:
         self._redactor = Redactor(config)
         self._redact = self._redactor.result
         self._limits = Limits(config.connect_timeout_seconds, config.connect_timeout_seconds)
+        others_seconds = min(OTHERS_SECONDS, config.connect_timeout_seconds * 0.5)
+        self._others_limits = Limits(others_seconds, others_seconds)
 
     async def read(self) -> ServerLists:
         can = self._connection.session.server_capabilities
@@ -127,8 +131,10 @@ class _ListReader:
         return [self._redactor.json(item) for item in await self._items(request_type, key)]
 
     async def _resources(self) -> tuple[ResourceInfo, ...]:
-        resources = await self._shown(types.ListResourcesRequest, "resources")
-        templates = await self._shown(types.ListResourceTemplatesRequest, "resourceTemplates")
+        resources, templates = await asyncio.gather(
+            self._shown(types.ListResourcesRequest, "resources"),
+            self._shown(types.ListResourceTemplatesRequest, "resourceTemplates"),
+        )
         return (
             *(_resource_info(item, is_template=False) for item in resources),
             *(_resource_info(item, is_template=True) for item in templates),
@@ -142,7 +148,9 @@ class _ListReader:
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
             try:
-                page = await self._connection.request(request_type(params=params), limits=self._limits)
+                page = await self._connection.request(
+                    request_type(params=params), limits=self._others_limits, is_vital=False
+                )
             except (RefusedError, CallTimeoutError, ServerError) as error:
                 self._warn(f"cannot list its {key}: {error}")
                 break

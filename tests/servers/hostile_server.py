@@ -502,6 +502,10 @@ INITIALIZE: dict[str, bytes] = {
         '{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{},"resources":{},"completions":{},'
         '"logging":{}},"serverInfo":{"name":"s","version":"1"}}'
     ),
+    "others-unanswered": result(
+        '{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{},"resources":{}},'
+        '"serverInfo":{"name":"s","version":"1"}}'
+    ),
     "capabilities-odd": result(
         '{"protocolVersion":"2025-06-18","capabilities":{"tools":true,"made":{"up":1}},'
         '"serverInfo":{"name":"s","version":"1"}}'
@@ -678,6 +682,8 @@ def handle(request: dict[str, Any]) -> None:
         write(filled(LISTS.get(OPTIONS.list, tools("")), request_id))
     elif method == "tools/call":
         call(request)
+    elif OPTIONS.init == "others-unanswered":
+        pass
     elif method == "ping":
         write(filled(result("{}"), request_id))
     else:
