@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -510,3 +511,28 @@ def test_a_run_with_a_member_a_failed_server_and_a_denial_replays_to_the_same_by
         again = run(["ask", "--replay", str(path)], tmp_path, env={"PATH": str(tmp_path)})
         assert (again.returncode, again.stdout) == (code, live.stdout), again.stderr
         assert SECRET not in path.read_text("utf-8")
+
+
+async def test_a_tool_offered_from_the_start_and_removed_is_so_again(tmp_path: Path) -> None:
+    """The history keeps what it was, so that what was sent can be sent again."""
+
+    async def run(recording: Recorder | Replay, model: Model | None) -> list[Message]:
+        tools = [function_tool(make_tool(name)) for name in ("first", "second", "third")]
+        search = ToolSearch(extra_tools=("remove_tool",))
+        options: dict[str, Any] = {"tools": tools, "tool_search": search, "pre_discovered_tools": ["first"]}
+        async with Agent(model, recording=recording, **options) as agent:
+            assert [await agent.ask(question) for question in ("x", "y")] == ["done", "again"]
+            return [replace(message, parts=()) for message in agent.messages]
+
+    path = tmp_path / "run.jsonl"
+    model = ScriptedModel([ToolCall("c", "remove_tool", {"tool_names": ["first"]}), "done", "again"])
+    assert await run(Recorder(path), model) == await run(Replay(path), None)
+
+
+def make_tool(name: str) -> Any:
+    def tool() -> str:
+        """Does something."""
+        return name
+
+    tool.__name__ = name
+    return tool

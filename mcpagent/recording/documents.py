@@ -232,14 +232,16 @@ def _event_of(document: Mapping[str, Any]) -> Event:
 def _change_document(change: ToolsShown | ToolsChanged) -> Document:
     if isinstance(change, ToolsShown):
         return {"shown": list(change.names)}
-    return {"added": [asdict(tool) for tool in change.added], "removed": list(change.removed)}
+    was = [[place, asdict(tool)] for place, tool in change.was]
+    return {"added": [asdict(tool) for tool in change.added], "removed": list(change.removed), "was": was}
 
 
 def _change_of(document: Mapping[str, Any]) -> ToolsShown | ToolsChanged:
     if "shown" in document:
         return ToolsShown(tuple(document["shown"]))
     added = tuple(_tool_of(item).definition for item in document["added"])
-    return ToolsChanged(added, tuple(document["removed"]))
+    was = tuple((place, _tool_of(item).definition) for place, item in document.get("was", ()))
+    return ToolsChanged(added, tuple(document["removed"]), was)
 
 
 def output_of(document: Mapping[str, Any]) -> ToolOutput:
