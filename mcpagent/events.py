@@ -22,11 +22,15 @@ StopReason: TypeAlias = Literal["answered", "max_turns", "repeated_calls", "trun
 
 @dataclass(frozen=True, slots=True)
 class ServerConnecting:
+    """The server is being started or reached."""
+
     server: str
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConnected:
+    """The server can be used; `seconds` from the start of the attempt to its list of tools."""
+
     server: str
     tools: int
     seconds: float
@@ -106,11 +110,15 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """The next piece of what the model writes, as it came."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
+    """The next piece of what the model thinks, where its provider shows that."""
+
     text: str
 
 
@@ -135,6 +143,8 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFinished:
+    """A call has its result; `server` as in `ToolCallStarted`."""
+
     call: ToolCall
     result: ToolResult
     server: str | None
@@ -161,6 +171,8 @@ class ToolsLoaded:
 
 @dataclass(frozen=True, slots=True)
 class ToolsRemoved:
+    """Tools that are not offered any more, by offered name."""
+
     names: tuple[str, ...]
 
 
