@@ -84,9 +84,17 @@ async def test_a_required_server_that_fails_is_an_error(catalogue: dict[str, Any
 async def test_a_server_that_never_answers_does_not_keep_the_others(catalogue: dict[str, Any]) -> None:
     config = {"mcpServers": {"silent": faulty("hang-at-start"), "weather": catalogue}}
     events: list[Event] = []
+    connected = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, ServerConnected):
+            connected.set()
+
     model = ScriptedModel([call("search_tools", query="frobnicate the blorp"), call("get_weather", place="x"), "ok"])
-    agent = Agent(model, mcp_config=config, with_tool_search_mode=True, startup_seconds=1.0, on_event=events.append)
+    agent = Agent(model, mcp_config=config, with_tool_search_mode=True, startup_seconds=0.5, on_event=hear)
     async with asyncio.timeout(WAIT_SECONDS), agent:
+        await connected.wait()
         assert agent.servers["silent"].state == "connecting"
         assert await agent.ask("go") == "ok"
     assert "silent (it is still connecting)" in results(model.requests[1].messages)[0].text
