@@ -354,7 +354,10 @@ async def test_history_as_plain_dicts() -> None:
         ([{"role": "system", "content": "x"}], "instructions="),
         ([{"role": "user", "content": None}], "messages\\[0\\]"),
         ([{"role": "assistant", "content": "x"}], "last one must be the user's"),
-        ([{"role": "user", "parts": [{"type": "nonsense"}]}], "messages.0.parts.0"),
+        (
+            [{"role": "user", "parts": [{"type": "nonsense"}]}],
+            r"messages\[0\]\.parts\[0\]\.type: expected one of text, ",
+        ),
     ],
 )
 async def test_a_history_that_cannot_be_used_is_named(messages: list[Any], words: str) -> None:

@@ -75,10 +75,11 @@ class ServerFile:
 
 def open_file(path: Path, *, is_project: bool) -> ServerFile:
     """The file as it is, or an empty one in its place. Raises `ConfigError` for one that cannot be read."""
-    text = read_bytes(path).decode("utf-8-sig", "replace") if path.exists() else ""
+    raw = read_bytes(path) if path.exists() else b""  # once: others may write it
+    text = raw.decode("utf-8-sig", "replace")
     if not text.strip():
         return ServerFile(path, is_project, "{}\n", ("mcpServers",), {})
-    document = parse_document(str(path), read_bytes(path), path.parent)
+    document = parse_document(str(path), raw, path.parent)
     if document.text != text:
         raise ConfigError(f"{path}: not UTF-8; save the file as UTF-8 before it can be changed")
     if not any(key in document.data for key in ("mcpServers", "servers", "mcp_servers")) and not _is_bare(document):
