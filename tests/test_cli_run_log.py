@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpagent.cli.app import run as run_here
 from mcpagent.cli.failures import report_error, report_exception
 from mcpagent.cli.run_log import RunLog, keep_error, run_log_path, write_entry
 from mcpagent.known_secrets import hide
@@ -80,3 +81,12 @@ def test_a_run_that_failed_outside_names_its_log_and_one_that_was_typed_wrong_do
     typed = run(["-p", "x", "-m", "nonsense"], tmp_path)
     assert typed.returncode == 3
     assert "log:" not in typed.stderr
+
+
+def test_only_the_last_run_of_a_process_has_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second"):
+        monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / name))
+        assert run_here(["config", "path", "logs"]) == 0
+    logging.getLogger("library").warning("look here")
+    assert not (tmp_path / "first" / "state" / "mcpagent.log").exists()
+    assert "look here" in (tmp_path / "second" / "state" / "mcpagent.log").read_text("utf-8")

@@ -168,4 +168,8 @@ def _set_up_logging(*, debug: bool) -> None:
 
     if debug or os.environ.get("MCPAGENT_LOG", "").lower() == "debug":
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s: %(message)s")
-    logging.getLogger().addHandler(RunLog(run_log_path(os.environ)))
+    everything = logging.getLogger()
+    # It stays when the run has ended, for what the interpreter tells while it ends: the next run's takes its place.
+    for handler in [item for item in everything.handlers if isinstance(item, RunLog)]:
+        everything.removeHandler(handler)
+    everything.addHandler(RunLog(run_log_path(os.environ)))
