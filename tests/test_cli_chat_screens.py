@@ -92,16 +92,32 @@ def test_sixty_columns_dumb_terminals_and_ascii(name: str, variables: dict[str, 
 
 
 def test_a_failed_server_looks_like_this(tmp_path: Path) -> None:
-    with on_a_terminal(["-m", "offline", *server_option("dies")], tmp_path) as screen:
-        screen.wait_for("GITHUB_TOKEN is required")
+    dies = {"command": "sh", "args": ["-c", "echo Traceback >&2; echo 'KeyError: CRM_TOKEN is required' >&2; exit 1"]}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"crm": dies}}, indent=1), "utf-8")
+    with on_a_terminal(["-m", "offline", "--config", "servers.json"], tmp_path) as screen:
+        screen.wait_for("did not start 3 times")
         screen.wait_for("mcp 0 ok 1!|mcp 1!")
         shown = picture(screen, 100)
         screen.type("\x04")
         assert screen.exit_code() == 0
-    lines = cut(shown.text, "✗ dies").splitlines()
-    assert "KeyError: GITHUB_TOKEN is required" in "\n".join(lines)
-    assert "mcpagent mcp logs dies" in " ".join(" ".join(lines).split())
-    assert len([line for line in lines if line.strip() and not line.startswith((">", " offline"))]) <= 6
+    block = cut(shown.text, "✗ crm")
+    assert "KeyError: CRM_TOKEN is required" in block
+    assert len([line for line in block.splitlines() if line.strip() and not line.startswith((">", " offline"))]) <= 7
+    assert_golden("down", block, tmp_path)
+
+
+def test_a_call_that_needs_a_yes_looks_like_this(tmp_path: Path) -> None:
+    arguments = ["-m", "offline", *server_option("writes", "small"), "--tool-search", "on"]
+    with on_a_terminal(arguments, tmp_path) as screen:
+        screen.wait_for("connected in")
+        screen.type("push the branch main to origin\r")
+        screen.wait_for(r"run it\?")
+        screen.type("y\r")
+        screen.wait_for(r"\d requests? · in [^\n]*")
+        shown = picture(screen, 100)
+        screen.type("\x04")
+        assert screen.exit_code() == 0
+    assert_golden("approval", cut(shown.text, "push the branch main to origin"), tmp_path)
 
 
 @pytest.mark.slow

@@ -17,8 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
 STAGES: tuple[frozenset[str], ...] = tuple(
     frozenset(stage.split())
     for stage in (
-        "errors messages pending events safe_text whole_files known_secrets secret_shapes background inputs "
-        "late_names",
+        "errors messages pending events safe_text whole_files known_secrets secret_shapes background inputs late_names",
         "tools tool_algebra tool_context run_context names conversation tracing config secret_store selection cards "
         "search prompt models validation",
         "catalog mcp recording offload compaction sessions",

@@ -89,10 +89,7 @@ async def test_a_server_that_exits_at_start_is_tried_three_times_and_the_others_
         await told.until(
             lambda: 'server "bad" did not start 3 times; it stays down until it is restarted' in told.notices
         )
-        assert told.notices[:2] == [
-            'server "bad" did not start; start 2 of 3 follows',
-            'server "bad" did not start; start 3 of 3 follows',
-        ]
+        assert len(told.notices) == 1
         assert lives(bad) == MOST_STARTS
         assert mcp.statuses["bad"].state == "failed"
         assert sum(isinstance(event, ServerFailed) for event in told.events) == 1

@@ -297,8 +297,7 @@ class McpServers:
 
     async def _try_again(self, name: str) -> None:
         toolset = self._toolsets[name]
-        for start in range(2, MOST_STARTS + 1):
-            self._emit(Notice(f'server "{name}" did not start; start {start} of {MOST_STARTS} follows'))
+        for _ in range(2, MOST_STARTS + 1):  # told by `ServerConnecting`, and in the server's log
             with contextlib.suppress(ServerError):
                 await self._enter(toolset)  # which waits longer each time, and tells
                 return
