@@ -256,13 +256,19 @@ async def probe_all(
     auth: Auth | None,
     tell: Callable[[Probe], None],
 ) -> list[Probe]:
-    """Tries them at the same time, as many as there are processors and some; `tell` gets each as soon as it is done."""
+    """Tries them at the same time, as many as there are processors and some.
+
+    `tell` gets each in this order, as soon as it and those before it are done.
+    """
     room = asyncio.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
 
     async def one(config: ServerConfig) -> Probe:
         async with room:
-            found = await probe(config, environ, log_folder, auth)
-        tell(found)
-        return found
+            return await probe(config, environ, log_folder, auth)
 
-    return list(await asyncio.gather(*(one(config) for config in servers)))
+    probes: list[Probe] = []
+    async with asyncio.TaskGroup() as group:
+        for trying in [group.create_task(one(config)) for config in servers]:
+            probes.append(await trying)
+            tell(probes[-1])
+    return probes
