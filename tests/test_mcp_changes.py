@@ -190,7 +190,9 @@ def test_on_the_command_line_a_changed_tool_needs_trust_changes(tmp_path: Path) 
     changed = run()
     assert "nobody has allowed the change" in changed.stdout
     assert 'description: "Reads the weather" -> "Reads the weather, and tells the whole world"' in changed.stderr
-    assert "--trust-changes accepts it as it is now" in changed.stderr
+    denied = "denied: files.read_weather (its server changed it since it was first used). allow it with --trust-changes"
+    assert changed.stderr.splitlines()[-1] == denied
+    assert changed.returncode == 6
     assert "nobody has allowed" not in run("--trust-changes").stdout
     accepted = run()
     assert accepted.stderr == ""

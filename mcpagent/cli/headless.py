@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from rich.text import Text
@@ -82,6 +83,8 @@ class _OneShot:
         self.view: TurnView | None = None
         self.configuration = Configuration(ServersConfig())
         self.denials: list[Denial] = []
+        self.changed: set[tuple[str | None, str]] = set()
+        """Tools, by server and the server's name for them, that were not called because their server changed them."""
 
     async def answer(self) -> ExitCode:
         limit = asyncio.timeout(self.options.timeout)
@@ -168,8 +171,7 @@ class _OneShot:
                     self.report(event)
                 view(event)
                 self.budget.follow(event)
-                if self.options.replay is not None:
-                    self._note_denial(agent, event)
+                self._note_denial(agent, event)
                 if steps is None:
                     self._warn(event)
                 if isinstance(event, RunFinished):
@@ -187,13 +189,17 @@ class _OneShot:
         return str(questions[0])
 
     def _note_denial(self, agent: Agent, event: Event) -> None:
-        """What was denied when it was recorded still is; nobody decides on it now."""
+        """What was denied when it was recorded still is, and so is a tool that its server changed: no rule decides."""
         if not (isinstance(event, ToolCallFinished) and event.result.error == "denied"):
             return
         tool = agent.known_tools.get(event.call.name)
-        if tool is not None:
-            request = PendingCall.of("approval", event.call, tool)
-            self.denials.append(Denial(request, label_of(tool), "as it was recorded"))
+        if tool is None:
+            return
+        denied = partial(Denial, PendingCall.of("approval", event.call, tool), label_of(tool))
+        if self.options.replay is not None:
+            self.denials.append(denied("as it was recorded"))
+        elif (tool.server, tool.original_name) in self.changed:
+            self.denials.append(denied("its server changed it since it was first used", "--trust-changes"))
 
     def _write_estimate(self, agent: Agent, schema: AnswerSchema | None) -> None:
         from mcpagent.cli.estimate import estimate
@@ -222,10 +228,9 @@ class _OneShot:
         else:
             self._warn(event)
 
-    async def _refuse_change(self, _: ToolChange) -> bool:
+    async def _refuse_change(self, change: ToolChange) -> bool:
         """Nobody is asked about a tool that its server changed; how it differs has been told."""
-        text = "the changed tool was not called; --trust-changes accepts it as it is now"
-        put(self.terminal.err, notice_line(text, "warning", self.terminal.glyphs))
+        self.changed.add((change.server, change.tool))
         return False
 
     def _warn(self, event: Event) -> None:
