@@ -181,7 +181,7 @@ async def test_each_answer_ends_its_call_at_once(
 ) -> None:
     async with connected(*(("--init", era) if era else ())) as (toolset, tools):
         assert toolset.status.protocol_version == ("2026-07-28" if era else "2025-06-18")
-        for mode in RAW.keys() - HEAVY - set(UNREADABLE):
+        for mode in sorted(RAW.keys() - HEAVY - set(UNREADABLE)):
             with subtests.test(mode):
                 started = time.monotonic()
                 check(mode, await tools["trouble"].run({"text": mode}), era)
@@ -365,3 +365,35 @@ async def test_whatever_a_server_says_at_first_it_is_used_or_named(phase: str, m
         assert toolset.status.title.isprintable()
         json.dumps([tool.definition.parameters for tool in tools.values()])
         await next_works(tools)
+
+
+TWO_AT_ONCE = """
+import json, sys
+calls = []
+for line in sys.stdin:
+    request = json.loads(line)
+    method, key = request["method"], request.get("id")
+    if key is None:
+        continue
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "trouble", "inputSchema": {"type": "object"}}]}
+    else:
+        calls.append(key)
+        if len(calls) < 2:
+            continue
+        print(json.dumps({"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "it broke"}}), flush=True)
+        key, result = calls[0], {"content": [{"type": "text", "text": "fine"}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": key, "result": result}), flush=True)
+"""
+
+
+async def test_an_answer_without_an_id_is_that_of_the_call_which_gets_no_other(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(TWO_AT_ONCE, "utf-8")
+    server = ServerConfig("h", command=sys.executable, args=(str(tmp_path / "server.py"),), era="legacy")
+    async with nothing_left(), McpToolset(server) as toolset:
+        (tool,) = toolset.bound_tools()
+        first, second = await asyncio.gather(tool.run({}), tool.run({}))
+    assert sorted([first.error or "", second.error or ""]) == ["", "failed"]
+    assert sorted([text_of(first), text_of(second)])[0] == "fine"

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ ANONYMOUS_SECONDS = 0.5
 _CANNOT_READ = frozenset({PARSE_ERROR, INVALID_REQUEST})
 """What JSON-RPC has a server say of a request whose id it could not read."""
 
+_MOST_ANONYMOUS = 16
 _AGAIN_SECONDS = 0.05
 
 MAX_OPEN_ANSWERS = 100
@@ -116,13 +118,15 @@ class _Wire:
         self._asked: dict[str, _Asked] = {}
         self._version = LATEST_HANDSHAKE_VERSION
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._anonymous: deque[tuple[set[str], ErrorData]] = deque(maxlen=_MOST_ANONYMOUS)
+        """Answers without an id, each with the requests that were open then and still are."""
         self._rests: dict[str, dict[str, Any]] = {}
         self._cursors = itertools.count()
 
     def note_outgoing(self, item: SessionMessage) -> None:
         message = item.message
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._asked.pop(str((message.params or {}).get("requestId")), None)
+            self._forget(str((message.params or {}).get("requestId")))
         if not isinstance(message, JSONRPCRequest):
             return
         params = message.params or {}
@@ -192,23 +196,34 @@ class _Wire:
 
     def _id_for(self, error: ErrorData) -> RequestId | None:
         """The request that an answer without an id ends; none at once where it may as well answer a notification, so
-        that the answer which is waited for may follow."""
+        that the answer which is waited for may follow. Of several it is the one that gets no other answer."""
         self._observer.junk(f"an answer without an id: {safe_line(error.message, 200)}")
-        only_id = self._only_open_id()
-        if only_id is None or error.code in _CANNOT_READ:
-            return only_id
-        self._end_after(ANONYMOUS_SECONDS, only_id, error)
+        meant = {key for key, asked in self._asked.items() if asked.method != "subscriptions/listen"}
+        if len(meant) == 1 and error.code in _CANNOT_READ:
+            return _as_id(meant.pop())
+        self._anonymous.append((meant, error))
+        self._attribute()
         return None
 
-    def _only_open_id(self) -> RequestId | None:
-        """The only request that an answer without an id can be meant for, where there is only one."""
-        calls = [key for key, asked in self._asked.items() if asked.method != "subscriptions/listen"]
-        return (int(calls[0]) if calls[0].isdigit() else calls[0]) if len(calls) == 1 else None
+    def _attribute(self) -> None:
+        """Has those requests end soon that are the last ones an answer without an id can have been meant for."""
+        for meant, error in [item for item in self._anonymous if len(item[0]) <= 1]:
+            self._anonymous.remove((meant, error))
+            for key in meant:
+                self._end_after(ANONYMOUS_SECONDS, _as_id(key), error)
 
     def _take_asked(self, request_id: RequestId | None) -> _Asked | None:
         if (timer := self._timers.pop(str(request_id), None)) is not None:
             timer.cancel()
-        return self._asked.pop(str(request_id), None)
+        return self._forget(str(request_id))
+
+    def _forget(self, key: str) -> _Asked | None:
+        asked = self._asked.pop(key, None)
+        if asked is not None and self._anonymous:
+            for meant, _ in self._anonymous:
+                meant.discard(key)
+            self._attribute()
+        return asked
 
     def _page_of(self, result: dict[str, Any]) -> dict[str, Any]:
         tools = result["tools"]
@@ -289,6 +304,10 @@ async def mended(
             await asyncio.gather(pump, return_exceptions=True)
             inject.close()
             incoming.close()
+
+
+def _as_id(key: str) -> RequestId:
+    return int(key) if key.isdigit() else key
 
 
 def _usable(asked: _Asked, answer: JSONRPCResponse) -> tuple[dict[str, Any] | str, tuple[str, ...]]:
