@@ -376,7 +376,8 @@ for line in sys.stdin:
     if key is None:
         continue
     if method == "initialize":
-        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
+        about = {"name": "t", "version": "1"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about}
     elif method == "tools/list":
         result = {"tools": [{"name": "trouble", "inputSchema": {"type": "object"}}]}
     else:
@@ -396,4 +397,4 @@ async def test_an_answer_without_an_id_is_that_of_the_call_which_gets_no_other(t
         (tool,) = toolset.bound_tools()
         first, second = await asyncio.gather(tool.run({}), tool.run({}))
     assert sorted([first.error or "", second.error or ""]) == ["", "failed"]
-    assert sorted([text_of(first), text_of(second)])[0] == "fine"
+    assert "fine" in (text_of(first), text_of(second))
