@@ -10,6 +10,8 @@ shows. Linux and macOS; needs pyte.
 from __future__ import annotations
 
 import argparse
+import difflib
+import html
 import io
 import json
 import re
@@ -216,6 +218,11 @@ def _like(character: Any, word: str) -> Any:
     return new
 
 
+def words_of(svg: str) -> list[str]:
+    """What stands in a picture, a line for each piece of text."""
+    return [f"{html.unescape(text)}\n" for text in re.findall(r"<text [^>]*>([^<]+)</text>", svg)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(SHOTS)}; without one all")
@@ -225,10 +232,17 @@ def main() -> int:
     old: list[str] = []
     for name in options.names or SHOTS:
         path = FOLDER / f"{name}.svg"
-        svg = take(SHOTS[name])
         if not options.check:
-            path.write_text(svg, "utf-8")
-        elif not path.exists() or path.read_text("utf-8") != svg:
+            path.write_text(take(SHOTS[name]), "utf-8")
+            continue
+        kept = path.read_text("utf-8") if path.exists() else ""
+        # Twice at most: on a busy machine a server may be slow to end, and is told of in other words.
+        for _ in range(2):
+            svg = take(SHOTS[name])
+            if svg == kept:
+                break
+            sys.stderr.writelines(difflib.unified_diff(words_of(kept), words_of(svg), "kept", "shown", n=0))
+        else:
             old.append(name)
     if old:
         print(f"old: {', '.join(old)}; python benchmarks/screenshots.py {' '.join(old)}", file=sys.stderr)
