@@ -247,7 +247,9 @@ def _read(path: Path) -> _Contents:
         with path.open("rb") as file:
             return _parsed(list(_lines(file)), shown)
     except OSError as error:
-        raise ConfigError(f"recording {shown}: cannot be read: {error.strerror or error}") from None
+        raise ConfigError(
+            f"recording {shown}: cannot be read: {error.strerror or error}; give a file that --record wrote"
+        ) from None
 
 
 def _lines(file: Any) -> Iterator[tuple[int, Any]]:
