@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from mcpagent.late_names import late_names
 
 if TYPE_CHECKING:
-    from mcpagent.agent import Agent
+    from mcpagent import events
+    from mcpagent.agent import Agent, ApprovalPolicy
+    from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
     from mcpagent.cards.card import AgentCard, CardError
-    from mcpagent.catalog import ToolSearch
     from mcpagent.config import McpServer
     from mcpagent.errors import (
         AgentStateError,
@@ -21,24 +22,54 @@ if TYPE_CHECKING:
         ModelError,
         ServerError,
     )
-    from mcpagent.messages import Image, Message, Text, ToolDefinition, Usage, dump_messages, load_messages
+    from mcpagent.mcp.server_options import ServerOptions
+    from mcpagent.messages import (
+        Image,
+        Message,
+        Prompt,
+        Spent,
+        Text,
+        ToolCall,
+        ToolDefinition,
+        ToolResult,
+        Usage,
+        dump_messages,
+        load_messages,
+    )
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
-    from mcpagent.pending import CallAnswer, CallsPendingError, PendingCall
+    from mcpagent.models.scripted import ScriptedModel
     from mcpagent.recording import Recorder, RecordingError, Replay
-    from mcpagent.run_context import RunContext
+    from mcpagent.run import RunContext, RunOptions, RunResult
+    from mcpagent.session import Definition, EventStream, Session, Wrapper
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
+    from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.tools import Tool, ToolOutput, ToolReturn, Toolset
-    from mcpagent.toolsets.function import FunctionToolset, function_tool
+    from mcpagent.toolsets.composition import (
+        approval_required,
+        combined,
+        deferred,
+        dynamic,
+        external,
+        filtered,
+        prefixed,
+        prepared,
+        renamed,
+        wrapped,
+    )
+    from mcpagent.toolsets.functions import FunctionToolset, function_tool
 
 __all__ = [
     "Agent",
     "AgentCard",
     "AgentStateError",
+    "ApprovalPolicy",
     "CallAnswer",
     "CallsPendingError",
     "CardError",
     "ConfigError",
     "CredentialsError",
+    "Definition",
+    "EventStream",
     "FunctionToolset",
     "Image",
     "InputError",
@@ -52,25 +83,46 @@ __all__ = [
     "ModelResponse",
     "ModelSettings",
     "PendingCall",
+    "Prompt",
     "Recorder",
     "RecordingError",
     "Replay",
     "RunContext",
+    "RunOptions",
+    "RunResult",
+    "ScriptedModel",
     "ServerError",
+    "ServerOptions",
+    "Session",
+    "Spent",
     "Text",
     "Tool",
+    "ToolCall",
     "ToolContext",
     "ToolContextCache",
     "ToolDefinition",
     "ToolOutput",
+    "ToolResult",
     "ToolReturn",
     "ToolSearch",
     "Toolset",
     "Usage",
+    "Wrapper",
+    "approval_required",
+    "combined",
+    "deferred",
     "dump_messages",
+    "dynamic",
+    "events",
+    "external",
+    "filtered",
     "function_tool",
     "load_messages",
+    "prefixed",
     "prepare_context",
+    "prepared",
+    "renamed",
+    "wrapped",
 ]
 
 __version__ = "0.1.0"
@@ -79,9 +131,14 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = late_names(
     __name__,
     {
-        "agent": ("Agent",),
-        "cards.card": ("AgentCard", "CardError"),
-        "catalog": ("ToolSearch",),
+        "agent": (
+            "Agent",
+            "ApprovalPolicy",
+        ),
+        "cards.card": (
+            "AgentCard",
+            "CardError",
+        ),
         "config": ("McpServer",),
         "errors": (
             "AgentStateError",
@@ -93,13 +150,76 @@ __getattr__, __dir__ = late_names(
             "ModelError",
             "ServerError",
         ),
-        "messages": ("Image", "Message", "Text", "ToolDefinition", "Usage", "dump_messages", "load_messages"),
-        "models.base": ("Model", "ModelRequest", "ModelResponse", "ModelSettings"),
-        "pending": ("CallAnswer", "CallsPendingError", "PendingCall"),
-        "recording": ("Recorder", "RecordingError", "Replay"),
-        "run_context": ("RunContext",),
-        "tool_context": ("ToolContext", "ToolContextCache", "prepare_context"),
-        "tools": ("Tool", "ToolOutput", "ToolReturn", "Toolset"),
-        "toolsets.function": ("FunctionToolset", "function_tool"),
+        "events": ("events",),
+        "mcp.server_options": ("ServerOptions",),
+        "messages": (
+            "Image",
+            "Message",
+            "Prompt",
+            "Spent",
+            "Text",
+            "ToolCall",
+            "ToolDefinition",
+            "ToolResult",
+            "Usage",
+            "dump_messages",
+            "load_messages",
+        ),
+        "models.base": (
+            "Model",
+            "ModelRequest",
+            "ModelResponse",
+            "ModelSettings",
+        ),
+        "models.scripted": ("ScriptedModel",),
+        "approval": (
+            "CallAnswer",
+            "CallsPendingError",
+            "PendingCall",
+        ),
+        "recording": (
+            "Recorder",
+            "RecordingError",
+            "Replay",
+        ),
+        "run": (
+            "RunContext",
+            "RunOptions",
+            "RunResult",
+        ),
+        "session": (
+            "Definition",
+            "EventStream",
+            "Session",
+            "Wrapper",
+        ),
+        "tool_context": (
+            "ToolContext",
+            "ToolContextCache",
+            "prepare_context",
+        ),
+        "tool_search.search_options": ("ToolSearch",),
+        "tools": (
+            "Tool",
+            "ToolOutput",
+            "ToolReturn",
+            "Toolset",
+        ),
+        "toolsets.composition": (
+            "approval_required",
+            "combined",
+            "deferred",
+            "dynamic",
+            "external",
+            "filtered",
+            "prefixed",
+            "prepared",
+            "renamed",
+            "wrapped",
+        ),
+        "toolsets.functions": (
+            "FunctionToolset",
+            "function_tool",
+        ),
     },
 )

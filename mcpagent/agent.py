@@ -1,245 +1,303 @@
-"""`Agent`: the class users meet. Wiring only: behaviour lives in loop, execution, catalog and the toolsets."""
+"""`Agent`: the class users meet. A definition of who answers with what, shared by its sessions; wiring only."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
-from uuid import uuid4
+from types import NoneType, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from mcpagent.background import BackgroundLoop
-from mcpagent.catalog import Catalog, ToolSearch, eager_tool_warnings
+from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.config import ServerConfig, ServersConfig
-from mcpagent.conversation import Conversation
-from mcpagent.conversations import Conversations
+from mcpagent.conversation import usable_history, usable_prompt
 from mcpagent.errors import AgentStateError, ConfigError, InputError
-from mcpagent.events import Emit, Event, Notice, RunFinished, SubagentEvent, guarded, ignore
-from mcpagent.execution import open_requests
-from mcpagent.inputs import Prompt, read_history, usable_prompt
-from mcpagent.loop import Run, converse, current_run, execution_of
-from mcpagent.mcp.servers import McpServers, ServerOptions
-from mcpagent.messages import Message, Spent, Text, ToolDefinition, Usage
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
-from mcpagent.names import collision_warnings
-from mcpagent.pending import CallAnswer, CallsPendingError, OnApproval, PendingCall
-from mcpagent.recording.tape import Setting, Tape
-from mcpagent.run_context import RunContext
-from mcpagent.safe_text import safe_line
-from mcpagent.selection import Selection
-from mcpagent.session import Session
-from mcpagent.sources import ToolSources
-from mcpagent.tool_algebra import ApprovalPredicate
+from mcpagent.events import Emit, Event, Notice, SubagentEvent, guarded, ignore, log_warnings
+from mcpagent.loop import converse
+from mcpagent.mcp.all_servers import McpServers
+from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition, Usage
+from mcpagent.models.base import Model, ModelRequest, ModelResponse
+from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
+from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
+from mcpagent.run import Deps, RunContext, RunOptions, RunResult, current_run, outside_of_runs
+from mcpagent.session import (
+    Definition,
+    EventStream,
+    Instructions,
+    ModelChoice,
+    PromptOrAnswers,
+    Session,
+    Wrapper,
+)
+from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import ToolContext
-from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.compose import ToolSource
-from mcpagent.toolsets.function import function_tool
+from mcpagent.tool_search.catalog import Catalogs
+from mcpagent.tool_search.search_options import ToolSearch, eager_tool_warnings
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.tool_search.unique_names import collision_warnings, expect_legal_name
+from mcpagent.tools import Tool, ToolOutput, expect_timeout, usable_tool
+from mcpagent.toolsets.composition import ToolSource
+from mcpagent.toolsets.functions import function_tool
+from mcpagent.toolsets.sources import McpConfig, ToolSources
+from mcpagent.toolsets.tool_algebra import ApprovalPredicate
 
 if TYPE_CHECKING:
     from mcpagent.cards.card import AgentCard
-    from mcpagent.mcp.status import ServerStatus
-    from mcpagent.mcp.toolset import McpToolset
+    from mcpagent.mcp.link import ServerLink
+    from mcpagent.mcp.server_status import ServerStatus
+    from mcpagent.models.foreign_histories import History
     from mcpagent.search import SearchResult
+
+END_SECONDS = 5.0
+"""So long closing an agent waits for a tool function that does not heed its cancellation."""
 
 MAX_DEPTH = 8
 """Agents called by agents, one inside the other."""
 
-NOT_ANSWERED = "This call waited for an approval or an answer that was not given, so it was not run."
+AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource
+"""A function, a tool, a toolset, an `McpServer`, or a list of functions and tools."""
+
+_STARTED = "the agent is already started; use one `async with` or `with` per agent"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 
-class Agent:
-    """An LLM with tools from MCP servers and Python functions, in one conversation.
+@dataclass(frozen=True, slots=True)
+class ApprovalPolicy:
+    """Which calls wait for approval, and who decides.
+
+    `required` True: those of every tool; a predicate `(context, definition, arguments)`: those for which it holds.
+    `decide` answers at once, for one call at a time; without it such calls end the run (`CallsPendingError`, `resume`).
+    """
+
+    required: bool | ApprovalPredicate = False
+    decide: OnApproval | None = None
+
+    def __post_init__(self) -> None:
+        expect("approval", self.required, (bool, Callable), "True, False, a predicate or ApprovalPolicy(...)")
+        if not isinstance(self.required, bool):
+            expect_function("approval", self.required, "context", "definition", "arguments")
+        expect("ApprovalPolicy.decide", self.decide, (Callable, NoneType), "a function or None")
+        if self.decide is not None:
+            expect_function("ApprovalPolicy.decide", self.decide, "request")
+
+
+class Agent(Generic[Deps]):
+    """An LLM with tools from MCP servers and Python functions.
 
         async with Agent("anthropic:claude-sonnet-4-6", mcp_config="mcp_servers.json",
                          with_tool_search_mode=True, pre_discovered_tools=["get_weather"]) as agent:
             answer = await agent.ask("What is the weather in Tokyo?")
 
-    `model`: `provider:name`, any object with `Model.respond`, a list of these (the next one answers where one cannot),
-    or None for the first provider whose key is set (the offline stand-in where none is). `mcp_config`: a file, a dict
-    of the same shape, `ServerConfig` values, or what `load_servers` gave.
+    An agent is a definition; a conversation is a `Session`. `agent.session()` begins one, any number at once; what the
+    agent itself has of that kind (`ask`, `messages`, ...) means a session of its own.
+
+    `model`: `provider:name`, any object with `Model.respond`, a list of these (the next one answers if one cannot), or
+    None for the first provider whose key is set. `mcp_config`: a file, a dict of the same shape, `ServerConfig` values,
+    or what `load_servers` gave. `instructions` begin the system prompt; a function of the run's context is asked when a
+    conversation begins.
     `with_tool_search_mode=True` is short for `tool_search=ToolSearch()`; "auto" turns it on for large catalogues.
-    `pre_discovered_tools` are offered from the first request on. `selected_servers` and `selected_tools`
-    (`server:tool`, `server:*`) narrow what is connected and known.
-    `toolsets` may hold toolsets, `McpServer` values and lists of functions. `deps` and `tool_context` are what tool
-    functions find in their `RunContext`; `ask` may give others. `approval=True`, or a predicate `(context, definition,
-    arguments)`, makes calls of every tool wait for approval; `on_approval` decides on such calls at once, and without
-    it they end the run (`CallsPendingError`, `resume`).
-    `max_turns` limits the model's answers per `ask`. `startup_seconds`: how long entering waits for slow servers (None:
-    until each is ready or has failed, 0: not at all); those that need longer join the conversation when they are ready.
-    `server_options` says what all servers share: lists cached on disk, pinned tools, what they may ask of us.
-    `card` is the one it was made of, and `start_notices` what is told of it when the agent starts.
-    `recording`: a `Recorder` writes the run down, a `Replay` takes the place of the model and of all tools.
+    `pre_discovered_tools` are offered from the first request on. `tools` may hold functions, tools, toolsets,
+    `McpServer` values, and lists of functions.
+    `server_options` say what all servers share: which are selected, how long starting waits for them, lists cached on
+    disk, pinned tools, what they may ask of us. `options` limit an answer: turns, tokens, money, time.
+    `approval`: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with who decides.
+    `on_event` gets every event; its errors are logged, never raised (without it, warnings are logged).
+    `wrappers` stand around the model and all tools: a `Recorder` writes the runs down, a `Replay` takes their place.
 
     Constructing does no I/O and needs no key; entering connects all servers at once. A server that fails is named in
-    `servers` and by an event, and the others work. `on_event` gets every event; its errors are logged, never raised.
+    `servers` and by an event, and the others work.
     """
 
     def __init__(
         self,
-        model: str | Model | Sequence[str | Model] | None = None,
+        model: ModelChoice = None,
         *,
-        mcp_config: str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None = None,
-        instructions: str = "",
+        mcp_config: McpConfig = None,
+        instructions: Instructions = "",
         with_tool_search_mode: bool | Literal["auto"] = False,
         tool_search: ToolSearch | None = None,
         pre_discovered_tools: Sequence[str] = (),
-        tools: Sequence[Callable[..., Any] | Tool] = (),
-        toolsets: Sequence[ToolSource] = (),
-        selected_servers: Sequence[str] | None = None,
-        selected_tools: Sequence[str] | None = None,
-        max_turns: int = 100,
-        tool_timeout_seconds: float = 300.0,
-        startup_seconds: float | None = 10.0,
-        settings: ModelSettings | None = None,
+        tools: Sequence[AnyTools] = (),
         server_options: ServerOptions | None = None,
-        deps: Any = None,
-        tool_context: ToolContext | None = None,
-        approval: bool | ApprovalPredicate = False,
-        on_approval: OnApproval | None = None,
+        options: RunOptions | None = None,
+        approval: bool | ApprovalPredicate | ApprovalPolicy = False,
         on_event: Emit | None = None,
-        recording: Tape | None = None,
+        wrappers: Sequence[Wrapper] = (),
     ) -> None:
-        if isinstance(pre_discovered_tools, str):
-            raise ConfigError('pre_discovered_tools: expected a list of names, got a string; write ["name"]')
-        if max_turns < 1:
-            raise ConfigError(f"max_turns: expected 1 or more, got {max_turns}")
-        self._tape = recording or Tape()
+        expect("model", model, (str, Model, Sequence, NoneType), _A_MODEL, holds=_is_choice)
+        expect("mcp_config", mcp_config, _CONFIG_KINDS, "a file, a dict, or a list of ServerConfig", holds=_is_config)
+        expect("instructions", instructions, (str, Callable), "text or a function")
+        if not isinstance(instructions, str):
+            expect_function("instructions", instructions, "context")
+        mode = with_tool_search_mode
+        expect("with_tool_search_mode", mode, (bool, str), 'True, False or "auto"', holds=lambda it: it in _MODES)
+        hint = "; or write with_tool_search_mode=True"
+        expect("tool_search", tool_search, (ToolSearch, NoneType), "ToolSearch(...)", hint=hint)
+        expect_names("pre_discovered_tools", pre_discovered_tools)
+        expect("tools", tools, (list, tuple), "list of functions, tools and toolsets")
+        expect("server_options", server_options, (ServerOptions, NoneType), "ServerOptions(...)")
+        expect("options", options, (RunOptions, NoneType), "RunOptions(...)")
+        expect("on_event", on_event, (Callable, NoneType), "a function")
+        if on_event is not None:
+            expect_function("on_event", on_event, "event")
+        expect("wrappers", wrappers, (list, tuple), "list of wrappers such as [Recorder(...)]")
+        rules = approval if isinstance(approval, ApprovalPolicy) else ApprovalPolicy(approval)
+        sources = _sources(tools, mcp_config, server_options or ServerOptions(), rules.required)
         search = tool_search or (ToolSearch(enabled=with_tool_search_mode) if with_tool_search_mode else None)
-        setting = self._tape.setting(Setting(instructions, search, tuple(pre_discovered_tools), max_turns))
-        self.max_turns = setting.max_turns
-        self.tool_timeout_seconds = tool_timeout_seconds
-        self.startup_seconds = startup_seconds
-        self.settings = settings or ModelSettings()
-        self.deps = deps
-        self.tool_context = tool_context or ToolContext()
-        self._on_approval = on_approval
+        pinned = tuple(pre_discovered_tools)
+        definition = Definition(instructions, search, pinned, options or RunOptions(), sources)
+        for wrapper in sorted(wrappers, key=lambda wrapper: not getattr(wrapper, "is_innermost", False)):
+            expect("wrappers", wrapper, Callable, "functions, or objects such as Recorder(...)")
+            definition = wrapper(definition)
+            expect("wrappers", definition, Definition, f"a Definition from {wrapper!r:.60}")
+        self.definition = definition
+        self._tell = definition.telling(guarded(on_event) if on_event is not None else log_warnings)
+        self._wanted_search = definition.tool_search or ToolSearch(enabled="marked")
+        self._search = self._wanted_search
         self.mcp_config = mcp_config
-        self._sources = ToolSources(
-            [item if isinstance(item, Tool) else function_tool(item) for item in tools if not self._tape.plays],
-            toolsets if not self._tape.plays else (),
-            mcp_config if not self._tape.plays else None,
-            Selection(selected_servers, selected_tools),
-            approval,
-        )
-        self._server_options = server_options or ServerOptions()
+        self.on_approval = rules.decide
+        self.startup_seconds = (server_options or ServerOptions()).startup_seconds
         self._model_choice = model
         self._model: Model | None = None
-        self._listener = on_event
-        self._streamed: asyncio.Queue[Event | None] | None = None
+        self._subscribers: dict[int, Emit] = {}
+        self._sessions: weakref.WeakSet[Session[Any]] = weakref.WeakSet()
+        self._own: Session[Deps] | None = None
         self._exits: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
         self._background: BackgroundLoop | None = None
-        self._conversations = Conversations(
-            self._sources, self._tape, setting, model=lambda: self.model, emit=self._emit
-        )
-        self._pending: tuple[PendingCall, ...] = ()
+        self._starting = threading.Lock()
+        self._warned: set[str] = set()
+        self.from_toolsets: tuple[Tool, ...] = ()
+        self.catalogs = Catalogs(self._search, definition.sources.listing)
         self._spent = Spent()
-        self._busy = False
         self.card: AgentCard | None = None
         self.start_notices: tuple[str, ...] = ()
 
-    # -- asking ---------------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        choice = self._model_choice
+        model = (
+            self._model.name if self._model is not None else choice if isinstance(choice, str) else "model not chosen"
+        )
+        if not self.is_started or self._own is None:
+            return f"<Agent {model}, not started>"
+        servers, known = len(self.servers), len(self._own.tools.known)
+        return f"<Agent {model}, {servers} servers, {known:,} tools, {len(self._sessions)} sessions>"
 
-    async def ask(self, prompt: Prompt, *, deps: Any = None, tool_context: ToolContext | None = None) -> str:
-        """The answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one too.
+    # -- asking -------------------------------------------------------------------------------------------------------
 
-        `deps` and `tool_context` take the place of the agent's own for this run. Raises `ModelError` when the model
-        fails, `InputError` for an unusable prompt, `AgentStateError` when another `ask` is running, `CallsPendingError`
-        when calls wait for an answer. After an error or a cancellation the conversation goes on with the next `ask`.
+    def session(
+        self,
+        id: str | None = None,  # noqa: A002 - what everybody calls it
+        messages: Sequence[Message | Mapping[str, Any]] | None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Session[Deps]:
+        """A conversation of its own over this agent's servers, tools and model; after these `messages`, if given.
+
+        Calls at their end that have no result can be answered with `Session.resume`; the next prompt closes them.
+        `id` names it for toolsets and listeners. `deps` and `tool_context` are what tool functions find in their
+        `RunContext`. It lives as long as somebody holds it. Raises `AgentStateError` before the agent is started and
+        `InputError` for messages that cannot be read.
         """
-        with self._run(prompt, self._emit, deps=deps, tool_context=tool_context) as run:
-            return self._answer(await converse(run))
+        self.require_usable()
+        history = _history(() if messages is None else messages)
+        session = Session[Deps](
+            self, id=id, messages=history.messages, system=history.system, deps=deps, tool_context=tool_context
+        )
+        self._sessions.add(session)
+        return session
 
-    def ask_sync(self, prompt: str) -> str:
-        """`ask` for code without an event loop; starts the agent if need be. Close it with `close()` or `with`."""
-        return self._run_blocking(self.ask, prompt)
+    def ask(
+        self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None
+    ) -> Coroutine[Any, Any, str]:
+        """The answer to the prompt, in the agent's own session; see `Session.ask`."""
+        return self._current.ask(prompt, deps=deps, tool_context=tool_context)
 
-    async def resume(
+    def run(
+        self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None
+    ) -> Coroutine[Any, Any, RunResult]:
+        """As `ask`, with all that the run came to; see `Session.run`."""
+        return self._current.run(prompt, deps=deps, tool_context=tool_context)
+
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> EventStream:
+        """The events of one answer as they happen; see `Session.stream`."""
+        return self._current.stream(prompt, deps=deps, tool_context=tool_context)
+
+    def resume(
         self,
         answers: Sequence[CallAnswer],
         *,
         messages: Sequence[Message | Mapping[str, Any]] | None = None,
-        deps: Any = None,
+        deps: Deps | None = None,
         tool_context: ToolContext | None = None,
-    ) -> str:
-        """Goes on after `CallsPendingError`, with an answer to each call that waits.
+    ) -> Coroutine[Any, Any, str]:
+        """Goes on after `CallsPendingError`; see `Session.resume`.
 
-        `messages`, in another process: the history as it was then, which replaces the agent's conversation. Raises
-        `InputError` where an answer is missing or answers nothing. Calls are run once: they have a result afterwards.
+        `messages`, in another process: the history as it was then, which replaces the agent's conversation.
         """
         if messages is not None:
-            self._require_started()
-            self._require_idle()
-            self._conversations.current = await self._begin(read_history(messages), keep_open=True)
-        with self._run(list(answers), self._emit, deps=deps, tool_context=tool_context) as run:
-            await self._check_answers(run)
-            return self._answer(await converse(run))
+            history = _history(messages)
+            self._current.begin_anew(history.messages, system=history.system)
+        return self._current.resume(answers, deps=deps, tool_context=tool_context)
 
-    @property
-    def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that wait for an answer since the last run."""
-        return self._pending
-
+    @in_own_loop
     async def ask_with_history(self, messages: Sequence[Message | Mapping[str, Any]]) -> tuple[str, list[Message]]:
         """The answer to the history's last message, a user's, and the whole history after it.
 
-        The history replaces the agent's conversation. Messages are `Message` values, what `dump_messages` gave, or
-        `{"role": "user" | "assistant", "content": "..."}`. Tools discovered in it are offered again where configured.
+        The history replaces the agent's conversation. Messages are `Message` values, what `dump_messages` gave, or in
+        the shape of OpenAI's or Anthropic's messages. Tools discovered in it are offered again if they are there.
         """
-        *earlier, last = read_history(messages)
+        history = _history(messages)
+        if not history.messages:
+            raise InputError("messages: the history is empty; it must end with a user's message")
+        *earlier, last = history.messages
         if last.role != "user":
             raise InputError(f"messages: the last one must be the user's, got role {last.role!r}")
-        self._require_started()
-        self._require_idle()
-        self._conversations.current = await self._begin(earlier)
-        answer = await self.ask(last.text)
+        self._current.begin_anew(earlier, system=history.system)
+        answer = await self.ask([part for part in last.parts if isinstance(part, Text | Image)])
         return answer, list(self.messages)
 
-    async def stream(
-        self, prompt: Prompt | Sequence[CallAnswer], *, deps: Any = None, tool_context: ToolContext | None = None
-    ) -> AsyncIterator[Event]:
-        """The events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
+    def ask_sync(self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None) -> str:
+        """`ask` for code without an event loop; starts the agent if need be. Close it with `close()` or `with`."""
+        with self._starting:
+            if self._background is None and self._exits is None:
+                self.__enter__()
+        return self._current.ask_sync(prompt, deps=deps, tool_context=tool_context)
 
-        Closing the iterator cancels the run.
-
-        With answers in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they
-        are in `RunFinished.pending`.
-        """
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        with self._run(prompt, self._emit, deps=deps, tool_context=tool_context) as run:
-            await self._check_answers(run)
-            self._streamed = events  # also what servers say meanwhile
-            answering = asyncio.create_task(converse(run))
-            answering.add_done_callback(lambda _: events.put_nowait(None))
-            try:
-                while (event := await events.get()) is not None:
-                    yield event
-                self._pending = (await answering).pending
-            finally:
-                self._streamed = None
-                answering.cancel()
-                # Waits for the end and takes its error, which is nobody's once the iterator is closed.
-                await asyncio.gather(answering, return_exceptions=True)
-
+    @in_own_loop
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """One request to the model outside of the conversation; it counts in `spent` and is in no recording."""
-        self._require_started()
-        model: Model = getattr(self.model, "unrecorded", self.model)
-        response = await model.respond(request, ignore)
+        """One request to the model outside of every conversation; it counts in `spent` and is in no recording."""
+        expect("complete", request, ModelRequest, "a ModelRequest", error=InputError)
+        self.require_usable()
+        with outside_of_runs():
+            response = await self.model.respond(request, ignore)
         price, usage = response.dollars, response.usage
-        self._spent += Spent(usage, price or 0.0, price is not None or not (usage.input_tokens or usage.output_tokens))
+        self.count(Spent(usage, price or 0.0, price is not None or not (usage.input_tokens or usage.output_tokens)))
         return response
 
+    @in_own_loop
     async def search(self, query: str, limit: int = 5) -> SearchResult:
         """What `search_tools` finds for the query: the model's own ranking, without a model."""
-        return await self.catalog.index.find(query, limit)
+        return await self._current.search(query, limit)
 
-    # -- what there is --------------------------------------------------------------------------------------------
+    # -- what there is ------------------------------------------------------------------------------------------------
 
     @overload
     def tool(self, function: Tool) -> Tool: ...
@@ -255,6 +313,7 @@ class Agent:
         timeout_seconds: float | None = None,
         defer_loading: bool | None = None,
         approval: bool | ApprovalPredicate = False,
+        read_only: bool | None = None,
     ) -> Callable[[_Function], _Function]: ...
 
     def tool(self, function: Any = None, **options: Any) -> Any:
@@ -263,65 +322,58 @@ class Agent:
         Called with a `Tool`, such as another agent's `as_tool`, it takes that one as it is.
         """
 
+        expect_options("tool", function_tool, options)
+
         def register(function: Any) -> Any:
-            if not self._tape.plays:
-                self._sources.functions.append(
-                    function if isinstance(function, Tool) else function_tool(function, **options)
-                )
-                self._conversations.more_functions()
+            self.definition.sources.functions.append(
+                usable_tool(function) if isinstance(function, Tool) else function_tool(function, **options)
+            )
             return function
 
         return register(function) if function is not None else register
 
     @property
-    def catalog(self) -> Catalog:
-        """All tools of this conversation; raises `AgentStateError` before the agent is started."""
-        return self._current.catalog
-
-    @property
-    def _current(self) -> Session:
-        self._require_started()
-        assert self._conversations.current is not None
-        return self._conversations.current
-
-    @property
-    def _conversation(self) -> Conversation:
-        session = self._conversations.current
-        return session.conversation if session is not None else _NO_CONVERSATION
+    def tools(self) -> SessionTools:
+        """The tools of the agent's own session; raises `AgentStateError` before the agent is started."""
+        return self._current.tools
 
     @property
     def known_tools(self) -> dict[str, ToolDefinition]:
         """Every tool by offered name."""
-        return {name: tool.definition for name, tool in self.catalog.known.items()}
+        return {name: tool.definition for name, tool in self.tools.known.items()}
 
     @property
     def all_deferred_tools(self) -> dict[str, ToolDefinition]:
         """The tools that are found by searching, by offered name; none in normal mode."""
-        return {name: tool.definition for name, tool in self.catalog.deferred.items()}
+        return {name: tool.definition for name, tool in self.tools.deferred.items()}
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
         """What the model is offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
-        virtual = {tool.name for tool in self.catalog.virtual}
-        return {tool.name: tool for tool in self.offered_tools() if tool.name not in virtual}
+        return self._current.discovered_tools
 
     def offered_tools(self) -> list[ToolDefinition]:
         """What the next request offers, in order."""
-        return [tool.definition for tool in self.catalog.offer(self._conversation.discovery)]
+        return [tool.definition for tool in self.tools.offer()]
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far; always a valid history."""
-        return self._conversation.messages
+        """The conversation of the agent's own session so far; see `Session.messages`."""
+        return self._own.messages if self._own is not None else ()
 
     @property
     def system(self) -> str:
-        """The system prompt of this conversation."""
-        return self._conversation.system
+        """The system prompt of the agent's own session."""
+        return self._own.system if self._own is not None else ""
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls of the agent's own session that wait for an answer; see `Session.pending`."""
+        return self._own.pending if self._own is not None else ()
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all requests this agent made, over all conversations."""
+        """Tokens of all requests of this agent, over all sessions."""
         return self._spent.usage
 
     @property
@@ -333,38 +385,33 @@ class Agent:
     def model(self) -> Model:
         """The model that is called; resolves a name on first use, so it may raise `ConfigError`."""
         if self._model is None:
-            self._model = self._resolved(self._model_choice)
+            self._model = self.definition.resolve(self._model_choice)
         return self._model
 
     @property
-    def model_choice(self) -> str | Model | Sequence[str | Model] | None:
-        """The model as it was chosen: a name, an object, a chain of these, or None for the environment's."""
+    def model_choice(self) -> ModelChoice:
+        """The model as it was chosen."""
         return self._model_choice
 
     @property
+    def options(self) -> RunOptions:
+        """What one answer may take."""
+        return self.definition.options
+
+    @property
     def tool_search(self) -> ToolSearch:
-        """How tool search works in the conversations of this agent."""
-        return self._conversations.search
+        """How tool search works in the sessions of this agent."""
+        return self._search
 
     @property
-    def instructions(self) -> str:
+    def instructions(self) -> Instructions:
         """What the system prompt begins with."""
-        return self._conversations.instructions
-
-    def _resolved(self, choice: str | Model | Sequence[str | Model] | None) -> Model:
-        from mcpagent.models import resolve_model
-
-        return self._tape.model(lambda: resolve_model(choice))
-
-    @property
-    def tape(self) -> Tape:
-        """The recording that is written or played, or one that lets everything through."""
-        return self._tape
+        return self.definition.instructions
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
-        return self._tape.servers(self._sources.statuses)
+        return self.definition.sources.statuses
 
     @property
     def mcp(self) -> McpServers:
@@ -373,76 +420,82 @@ class Agent:
         Raises `AgentStateError` before the agent is started.
         """
         self._require_started()
-        return self._sources.servers
+        return self.definition.sources.servers
 
     def new_conversation(self) -> None:
-        """Forgets the conversation and what was discovered in it; connections and usage stay."""
-        self._require_idle()
-        self._conversations.begin_anew(self._current)
-        self._pending = ()
+        """Forgets the agent's own conversation and what was discovered in it; connections and usage stay."""
+        self._current.begin_anew()
 
     def rewind(self, length: int) -> None:
-        """Takes back all but the first `length` messages, and with them the tools that were discovered since.
+        """Takes back all but the first `length` messages of the agent's own session; see `Session.rewind`."""
+        self._current.rewind(length)
 
-        What tools did outside stays done, and usage stays counted.
-        """
-        self._require_idle()
-        if not 0 <= length <= len(self.messages):
-            raise InputError(f"rewind: the conversation has {len(self.messages)} messages, got {length}")
-        self._go_on(self.messages[:length])
-
+    @in_own_loop
     async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
-        """Another model from now on, in the same conversation with the same discovered tools.
+        """Another model from now on, in the same conversations with the same discovered tools.
 
-        Raises `ConfigError` for a name that means nothing; the model stays what it was then.
+        Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
+        session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
+        Waits for the end of runs whose stream was left. The other sessions find it when they are used next.
         """
         self._require_started()
-        self._require_idle()
-        new, old = self._resolved(model), self.model
+        for session in tuple(self._sessions):
+            await session._left()
+        if answering := sum(session.is_answering for session in self._sessions):
+            raise AgentStateError(f"use_model: {answering} session(s) answering already; await these answers first")
+        new, old = self.definition.resolve(model), self.model
         is_own = not isinstance(self._model_choice, Model)
+        was = (self._model, self._model_choice, self.card)
         self._model, self._model_choice = new, model
         if self.card is not None:
-            from mcpagent.agent_cards import with_model
+            from mcpagent.cards.agent_cards import with_model
 
             self.card = with_model(self.card, model)
-        self._go_on(self.messages)
+        try:
+            self._current.refresh()
+        except ConfigError:
+            self._model, self._model_choice, self.card = was
+            self._current.refresh()
+            raise
         if is_own and old is not new:
             await old.aclose()
 
-    def _go_on(self, messages: Sequence[Message]) -> None:
-        self._conversations.go_on(self._current, messages)
-        self._pending = ()
-
     @classmethod
-    def from_card(cls, card: str | Path | AgentCard, **options: Any) -> Agent:
+    @checked()
+    def from_card(cls, card: str | Path | AgentCard, **options: Any) -> Agent[Any]:
         """An agent as a card (`.md` or `.yaml`, or a folder of them) describes it, with the members it names as tools.
 
         `options` are those of `Agent` and go before what the card says. Raises `CardError` for a card that cannot be
         used. What a card asks for and does not exist here is told by a warning when the agent starts.
         """
-        from mcpagent.agent_cards import agent_from_card
+        from mcpagent.cards.agent_cards import agent_from_card
 
-        return agent_from_card(card, **options)
+        agent: Agent[Any] = agent_from_card(cls, card, **options)
+        return agent
 
+    @checked()
     def to_card(self, name: str = "") -> AgentCard:
         """The agent as a card: the one it was made of, else one made of its settings.
 
         Functions, toolsets and callbacks are code and not in it, nor are values of variables and `ServerConfig`s, which
         may be secret.
         """
-        from mcpagent.agent_cards import card_of
+        from mcpagent.cards.agent_cards import card_of
 
         return card_of(self, name)
 
+    @checked()
     def as_tool(
         self, name: str, description: str, *, defer_loading: bool | None = None, timeout_seconds: float | None = None
     ) -> Tool:
         """This agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
 
-        Each call is a conversation of its own. It shares the caller's limits, cancellation and usage, and its events
-        come as `SubagentEvent`; calls that need approval ask the caller's `on_approval` and are denied without one.
-        The agent is started with the caller, where it is not started already.
+        Each call is a session of its own. It shares the caller's limits, cancellation and usage, and its events come as
+        `SubagentEvent`; calls that need approval ask whoever decides for the caller, and are denied without one. The
+        agent is started with the caller, if it is not started already.
         """
+        expect_timeout("as_tool", timeout_seconds)
+        expect_legal_name(name)
         definition = ToolDefinition(name, description, _DELEGATED, original_name=name)
 
         async def run(arguments: dict[str, Any]) -> ToolOutput:
@@ -450,44 +503,38 @@ class Agent:
 
         return Tool(definition, run, timeout_seconds, deferred=defer_loading, lifetime=_StartedOnce(self))
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Agent:
+    @property
+    def is_started(self) -> bool:
+        """Whether its servers are connected and it can be asked."""
+        return self._exits is not None
+
+    async def __aenter__(self) -> Agent[Deps]:
         if self._exits is not None:
-            raise AgentStateError("the agent is already started; use one `async with` per agent")
+            raise AgentStateError(_STARTED)
+        self._process = os.getpid()
         _ = self.model  # a name that means nothing is told before anything is started
         self._loop = asyncio.get_running_loop()
+        sources = self.definition.sources
         async with AsyncExitStack() as exits:
-            exits.callback(self._tape.close)
             exits.push_async_callback(self._close_model)
             # Set already here: a team whose members call each other must not start anybody twice.
             self._exits = exits
-            self._conversations.current, self._pending = None, ()
+            self._own = None
             try:
-                await self._sources.open(
-                    exits,
-                    self._server_options,
-                    self.startup_seconds,
-                    emit=self._emit,
-                    on_late=self._joins,
-                    on_lost=self._conversations.lost,
-                    on_changed=self._conversations.changed,
-                )
-                self._tape.hide(self._sources.secrets)
-                with self._context().entered():
-                    session = await self._conversations.start()
-                await self._sources.enter_lifetimes(exits, session.listed)
+                await sources.open(exits, self._broadcast, self._changed)
+                self._search = self._possible_search()
+                self.catalogs = Catalogs(self._search, sources.listing)
+                with RunContext(None).entered():
+                    self.from_toolsets = await sources.from_toolsets()
+                self._own = self.session()
+                await sources.enter_lifetimes(exits, self.from_toolsets)
             except BaseException:
                 self._exits = None
                 raise
             self._exits = exits.pop_all()
-        eager = eager_tool_warnings(self.tool_search.eager_tools, self._tool_names_by_server())
-        for line in (*self.start_notices, *eager, *collision_warnings(self.catalog.names)):
-            self._emit(Notice(safe_line(line, 300), "warning"))
-        for name in self.catalog.unknown_pins:
-            near = ", ".join(self.catalog.near(name))
-            hint = f"; did you mean {near}?" if near else ""
-            self._emit(Notice(f'pre_discovered_tools: no tool "{name}"{hint}', "warning"))
+        self._report_start(self._own.tools)
         return self
 
     async def __aexit__(
@@ -496,15 +543,20 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends all connections and server processes; a second call does nothing."""
+        """Ends all connections and server processes; a second call does nothing.
+
+        Runs that are under way end first: whoever waits for one gets `AgentStateError`.
+        """
         exits, self._exits = self._exits, None
         if exits is not None:
-            await exits.aclose()
+            async with exits:
+                await self._end_runs()
 
-    def __enter__(self) -> Agent:
-        if self._background is None:
-            self._background = BackgroundLoop()
-            atexit.register(self.close)
+    def __enter__(self) -> Agent[Deps]:
+        if self._exits is not None or self._background is not None:
+            raise AgentStateError(_STARTED)
+        self._background = BackgroundLoop()
+        atexit.register(self.close)
         try:
             self._background.run(self.__aenter__())
         except BaseException:
@@ -520,154 +572,123 @@ class Agent:
     def close(self) -> None:
         """`aclose` for code without an event loop; a second call does nothing."""
         background, self._background = self._background, None
-        if background is not None:
+        if background is not None and self._process == os.getpid():  # a forked process has no such thread
             atexit.unregister(self.close)
             try:
                 background.run(self.aclose())
             finally:
                 background.close()
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    # -- for its sessions ---------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _run(
-        self, prompt: Prompt | Sequence[CallAnswer], emit: Emit, *, deps: Any, tool_context: ToolContext | None
-    ) -> Iterator[Run]:
-        """The prompt said, or answers ready to be used; what the run used is counted however it ends."""
+    def emit(self, event: Event) -> None:
+        """Tells the agent's listener."""
+        self._tell(event)
+
+    def warn(self, text: str) -> None:
+        """Reports a warning, once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self.emit(Notice(text, "warning"))
+
+    @checked()
+    def subscribe(self, listener: Emit) -> Callable[[], None]:
+        """Hears what servers say, too, until what this gives is called."""
+        self._subscribers[id(listener)] = listener
+        return lambda: self._subscribers.pop(id(listener), None) and None
+
+    def count(self, spent: Spent) -> None:
+        """Adds to what the agent has spent."""
+        self._spent += spent
+
+    def require_usable(self) -> None:
+        """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
         self._require_started()
-        if asyncio.get_running_loop() is not self._loop:
+        if self._background is None and running_loop() not in (None, self._loop):
             raise AgentStateError("the agent was started in another event loop; use it in that one")
-        self._require_idle()
-        session = self._current
-        answers: dict[str, CallAnswer] | None = None
-        given = () if isinstance(prompt, str) else [item for item in prompt if isinstance(item, CallAnswer)]
-        if not isinstance(prompt, str) and len(given) == len(prompt):
-            answers = {answer.call_id: answer for answer in given}
-        else:
-            usable = usable_prompt(prompt)  # type: ignore[arg-type]  # answers beside words are no prompt
-            if self._pending:
-                session.conversation.close_open_calls(NOT_ANSWERED)
-            self._tape.asked("".join(part.text for part in usable if isinstance(part, Text)))
-            session.conversation.say(usable)
-            self._pending = ()
-        run = self._run_of(session, guarded(emit), deps=deps, tool_context=tool_context)
-        run.answers = answers
-        self._busy = True
-        earlier = len(session.conversation.parts)
-        try:
-            yield run
-        finally:
-            self._busy = False
-            self._spent += run.spent
-            session.learn(earlier, run.emit)
 
-    def _run_of(
-        self, session: Session, emit: Emit, *, deps: Any = None, tool_context: ToolContext | None = None
-    ) -> Run:
-        context = RunContext(
-            deps if deps is not None else self.deps,
-            tool_context if tool_context is not None else self.tool_context,
-            run_id=uuid4().hex,
-            thread_id=session.thread_id,
-            conversation=session.conversation,
-        )
-
-        async def list_tools() -> None:
-            with context.entered():
-                await self._conversations.list_again(session)
-
-        return Run(
-            self.model,
-            session.catalog,
-            session.conversation,
-            emit,
-            self.max_turns,
-            self.tool_timeout_seconds,
-            self.settings,
-            context,
-            list_tools,
-            self._on_approval,
-            tape=self._tape,
-        )
-
-    def _answer(self, finished: RunFinished) -> str:
-        self._pending = finished.pending
-        if finished.pending:
-            raise CallsPendingError(finished.pending)
-        return finished.answer
-
-    async def _check_answers(self, run: Run) -> None:
-        """Raises `InputError` unless each call that waits, and no other, has one answer."""
-        if run.answers is None:
-            return
-        await run.list_tools()
-        waiting = {request.call_id: request for request in await open_requests(execution_of(run))}
-        if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
-            raise InputError(f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see agent.pending')
-        if missing := [request for call_id, request in waiting.items() if call_id not in run.answers]:
-            named = ", ".join(f'"{request.tool}" ({request.call_id})' for request in missing)
-            raise InputError(f"resume: answer every call that waits; missing: {named}")
-
-    async def _delegated(self, prompt: str, label: str) -> ToolOutput:
-        """The answer to one call of `as_tool`, in a conversation of its own."""
+    def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """What it gives, for code that cannot await; the agent's own loop does it meanwhile, in another thread."""
         self._require_started()
-        parent = current_run()
-        outer = parent.emit if parent is not None else self._emit
+        loop, running = self._loop, running_loop()
+        assert loop is not None
+        if running is loop or (running is not None and self._background is None):
+            raise AgentStateError("ask_sync() would block the running event loop; use `await agent.ask(...)`")
+        if not loop.is_running():
+            raise AgentStateError(
+                "the agent was started in an event loop that does not run now, so ask_sync() would wait for ever; "
+                "use `loop.run_until_complete(agent.ask(...))`, or start the agent with `with`"
+            )
+        return ElsewhereWork(work(), loop).result()
 
-        def emit(event: Event) -> None:
-            inner = event if isinstance(event, SubagentEvent) else SubagentEvent((), event)
-            outer(SubagentEvent((label, *inner.path), inner.event))
+    # -- inside -------------------------------------------------------------------------------------------------------
 
-        if parent is not None and sum(1 for _ in parent.lineage) >= MAX_DEPTH:
-            text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
-            return ToolOutput.of_text(text, error="denied")
-        session = await self._begin()
-        session.conversation.say(usable_prompt(prompt))
-        deps = self.deps if self.deps is not None or parent is None else parent.context.deps
-        run = self._run_of(session, emit, deps=deps)
-        run.parent, run.label = parent, label
-        if run.on_approval is None and parent is not None:
-            run.on_approval = parent.on_approval
-        if not run.has_turns_left:
-            return ToolOutput.of_text("The turns that this run may use are used up; answer now.", error="denied")
-        try:
-            finished = await converse(run)
-        finally:
-            self._spent += run.spent
-        if finished.pending:
-            names = ", ".join(f'"{request.tool}"' for request in finished.pending)
-            text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."
-            return ToolOutput.of_text(text, error="denied")
-        return ToolOutput.of_text(finished.answer)
+    @property
+    def _current(self) -> Session[Deps]:
+        if self._own is None:
+            self._require_started()
+            raise AgentStateError("the agent is still starting")
+        return self._own
 
-    def _require_idle(self) -> None:
-        if self._busy:
-            raise AgentStateError("the agent is answering already; await that answer first, or use a second Agent")
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
+        """The work, to be awaited in this event loop and done in the agent's own."""
+        if self._background is None or running_loop() is self._loop:
+            return work
+        return self._background.awaited(work)
 
     def _require_started(self) -> None:
         if self._exits is None:
             raise AgentStateError("the agent is not started; use `async with Agent(...) as agent:` or ask_sync()")
+        if self._process != os.getpid():
+            raise AgentStateError("the agent was started in the process that this one was forked from; make one here")
 
-    def _run_blocking(self, work: Callable[[str], Coroutine[Any, Any, str]], prompt: str) -> str:
+    def _broadcast(self, event: Event) -> None:
+        self.emit(event)
+        for subscriber in tuple(self._subscribers.values()):
+            subscriber(event)
+
+    def _changed(self, joined: ServerLink | None) -> None:
+        """Servers are not what they were: every session finds it when it looks; one that joined is reported."""
+        if self._own is None:  # it will begin with this
+            return
+        self._own.refresh()
+        if joined is not None and joined.config.name not in self._own.tools.unavailable and self.startup_seconds != 0:
+            # Who waits for no server sees `ServerConnected`.
+            self._broadcast(Notice(f'server "{joined.config.name}" is ready; its tools have joined'))
+
+    def _possible_search(self) -> ToolSearch:
+        """The tool search asked for; with words alone, and one warning, if its word vectors are not installed."""
+        search = self._wanted_search
+        if search.strategy != "hybrid":
+            return search
+        from mcpagent.search import ToolIndex
+
         try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            if self._background is None and self._exits is not None:
-                raise AgentStateError("ask_sync() would block the running event loop; use `await agent.ask(...)`")
-        if self._background is None:
-            if self._exits is not None:
-                assert self._loop is not None
-                return asyncio.run_coroutine_threadsafe(work(prompt), self._loop).result()
-            self.__enter__()
-        assert self._background is not None
-        return self._background.run(work(prompt))
+            ToolIndex("hybrid")
+        except ConfigError as error:
+            self.warn(f'{error}; tool search uses "bm25" instead')
+            return replace(search, strategy="bm25")
+        return search
 
-    def _joins(self, toolset: McpToolset) -> None:
-        # Who waits for no server sees `ServerConnected`.
-        if self._conversations.joined(toolset) and self.startup_seconds != 0:
-            self._emit(Notice(f'server "{toolset.config.name}" is ready; its tools have joined'))
+    def _report_start(self, tools: SessionTools) -> None:
+        by_server: dict[str, list[str]] = {name: [] for name in tools.listing.descriptions}
+        for tool in tools.known.values():
+            if tool.definition.server is not None:
+                by_server.setdefault(tool.definition.server, []).append(tool.definition.original_name)
+        eager = eager_tool_warnings(self.tool_search.eager_tools, by_server)
+        for line in (*self.start_notices, *eager, *collision_warnings(tools.names)):
+            self.emit(Notice(safe_line(line, 300), "warning"))
+        for name in tools.unknown_pins:
+            near = ", ".join(tools.near(name))
+            hint = f"; did you mean {near}?" if near else ""
+            self.emit(Notice(f'pre_discovered_tools: no tool "{name}"{hint}', "warning"))
+
+    async def _end_runs(self) -> None:
+        ending = [ended for session in tuple(self._sessions) if (ended := session.close()) is not None]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                for ended in ending:
+                    await ended.wait()
 
     async def _close_model(self) -> None:
         if isinstance(self._model_choice, Model):  # it belongs to whoever gave it
@@ -677,33 +698,32 @@ class Agent:
         if model is not None:
             await model.aclose()
 
-    def _tool_names_by_server(self) -> dict[str, list[str]]:
-        """The original names of the tools of each server that is connected."""
-        names: dict[str, list[str]] = {toolset.config.name: [] for toolset in self._sources.connected}
-        for tool in self.catalog.known.values():
-            if tool.definition.server is not None:
-                names.setdefault(tool.definition.server, []).append(tool.definition.original_name)
-        return names
+    async def _delegated(self, prompt: str, label: str) -> ToolOutput:
+        """The answer to one call of `as_tool`, in a session of its own."""
+        self._require_started()
+        parent = current_run()
+        outer = parent.emit if parent is not None else self.emit
 
-    async def _begin(self, messages: Sequence[Message] = (), *, keep_open: bool = False) -> Session:
-        with self._context().entered():
-            return await self._conversations.begin(messages, keep_open=keep_open)
+        def to_caller(event: Event) -> None:
+            inner = event if isinstance(event, SubagentEvent) else SubagentEvent((), event)
+            outer(SubagentEvent((label, *inner.path), inner.event))
 
-    def _context(self) -> RunContext[Any]:
-        """What toolsets can know outside of a run."""
-        return RunContext(self.deps, self.tool_context)
+        listener = self.definition.telling(to_caller)
 
-    def _emit(self, event: Event) -> None:
-        self._tape.heard(event)
-        if self._streamed is not None:
-            self._streamed.put_nowait(event)
-            if isinstance(event, RunFinished):
-                self._streamed = None
-        if self._listener is not None:
-            guarded(self._listener)(event)
+        if parent is not None and sum(1 for _ in parent.lineage) >= MAX_DEPTH:
+            text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
+            return ToolOutput.of_text(text, error="denied")
+        session = self.session(deps=parent.deps if parent is not None else None)
+        with session._running(usable_prompt(prompt), parent=parent, label=label, listener=listener) as run:
+            if not run.has_turns_left:
+                return ToolOutput.of_text("The turns that this run may use are used up; answer now.", error="denied")
+            finished = await converse(run)
+        if finished.pending:
+            names = ", ".join(f'"{request.tool}"' for request in finished.pending)
+            text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."
+            return ToolOutput.of_text(text, error="denied")
+        return ToolOutput.of_text(finished.answer)
 
-
-_NO_CONVERSATION = Conversation()
 
 _DELEGATED: dict[str, Any] = {
     "type": "object",
@@ -714,24 +734,74 @@ _DELEGATED: dict[str, Any] = {
 }
 
 
+def _sources(
+    tools: Sequence[AnyTools], mcp_config: McpConfig, options: ServerOptions, approval: bool | ApprovalPredicate
+) -> ToolSources:
+    """Functions and single tools become tools of the agent's own; all else is a source that lists its tools."""
+    functions: list[Tool] = []
+    sources: list[ToolSource | ServerConfig] = []
+    for item in tools:
+        if isinstance(item, Agent):
+            raise ConfigError("tools: an Agent is not a tool by itself; use agent.as_tool(name, description)")
+        if isinstance(item, Tool):
+            functions.append(usable_tool(item))
+        elif isinstance(item, ServerConfig | list | tuple) or hasattr(item, "tools"):
+            sources.append(item)  # type: ignore[arg-type]  # what it is, is checked when it is taken in
+        elif callable(item):
+            functions.append(function_tool(item))
+        else:
+            raise ConfigError(f"tools: expected functions, tools and toolsets, got {type(item).__name__}")
+    return ToolSources(functions, sources, mcp_config, options, approval)
+
+
+def _history(messages: Sequence[Message | Mapping[str, Any]]) -> History:
+    from mcpagent.models.foreign_histories import History, read_history
+
+    expect(
+        "messages",
+        messages,
+        Iterable,
+        "a list of messages",
+        holds=lambda given: not isinstance(given, str | bytes | Mapping),
+        error=InputError,
+    )
+    given = list(messages)
+    known = [message for message in given if isinstance(message, Message)]
+    history = History("", known) if len(known) == len(given) else read_history(given)
+    return replace(history, messages=usable_history(history.messages))
+
+
+_A_MODEL = "a name such as anthropic:claude-sonnet-5-5, a Model, or a list of these"
+_CONFIG_KINDS = (str, Path, Mapping, Sequence, ServersConfig, NoneType)
+_MODES = (True, False, "auto")
+
+
+def _is_choice(model: Any) -> bool:
+    if isinstance(model, str | Model | None):
+        return True
+    return bool(model) and all(isinstance(one, str | Model) and not isinstance(one, type) for one in model)
+
+
+def _is_config(config: Any) -> bool:
+    is_list = isinstance(config, Sequence) and not isinstance(config, str)
+    return not is_list or all(isinstance(server, ServerConfig) for server in config)
+
+
+@dataclass(slots=True)
 class _StartedOnce:
-    """Starts the agent where it is not started, and closes it only then."""
+    """Starts the agent if it is not started, and closes it only then."""
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self._starts: list[bool] = []
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _StartedOnce) and other._agent is self._agent
+    agent: Agent[Any]
+    starts: list[bool] = field(default_factory=list[bool], compare=False)
 
     def __hash__(self) -> int:
-        return id(self._agent)
+        return id(self.agent)
 
-    async def __aenter__(self) -> Agent:
-        starts = self._agent._exits is None
-        self._starts.append(starts)
-        return await self._agent.__aenter__() if starts else self._agent
+    async def __aenter__(self) -> Agent[Any]:
+        starts = not self.agent.is_started
+        self.starts.append(starts)
+        return await self.agent.__aenter__() if starts else self.agent
 
     async def __aexit__(self, *_: object) -> None:
-        if self._starts.pop():
-            await self._agent.aclose()
+        if self.starts.pop():
+            await self.agent.aclose()

@@ -6,45 +6,79 @@ offers the same tools in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from operator import itemgetter
+from typing import Any, TypeAlias, overload
 
-from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.errors import InputError
+from mcpagent.messages import (
+    Image,
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolKey,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+    texts_for_model,
+)
+from mcpagent.python.argument_checks import expect, expect_fields
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a history says about tools, by offered name.
+    """What a history says about tools, by the names that they were offered under in it.
 
-    `discovered` is in order of discovery; `shown` were described to the model with their call signature; `removed`
-    were withdrawn and not added again.
+    `keys` tells which tool each name means: another server's tool of that name is not meant. `discovered` is in order
+    of discovery; `shown` were described to the model with their call signature; `removed` were withdrawn and not added
+    again, of which `lost` went by themselves.
     """
 
     discovered: tuple[str, ...] = ()
     shown: frozenset[str] = frozenset()
     removed: frozenset[str] = frozenset()
-
-    def after(self, part: Part) -> Discovery:
-        """The fold's step."""
-        match part:
-            case ToolsShown(names=names):
-                return replace(self, shown=self.shown | set(names))
-            case ToolsChanged(added=added, removed=removed):
-                kept = tuple(name for name in self.discovered if name not in removed)
-                new = tuple(dict.fromkeys(tool.name for tool in added if tool.name not in kept))
-                return Discovery(
-                    kept + new, self.shown | set(new), (self.removed | set(removed)) - {tool.name for tool in added}
-                )
-            case _:
-                return self
+    lost: frozenset[str] = frozenset()
+    keys: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
 
 
 def fold_discovery(messages: Iterable[Message], start: Discovery | None = None) -> Discovery:
     """What the whole history says about tools."""
-    parts = (part for message in messages for part in message.parts)
-    return reduce(Discovery.after, parts, start or Discovery())
+    return _folded((part for message in messages for part in message.parts), start or Discovery())
 
+
+def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
+    """What is known of tools after these parts; the same value if they say nothing."""
+    telling = [part for part in parts if isinstance(part, ToolsShown | ToolsChanged)]
+    if not telling:
+        return before
+    discovered, keys = dict.fromkeys(before.discovered), dict(before.keys)
+    shown, removed, lost = set(before.shown), set(before.removed), set(before.lost)
+    for part in telling:
+        if isinstance(part, ToolsShown):
+            known = dict(zip(part.names, part.keys, strict=False))
+            shown.update(known)
+            keys.update((name, key) for name, key in known.items() if name not in keys)
+            continue
+        added = {tool.name: tool.key for tool in part.added}
+        for name in part.removed:
+            discovered.pop(name, None)
+        discovered.update(dict.fromkeys(added))
+        shown.update(added)
+        removed.update(part.removed)
+        lost.difference_update(part.removed)
+        lost.update(part.lost)
+        for gone in (removed, lost):
+            gone.difference_update(added)
+        keys.update((tool.name, tool.key) for _, tool in part.was if tool.name not in keys)
+        keys.update(added)
+    return Discovery(tuple(discovered), frozenset(shown), frozenset(removed), frozenset(lost), keys)
+
+
+MAX_PROMPT_CHARACTERS = 10_000_000
 
 CANCELLED = "This call was cancelled before it ended; it may have run."
 
@@ -52,36 +86,78 @@ CANCELLED = "This call was cancelled before it ended; it may have run."
 def closed(messages: Sequence[Message], why: str = CANCELLED) -> list[Message]:
     """The history with every open tool call answered, so that any provider accepts it. Idempotent.
 
-    A call left open by a cancelled run gets an error result that says `why`, in call order, directly after the
-    message that made it; results that answer no call are dropped.
+    A call left open by a cancelled run gets an error result that says `why`. Results are in call order, in one message
+    directly after the one that made the calls; those that answer no call are dropped.
     """
-    fixed: list[Message] = []
-    open_calls: dict[str, ToolCall] = {}
-    for message in messages:
-        if message.role == "tool":
-            parts = tuple(
-                part
-                for part in message.parts
-                if not isinstance(part, ToolResult) or open_calls.pop(part.call_id, None) is not None
-            )
-            if parts:
-                fixed.append(replace(message, parts=parts) if parts != message.parts else message)
-            continue
-        if open_calls:
-            _answer(fixed, open_calls, why)
-        open_calls = {call.id: call for call in message.tool_calls}
-        fixed.append(message)
-    if open_calls:
-        _answer(fixed, open_calls, why)
+    fixed = in_order(messages)
+    _add_results(fixed, _missing(_open_calls(fixed), why))
     return fixed
 
 
-def _answer(fixed: list[Message], open_calls: dict[str, ToolCall], why: str) -> None:
-    results = tuple(ToolResult(call.id, call.name, (Text(why),), error="cancelled") for call in open_calls.values())
-    if fixed[-1].role == "tool":
-        fixed[-1] = replace(fixed[-1], parts=(*fixed[-1].parts, *results))
-    else:
-        fixed.append(Message("tool", results))
+def in_order(messages: Sequence[Message]) -> list[Message]:
+    """As `closed`, but for the calls of the last answer: these stay open until they are answered or closed."""
+    fixed: list[Message] = []
+    for message in messages:
+        calls = _open_calls(fixed)
+        if message.role == "tool":
+            _add_results(fixed, replace(message, parts=_answering(calls, message.parts)))
+        else:
+            if calls:
+                _add_results(fixed, _missing(calls, CANCELLED))
+            fixed.append(message)
+    return fixed
+
+
+def _answering(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Without the results that answer none of the calls, or one that is answered already."""
+    waiting = {call.id for call in calls}
+    kept: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolResult):
+            if part.call_id not in waiting:
+                continue
+            waiting.remove(part.call_id)
+        kept.append(part)
+    return tuple(kept)
+
+
+def _open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The calls of the last answer that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.role != "tool":
+            return tuple(call for call in message.tool_calls if call.id not in answered)
+        answered.update(result.call_id for result in message.tool_results)
+    return ()
+
+
+def _missing(calls: Sequence[ToolCall], why: str) -> Message:
+    return Message("tool", tuple(not_run(call, why) for call in calls))
+
+
+def _add_results(messages: list[Message], results: Message) -> None:
+    """Appends the results; if some of their calls have theirs already, to these, so that all are in call order."""
+    if not results.parts:
+        return
+    earlier = messages.pop() if messages and messages[-1].role == "tool" else replace(results, parts=())
+    calls = messages[-1].tool_calls if messages else ()
+    messages.append(replace(earlier, parts=_by_call(calls, (*earlier.parts, *results.parts))))
+
+
+def _by_call(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The results in the order of their calls, each with the changes of tools that follow it."""
+    places = {call.id: place for place, call in enumerate(calls)}
+    groups: list[tuple[int, list[Part]]] = [(-1, [])]
+    for part in parts:
+        if isinstance(part, ToolResult):
+            groups.append((places.get(part.call_id, len(places)), []))
+        groups[-1][1].append(part)
+    return tuple(part for _, group in sorted(groups, key=itemgetter(0)) for part in group)
+
+
+def not_run(call: ToolCall, why: str) -> ToolResult:
+    """The result of a call that has none of its own."""
+    return ToolResult(call.id, call.name, (Text(why),), error="cancelled")
 
 
 def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
@@ -90,24 +166,73 @@ def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
     return f"Your tools have changed; {'; '.join(parts)}." if parts else "Your tools have changed."
 
 
+class Messages(Sequence[Message]):
+    """The first messages of a list that only ever grows: what a conversation was when somebody looked, not copied."""
+
+    __slots__ = ("_all", "_length")
+    __hash__ = None  # type: ignore[assignment]  # as that of a list
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._all, self._length = messages, len(messages)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, place: int | slice) -> Message | tuple[Message, ...]:
+        found = range(self._length)[place]
+        return self._all[found] if isinstance(found, int) else tuple(self._all[at] for at in found)
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(self._all, self._length)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Messages | tuple | list) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 class Conversation:
     """One history. `system` is its system prompt, fixed when it starts since changing it would lose the cache.
 
     `note` makes a change visible to the calls of a batch that is still running; appending the batch's message makes
-    it history. `keep_open` leaves calls without a result as they are, to be answered by `Agent.resume`.
+    it history. Calls of the last message that have no result stay open for `Session.resume`, until the next prompt.
     """
 
-    def __init__(self, system: str = "", messages: Sequence[Message] = (), *, keep_open: bool = False) -> None:
+    def __init__(self, system: str = "", messages: Sequence[Message] = ()) -> None:
         self.system = system
-        self._messages: list[Message] = list(messages) if keep_open else closed(messages)
-        self._folded = fold_discovery(self._messages)
+        # Whoever looked has this very list and its length: it is only appended to, or another list takes its place.
+        self._messages = in_order(messages)
+        self._telling = [place for place, message in enumerate(self._messages) if _tells(message)]
+        self._folded = self._fold()
         self._noted: list[Part] = []
         self._announced: list[Part] = []
         self._unanswered_prompt = False
 
+    def first(self, length: int | None = None) -> Conversation:
+        """The first messages as a conversation of its own; None: all, with what waits to be announced.
+
+        A length between calls and their results is not allowed. It costs nothing to speak of, however many there are.
+        """
+        other = Conversation(self.system)
+        other._messages = self._messages[:length]
+        other._telling = self._telling[: bisect_left(self._telling, len(other._messages))]
+        other._folded = self._folded if len(other._telling) == len(self._telling) else other._fold()
+        if length is None:
+            other._announced, other._unanswered_prompt = [*self._announced], self._unanswered_prompt
+        return other
+
     @property
-    def messages(self) -> tuple[Message, ...]:
-        return tuple(self._messages)
+    def messages(self) -> Messages:
+        """The history so far; it stays as it is while the conversation goes on."""
+        return Messages(self._messages)
+
+    def __len__(self) -> int:
+        return len(self._messages)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -118,27 +243,30 @@ class Conversation:
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the last answer that have no result yet."""
-        answered: set[str] = set()
-        for message in reversed(self._messages):
-            if message.role == "tool":
-                answered.update(result.call_id for result in message.tool_results)
-            else:
-                return tuple(call for call in message.tool_calls if call.id not in answered)
-        return ()
+        return _open_calls(self._messages)
 
     @property
     def discovery(self) -> Discovery:
-        """What the history and the running batch say about tools."""
-        return reduce(Discovery.after, self._noted, self._folded)
+        """What the history says about tools, with the running batch and what waits to be announced."""
+        return _folded((*self._noted, *self._announced), self._folded)
+
+    @property
+    def answered_prompt(self) -> str:
+        """The text of the last prompt that has an answer; "" if there is none. What came after results is no prompt."""
+        roles = ("tool", *(message.role for message in self._messages))
+        for place in range(len(self._messages) - 1, 0, -1):
+            if roles[place : place + 2] == ("user", "assistant") and (place == 1 or roles[place - 1] != "tool"):
+                return self._messages[place - 1].text
+        return ""
 
     def say(self, prompt: str | Sequence[Text | Image]) -> None:
         """Appends the user's message, after closing what a cancelled run left open."""
-        self._messages = closed(self._messages)
+        self.close_open_calls()
         self.deliver()
         self._append(Message("user", (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)))
         self._unanswered_prompt = True
 
-    def announce(self, text: str, change: ToolsChanged | None = None) -> None:
+    def announce(self, text: str, change: ToolsChanged | ToolsShown | None = None) -> None:
         """Keeps something the model should know about its tools until there is a place for it in the history."""
         self._announced.extend((Text(text), change) if change is not None else (Text(text),))
 
@@ -148,27 +276,123 @@ class Conversation:
         Only between a batch of results, or an answer, and the next message.
         """
         if self._announced:
-            prompt = [self._messages.pop()] if self._unanswered_prompt else []
+            prompt = self._messages[-1:] if self._unanswered_prompt else []
+            if prompt:
+                self._messages = self._messages[:-1]
             self._append(Message("user", tuple(self._announced)))
             self._messages += prompt
             self._unanswered_prompt = bool(prompt)
             self._announced.clear()
 
     def append(self, message: Message) -> None:
-        """Appends an assistant's message or the results of its calls."""
-        self._append(message)
+        """Appends an assistant's message or results of its calls; these join the ones that are there, in call order."""
+        if message.role != "tool":
+            self._append(message)
+        elif self._messages and self._messages[-1].role == "tool":
+            self._messages = list(self._messages)
+            _add_results(self._messages, message)
+            self._fold_last()
+        else:
+            self._append(replace(message, parts=_by_call(self.open_calls, message.parts)))
         if message.role == "tool":
             self._noted.clear()
 
     def note(self, parts: Iterable[Part]) -> None:
+        """Makes changes of tools visible to the calls of the batch that is running."""
         self._noted.extend(parts)
 
     def close_open_calls(self, why: str = CANCELLED) -> None:
         """Answers every open call with an error, so that the history is valid as it stands."""
         self._noted.clear()
-        self._messages = closed(self._messages, why)
+        if calls := self.open_calls:
+            self.append(_missing(calls, why))
 
     def _append(self, message: Message) -> None:
         self._unanswered_prompt = False
         self._messages.append(message)
-        self._folded = fold_discovery((message,), self._folded)
+        self._fold_last()
+
+    def _fold(self) -> Discovery:
+        return fold_discovery(self._messages[place] for place in self._telling)
+
+    def _fold_last(self) -> None:
+        """Takes in what the last message says about tools; it may have taken the place of another one."""
+        place = len(self._messages) - 1
+        if self._telling[-1:] == [place]:
+            self._telling.pop()
+            self._folded = self._fold()
+        if _tells(self._messages[place]):
+            self._telling.append(place)
+            self._folded = fold_discovery((self._messages[place],), self._folded)
+
+
+def _tells(message: Message) -> bool:
+    """Whether it says something about tools."""
+    return any(isinstance(part, ToolsShown | ToolsChanged) for part in message.parts)
+
+
+# -- what can be said --------------------------------------------------------------------------------------------------
+
+Words: TypeAlias = tuple[Text | Image, ...]
+"""A prompt as it can be sent."""
+
+
+def usable_prompt(prompt: object) -> Words:
+    """The prompt as it can be sent; raises `InputError` when it is empty, too long, or no prompt."""
+    parts: tuple[Any, ...] = (Text(prompt),) if isinstance(prompt, str) else _parts(prompt)
+    words = [part.text for part in parts if isinstance(part, Text)]
+    if len(words) == len(parts) and not any(text.strip() for text in words):
+        raise InputError("prompt is empty; say what you want to know")
+    if (length := sum(map(len, words))) > MAX_PROMPT_CHARACTERS:
+        raise InputError(f"prompt is {length:,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}")
+    return tuple(part if isinstance(part, Image) else Text(_sendable(part.text)) for part in parts)
+
+
+def usable_history(messages: Sequence[Message]) -> list[Message]:
+    """The messages with their texts as a prompt's are made; what cannot be sent would end every later request.
+
+    Raises `InputError` for a message that has something of the wrong type in it.
+    """
+    for place, message in enumerate(messages):
+        expect_fields(message, f"messages[{place}]", InputError)
+        for number, part in enumerate(message.parts):
+            expect_fields(part, f"messages[{place}].parts[{number}]", InputError)
+    return [
+        message if (parts := _sendable_parts(message.parts)) == message.parts else replace(message, parts=parts)
+        for message in messages
+    ]
+
+
+def _sendable_parts(parts: Sequence[Any]) -> tuple[Any, ...]:
+    def sendable(part: Any) -> Any:
+        match part:
+            case Text(text=text):
+                return part if text == (clean := _sendable(text)) else replace(part, text=clean)
+            case ToolResult(content=content):
+                usable = texts_for_model(_sendable_parts(content))
+                return part if usable == content else replace(part, content=usable)
+            case _:
+                return part
+
+    return tuple(map(sendable, parts))
+
+
+def _parts(prompt: object) -> tuple[Any, ...]:
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
+        raise InputError(f"prompt: expected text, or a list of Text and Image, got {type(prompt).__name__}")
+    for part in prompt:
+        if not isinstance(part, Text | Image):
+            raise InputError(f"prompt: expected a list of Text and Image, got {type(part).__name__} in it")
+        if isinstance(part, Text):
+            expect("prompt: Text", part.text, str, "text", error=InputError)
+        else:
+            expect("prompt: Image", part.media_type, str, 'a media type such as "image/png"', error=InputError)
+            expect("prompt: Image", part.data, str, "its bytes as text in Base64", error=InputError)
+    return tuple(prompt)
+
+
+def _sendable(text: str) -> str:
+    # NUL and lone surrogates cannot be sent to any provider.
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

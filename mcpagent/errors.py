@@ -1,7 +1,7 @@
 """Every exception that mcpagent raises on purpose.
 
     McpAgentError
-     +- ConfigError          whoever set it up can mend it: where, what, how
+     +- ConfigError          whoever set it up can fix it: where, what, how
      |   +- CredentialsError a key is missing or was refused
      |   +- CardError        an agent card cannot be used (cards/card.py)
      +- InputError           a prompt or an argument that cannot be used
@@ -10,7 +10,7 @@
      |   +- ContextOverflowError  the conversation no longer fits the model
      +- ServerError          an MCP server failed: server, phase, cause
      +- LimitError           a limit the user set was reached
-     +- CallsPendingError    a run ended because tool calls wait for an answer (pending.py)
+     +- CallsPendingError    a run ended because tool calls wait for an answer (approval.py)
 
 What a *model* should read and react to is never raised: it is a `ToolResult` with an error kind.
 Each message is one line: where, what is wrong, what to do.
@@ -18,13 +18,25 @@ Each message is one line: where, what is wrong, what to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class McpAgentError(Exception):
     """Base of all errors that mcpagent raises on purpose; its text is one line for a person."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Some are made with keywords, which pickle would leave out.
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[McpAgentError], args: tuple[object, ...], fields: dict[str, Any]) -> McpAgentError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
+
 
 class ConfigError(McpAgentError):
-    """A file, key or argument is wrong; the text names the place and the mend."""
+    """A file, key or argument is wrong; the text names the place and the fix."""
 
 
 class CredentialsError(ConfigError):
@@ -46,7 +58,7 @@ class LimitError(McpAgentError):
 class ModelError(McpAgentError):
     """A model provider failed.
 
-    `status` is the HTTP status, None where no answer came. `retryable` says whether the same request may
+    `status` is the HTTP status, None if no answer came. `retryable` says whether the same request may
     succeed later; the adapter has already used up its own retries. `retry_after_seconds` is the wait the provider
     asked for.
     """

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from mcpagent.approval import PendingCall
 from mcpagent.messages import Spent, ToolCall, ToolResult, Usage
-from mcpagent.pending import PendingCall
 
 logger = logging.getLogger("mcpagent")
 
@@ -25,6 +26,13 @@ class ServerConnecting:
     """The server is being started or reached."""
 
     server: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServersAwaited:
+    """A question, or a search, waits for these servers, which are connecting."""
+
+    servers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class Notice:
 class RequestSent:
     """A request goes to the model. Token figures are estimates (characters / 4) of tool definitions as JSON.
 
-    Of the `known_tools`, `deferred_tools` are hidden until they are found; where there are any, `searches` says that
+    Of the `known_tools`, `deferred_tools` are hidden until they are found; if there are any, `searches` says that
     the search tools are among those offered.
     """
 
@@ -94,13 +102,13 @@ class RequestSent:
 
     @property
     def saved_tokens(self) -> int:
-        """What offering all known tools would have taken beyond what is offered; below 0 where that is less."""
+        """What offering all known tools would have taken beyond what is offered; below 0 if that is less."""
         return self.known_tokens - self.offered_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """`dollars` is what the request cost (US), None where its price is not known."""
+    """`dollars` is what the request cost (US), None if its price is not known."""
 
     turn: int
     usage: Usage
@@ -117,7 +125,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """The next piece of what the model thinks, where its provider shows that."""
+    """The next piece of what the model thinks, if its provider shows that."""
 
     text: str
 
@@ -152,13 +160,15 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolsSearched:
-    """`found` counts all matches; `matches` holds those shown, by offered name, best first."""
+    """`found` counts all matches; `matches` holds those shown, by offered name, best first. The tools of the servers
+    that were still `connecting` could not be found."""
 
     query: str
     found: int
     matches: tuple[str, ...]
     known: int
     seconds: float
+    connecting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +234,7 @@ class RunFinished:
 
 Event: TypeAlias = (
     ServerConnecting
+    | ServersAwaited
     | ServerConnected
     | ServerFailed
     | ServerLogged
@@ -249,15 +260,40 @@ Event: TypeAlias = (
 Emit: TypeAlias = Callable[[Event], None]
 
 
-def guarded(listener: Emit) -> Emit:
-    """The listener with its errors logged: whoever listens cannot break a run."""
+def log_warnings(event: Event) -> None:
+    """For whoever gave no listener: what went wrong is logged."""
+    if isinstance(event, ServerFailed):
+        logger.warning("%s", event.reason)
+    elif isinstance(event, Notice) and event.level == "warning":
+        logger.warning("%s", event.text)
+
+
+_SLOW_SECONDS = 1.0
+
+
+def guarded(listener: Callable[[Event], object], clock: Callable[[], float] = time.monotonic) -> Emit:
+    """The listener with its errors logged, and once that it takes a second or more or is `async`: nobody who listens
+    breaks a run, but the run waits for whoever listens."""
+    name = getattr(listener, "__qualname__", repr(listener))
+    told: set[str] = set()
+
+    def tell_once(what: str, advice: str) -> None:
+        if advice not in told:
+            told.add(advice)
+            logger.warning("event listener %s %s: %s", name, what, advice)
 
     def emit(event: Event) -> None:
+        started, kind = clock(), type(event).__name__
         try:
-            listener(event)
+            outcome = listener(event)
+            if isinstance(outcome, Coroutine):
+                outcome.close()
+                tell_once(f"gave a coroutine on {kind}", "nothing awaits it; write def, and start a task in it")
         except Exception:
-            name = getattr(listener, "__qualname__", repr(listener))
-            logger.exception("event listener %s raised on %s", name, type(event).__name__)
+            logger.exception("event listener %s raised on %s", name, kind)
+        seconds = clock() - started
+        if seconds >= _SLOW_SECONDS:
+            tell_once(f"took {seconds:.1f} s on {kind}", "the run waits for it; give its work to a thread or a task")
 
     return emit
 

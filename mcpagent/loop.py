@@ -3,205 +3,141 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mcpagent.catalog import Catalog
-from mcpagent.conversation import Conversation, change_words
-from mcpagent.events import Emit, Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
-from mcpagent.execution import Execution, run_calls
+from mcpagent.approval import PendingCall
+from mcpagent.conversation import change_words
+from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
+from mcpagent.execution import run_calls
 from mcpagent.messages import Spent, ToolCall, ToolResult, ToolsChanged, user_message
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
-from mcpagent.pending import CallAnswer, OnApproval, PendingCall
+from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.prompt.builder import final_answer_note
-from mcpagent.recording.tape import Tape
-from mcpagent.run_context import RunContext
-from mcpagent.tool_context import StateChannel
+from mcpagent.python.argument_checks import expect
+from mcpagent.run import RunContext
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.prefetching import prefetch
 
 REPEATS_TOLD = 5
-"""A call with the same arguments and outcome this many times in a row is spoken of; the next one is not run."""
+"""A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
+
+LONGEST_ROW = 8
+"""So many calls in turns are still noticed as one row."""
 
 NOT_RUN = "This call was not run: an answer without further calls was asked for."
 
 
-@dataclass(slots=True)
-class Run:
-    """One prompt being answered. `spent` adds up as it goes, so it is right also when the run is cut short.
-
-    `list_tools` brings the catalogue up to date before each request. `answers`, by call id, are for the calls that
-    the conversation has open. `parent` is the run whose tool call this one answers, under the tool name `label`: its
-    usage and its turns count this run's too, so the outermost `max_turns` bounds all models' answers together.
-    """
-
-    model: Model
-    catalog: Catalog
-    conversation: Conversation
-    emit: Emit
-    max_turns: int
-    tool_timeout_seconds: float
-    settings: ModelSettings
-    context: RunContext[Any]
-    list_tools: Callable[[], Awaitable[None]]
-    on_approval: OnApproval | None = None
-    answers: Mapping[str, CallAnswer] | None = None
-    parent: Run | None = None
-    label: str = ""
-    tape: Tape = field(default_factory=Tape)
-    spent: Spent = field(default_factory=Spent)
-    turns: int = 0
-    nested_turns: int = 0
-
-    @property
-    def lineage(self) -> Iterator[Run]:
-        """This run, its parent, and so on to the outermost."""
-        run: Run | None = self
-        while run is not None:
-            yield run
-            run = run.parent
-
-    @property
-    def has_turns_left(self) -> bool:
-        return all(run.turns + run.nested_turns < run.max_turns for run in self.lineage)
-
-    def count(self, spent: Spent) -> None:
-        for run in self.lineage:
-            run.spent += spent
-
-    def count_turn(self) -> None:
-        self.turns += 1
-        for run in self.lineage:
-            if run is not self:
-                run.nested_turns += 1
-
-
-_CURRENT: ContextVar[Run | None] = ContextVar("mcpagent_run", default=None)
-
-
-def current_run() -> Run | None:
-    """The run whose tool call this code is in, None outside of one."""
-    return _CURRENT.get()
-
-
-async def converse(run: Run) -> RunFinished:
+async def converse(run: RunContext[Any]) -> RunFinished:
     """Answers the conversation's last user message: model, tools, model ... until it answers without a call.
 
-    After `max_turns` turns, or when the model insists on repeating one call, it is made to answer once more without
-    calling. Raises `ModelError` when the model fails; the history is valid then too. Calls that wait for an answer end
-    the run and stay open in the conversation.
+    After `max_turns` turns, or when the model insists on repeating calls, it is made to answer once more without
+    calling. Raises `ModelError` when the model fails and `LimitError` when a budget is used up; the history is valid
+    then too. Calls that wait for an answer end the run and stay open in the conversation.
     """
-    token = _CURRENT.set(run)
-    try:
-        async with run.context.exits:
-            return await _converse(run)
-    finally:
-        _CURRENT.reset(token)
-
-
-async def _converse(run: Run) -> RunFinished:
     started = time.monotonic()
-    repeats = _Repeats()
-    execution = execution_of(run)
-    if run.context.tool_context.namespaces:
-        run.emit(execution.state.snapshot())
+    repeats = Repeats()
     stop: StopReason
     pending: tuple[PendingCall, ...] = ()
-    await run.list_tools()
-    if run.answers is not None:
-        await run_calls(run.conversation.open_calls, execution, run.answers)
-    run.conversation.deliver()
-    while run.has_turns_left:
-        response = await step(run)
-        calls = response.message.tool_calls
-        if not calls:
-            stop, answer = _ended(response), response.message.text
-            break
-        if repeats.goes_on_with(calls):
-            run.conversation.close_open_calls(NOT_RUN)
-            stop, answer = "repeated_calls", await _forced_answer(run, "You made the same call again and again.")
-            break
-        outcome = await run_calls(calls, execution)
-        if outcome.pending:
-            stop, answer, pending = "calls_pending", response.message.text, outcome.pending
-            break
-        if words := repeats.count(calls, outcome.message.tool_results):
-            run.conversation.announce(words)
-        await run.list_tools()
-        run.conversation.deliver()
-    else:
-        stop, answer = "max_turns", await _forced_answer(run, f"You have used all {run.max_turns} turns.")
+    with run.entered():
+        async with run.exits:
+            if run.tool_context.namespaces:
+                run.emit(run.state.snapshot())
+            await _settled(run)
+            if run.answers is not None:
+                await run_calls(run.conversation.open_calls, run, run.answers)
+            else:
+                for event in await prefetch(run.tools, run.prompt):
+                    run.emit(event)
+            run.conversation.deliver()
+            while run.has_turns_left:
+                response = await step(run)
+                calls = response.message.tool_calls
+                if not calls:
+                    stop, answer = _ended(response), response.message.text
+                    break
+                if repeats.goes_on_with(calls):
+                    run.conversation.close_open_calls(NOT_RUN)
+                    stop, answer = "repeated_calls", await _forced_answer(run, repeats.reason)
+                    break
+                outcome = await run_calls(calls, run)
+                if outcome.pending:
+                    stop, answer, pending = "calls_pending", response.message.text, outcome.pending
+                    break
+                if words := repeats.count(calls, outcome.message.tool_results):
+                    run.conversation.announce(words)
+                await run.refresh()
+                run.conversation.deliver()
+            else:
+                reason = f"You have used all {run.options.max_turns} turns."
+                stop, answer = "max_turns", await _forced_answer(run, reason)
     if not answer and not pending:
         run.emit(Notice("the model gave an empty answer", "warning"))
-    seconds = time.monotonic() - started
-    finished = RunFinished(answer, stop, run.turns, run.spent.usage, seconds, pending, run.spent)
+    spent, seconds = run.tally.spent, time.monotonic() - started
+    finished = RunFinished(answer, stop, run.tally.turns, spent.usage, seconds, pending=pending, spent=spent)
     run.emit(finished)
     return finished
 
 
-def execution_of(run: Run) -> Execution:
-    """What the run's tool calls need."""
-    return Execution(
-        run.catalog,
-        run.conversation,
-        run.emit,
-        run.tool_timeout_seconds,
-        run.context,
-        StateChannel(run.context.tool_context),
-        run.on_approval,
-        run.tape,
-    )
+async def _settled(run: RunContext[Any]) -> None:
+    """Waits a bounded time for servers that are connecting; whoever asked is told which still are."""
+    await run.tools.settle()
+    await run.refresh()
+    for server in run.tools.listing.connecting:
+        text = f'server "{safe_line(server, 64)}" is still connecting; this question is answered without its tools'
+        run.emit(Notice(text, "warning"))
 
 
-async def step(run: Run, tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse:
+async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse:
     """One request to the model; its answer becomes part of the conversation."""
     run.count_turn()
-    discovery = run.conversation.discovery
-    offered = run.catalog.offer(discovery)
+    tools, turn = run.tools, run.tally.turns
+    offered = tools.offer()
     request = ModelRequest(
         system=run.conversation.system,
         messages=run.conversation.messages,
         tools=tuple(tool.definition for tool in offered),
-        deferred_tools=run.catalog.left_to_provider(),
+        deferred_tools=tools.left_to_provider(),
         tool_choice=tool_choice,
-        settings=run.settings,
-        search_strategy=run.catalog.provider_strategy,
+        settings=run.options.settings,
+        search_strategy=tools.provider_strategy,
     )
     names = tuple(tool.name for tool in offered)
-    catalog, known = run.catalog, run.catalog.known
-    offered_tokens, known_tokens = catalog.tokens(names), catalog.tokens(known)
+    offered_tokens, known_tokens = sum(map(tools.catalog.tokens, offered)), tools.catalog.total_tokens()
     run.emit(
         RequestSent(
-            run.turns,
+            turn,
             names,
-            len(known),
-            offered_tokens,
-            known_tokens,
-            len(catalog.deferred),
-            catalog.searching,
+            known_tools=len(tools.known),
+            offered_tokens=offered_tokens,
+            known_tokens=known_tokens,
+            deferred_tools=tools.deferred_count,
+            searches=tools.searching,
         )
     )
     started = time.monotonic()
     response = await run.model.respond(request, run.emit)
+    expect(f"model {safe_line(run.model.name, 80)}: respond()", response, ModelResponse, "a ModelResponse")
     price, paid = response.dollars, bool(response.usage.input_tokens or response.usage.output_tokens)
-    run.count(
-        Spent(
-            response.usage, price or 0.0, price is not None or not paid, offered_tokens, known_tokens - offered_tokens
-        )
-    )
+    priced = price is not None or not paid
+    run.count(Spent(response.usage, price or 0.0, priced, offered_tokens, known_tokens - offered_tokens))
     run.conversation.append(response.message)
-    run.emit(ResponseReceived(run.turns, response.usage, time.monotonic() - started, price))
+    run.emit(ResponseReceived(turn, response.usage, time.monotonic() - started, price))
     for part in response.message.parts:
         if isinstance(part, ToolsChanged):  # what the provider's own search found
-            found = tuple(tool.name for tool in part.added)
-            run.emit(ToolsLoaded(found, catalog.tokens(found)))
-            if change := catalog.outdated(part.added):
-                changed = [tool.name for tool in change.added]
-                run.conversation.announce(change_words(change.removed, changed), change)
+            _report_found(part, run)
     return response
 
 
-async def _forced_answer(run: Run, reason: str) -> str:
+def _report_found(found: ToolsChanged, run: RunContext[Any]) -> None:
+    names = tuple(tool.name for tool in found.added)
+    run.emit(ToolsLoaded(names, run.tools.tokens(names)))
+    if change := run.tools.outdated(found.added):
+        changed = [tool.name for tool in change.added]
+        run.conversation.announce(change_words(change.removed, changed), change)
+
+
+async def _forced_answer(run: RunContext[Any], reason: str) -> str:
     run.conversation.append(user_message(final_answer_note(reason)))
     response = await step(run, tool_choice="none")
     # A model may call all the same; nothing is run, and the history must not keep an open call.
@@ -219,32 +155,65 @@ def _ended(response: ModelResponse) -> StopReason:
             return "answered"
 
 
+# -- repeated calls ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A call and what came of it, as far as one is the same as another."""
+
+    call: ToolCall
+    outcome: tuple[str | None, str]
+
+    def same_as(self, other: _Made) -> bool:
+        return _same(self.call, other.call) and self.outcome == other.outcome
+
+
+def _same(one: ToolCall, other: ToolCall) -> bool:
+    return (one.name, one.arguments) == (other.name, other.arguments)
+
+
 @dataclass(slots=True)
-class _Repeats:
-    """Counts identical calls with identical outcomes in a row."""
+class Repeats:
+    """Follows the calls of one run. `reason` is what the model is told when it must answer because of them."""
 
-    last: ToolCall | None = None
-    outcome: tuple[str | None, str] | None = None
-    row: int = 0
+    row: tuple[ToolCall, ...] = ()
+    reason: str = "You made the same call again and again."
+    _made: list[_Made] = field(default_factory=list[_Made])
 
-    def count(self, calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]) -> str:
-        """Counts one message's calls; gives what to tell the model when it has just repeated itself too often."""
-        before = self.row
+    def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
+        """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
+        told = ""
         for call, result in zip(calls, results, strict=True):
-            outcome = (result.error, result.text)
-            self.row = self.row + 1 if self._same(call) and outcome == self.outcome else 1
-            self.last, self.outcome = call, outcome
-        if self.last is None or not before < REPEATS_TOLD <= self.row:
-            return ""
-        return (
-            f'The call to "{self.last.name}" was made {self.row} times in a row with the same arguments and the same '
-            "outcome. Do something else: change the arguments, use another tool, or answer."
-        )
+            self._made.append(_Made(call, (result.error, result.text)))
+            del self._made[: -REPEATS_TOLD * LONGEST_ROW]
+            before, self.row = self.row, self._repeated_row()
+            if self.row and not before:
+                told = _words(self.row)
+        return told
 
-    def goes_on_with(self, calls: tuple[ToolCall, ...]) -> bool:
-        """Whether the model was told and makes the very same call again."""
-        return self.row >= REPEATS_TOLD and all(self._same(call) for call in calls)
+    def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
+        """Whether the model was told and goes on with the very same row."""
+        if not self.row:
+            return False
+        expected = (self.row * (len(calls) // len(self.row) + 1))[: len(calls)]
+        return all(_same(one, other) for one, other in zip(calls, expected, strict=True))
 
-    def _same(self, call: ToolCall) -> bool:
-        last = self.last
-        return last is not None and (last.name, last.arguments) == (call.name, call.arguments)
+    def _repeated_row(self) -> tuple[ToolCall, ...]:
+        """The shortest row that the last calls consist of, in the order in which it would go on."""
+        for length in range(1, LONGEST_ROW + 1):
+            last = self._made[-REPEATS_TOLD * length :]
+            if len(last) == REPEATS_TOLD * length and all(
+                one.same_as(last[place % length]) for place, one in enumerate(last)
+            ):
+                return tuple(made.call for made in last[:length])
+        return ()
+
+
+def _words(row: Sequence[ToolCall]) -> str:
+    if len(row) == 1:
+        what = f'The call to "{row[0].name}" was made {REPEATS_TOLD} times in a row with the same arguments and'
+        return f"{what} the same outcome. Do something else: change the arguments, use another tool, or answer."
+    names = ", ".join(f'"{call.name}"' for call in row)
+    what = f"The calls to {names} were made {REPEATS_TOLD} times in turns with the same arguments and"
+    return f"{what} the same outcomes. Do something else: change the arguments, use other tools, or answer."

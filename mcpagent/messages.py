@@ -6,13 +6,15 @@ another provider. `dump_messages` and `load_messages` are the only way to JSON a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from mcpagent.errors import InputError
-from mcpagent.safe_text import safe_line
+from mcpagent.python.argument_checks import expect_kind
+from mcpagent.text.for_model import for_model
+from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -33,13 +35,25 @@ ToolErrorKind: TypeAlias = Literal[
 """Why a tool call gave no result; "failed" is the tool's own error, the others are ours."""
 
 
+RequestKind: TypeAlias = Literal["tool", "prompt", "resource"]
+"""What a server is asked for because a model wants it."""
+
+
+class ToolKey(NamedTuple):
+    """What identifies a tool: the configured server (None: a local function) and the name that server gave it."""
+
+    server: str | None
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
     """One tool as a model is shown it.
 
     `name` is the offered name (unique in a conversation, `^[a-zA-Z0-9_-]{1,64}$`). `parameters` is the input JSON
-    Schema exactly as its server gave it. `server` is the configured server's name, None for a local function;
-    `original_name` is what that server calls the tool. `read_only` is the server's own claim, so a hint only.
+    Schema as its server gave it, unless something hides in it (`mcp/lists/shown_tools.py`). `server` is the configured
+    server's name, None for a local function; `original_name` is what that server calls the tool. `read_only` is the
+    server's own claim, so a hint only.
     """
 
     name: str
@@ -52,9 +66,46 @@ class ToolDefinition:
     read_only: bool | None = None
     tags: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> ToolKey:
+        """What it is, whatever it is offered as: its server, and that server's own name for it."""
+        return ToolKey(self.server, self.original_name or self.name)
+
+    @property
+    def kind(self) -> RequestKind:
+        """What a call asks for: a tool, or what `PromptRequest` and `ResourceRequest` stand for."""
+        return "tool"
+
+
+class PromptRequest(ToolDefinition):
+    """One prompt of `server`, as a call of `get_prompt` asks for it; `original_name` is the prompt's."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> RequestKind:
+        """A prompt."""
+        return "prompt"
+
+
+class ResourceRequest(ToolDefinition):
+    """One resource of `server`, as a call of `get_resource` asks for it; `original_name` is the URI that is sent.
+
+    `read_only` is True if its server listed that very URI.
+    """
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> RequestKind:
+        """A resource."""
+        return "resource"
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """Words of a prompt, an answer or a tool's result."""
+
     text: str
     provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the provider sent with it (citations, item ids): goes back to that provider unchanged."""
@@ -63,9 +114,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Image:
+    """A picture in a prompt or a tool's result: `media_type` such as "image/png", `data` in Base64."""
+
     media_type: str
     data: str
-    """Base64."""
     type: Literal["image"] = "image"
 
 
@@ -79,9 +131,41 @@ class Thinking:
     type: Literal["thinking"] = "thinking"
 
 
+_T = TypeVar("_T")
+
+
+def json_copy(value: _T) -> _T:
+    """A copy of JSON data, however deep it is; what is no dict or list in it is shared."""
+    top: list[Any] = [value]
+    waiting: list[dict[Any, Any] | list[Any]] = [top]
+    while waiting:
+        inside = waiting.pop()
+        for key, item in inside.items() if isinstance(inside, dict) else enumerate(inside):
+            if isinstance(item, dict | list):
+                inside[key] = copied = item.copy()
+                waiting.append(copied)
+    copy: _T = top[0]
+    return copy
+
+
+def nests_deeper(value: Any, levels: int) -> bool:
+    """Whether JSON data has more levels of dicts and lists."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model asks for. `malformed` is the argument text where it was not one JSON object; it is never run."""
+    """A call the model asks for. `malformed` is the argument text if that was not one JSON object; it is never run."""
 
     id: str
     name: str
@@ -89,6 +173,10 @@ class ToolCall:
     malformed: str = ""
     provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
     type: Literal["tool_call"] = "tool_call"
+
+    def copied(self) -> ToolCall:
+        """The call with arguments of its own, for code that may write into them: the history stays as it was said."""
+        return replace(self, arguments=json_copy(self.arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +198,10 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolsShown:
-    """Tools whose call signature a search result showed the model, by offered name."""
+    """Tools whose call signature a search result showed the model, by offered name, and by key in the same order."""
 
     names: tuple[str, ...]
+    keys: tuple[ToolKey, ...] = ()
     type: Literal["tools_shown"] = "tools_shown"
 
 
@@ -129,6 +218,7 @@ class ToolsChanged:
     removed: tuple[str, ...] = ()
     was: tuple[tuple[int, ToolDefinition], ...] = ()
     joined: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     type: Literal["tools_changed"] = "tools_changed"
 
 
@@ -139,6 +229,15 @@ class ProviderBlock:
     provider: str
     data: dict[str, Any]
     type: Literal["provider_block"] = "provider_block"
+
+
+def texts_for_model(content: tuple[Text | Image, ...]) -> tuple[Text | Image, ...]:
+    """A result's content with each text as a model may read it; the same tuple if nothing is taken out."""
+    shown = tuple(
+        replace(part, text=text) if isinstance(part, Text) and (text := for_model(part.text)) is not part.text else part
+        for part in content
+    )
+    return content if all(one is other for one, other in zip(shown, content, strict=True)) else shown
 
 
 Part: TypeAlias = Text | Thinking | Image | ToolCall | ToolResult | ToolsShown | ToolsChanged | ProviderBlock
@@ -162,11 +261,17 @@ class Message:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls in it, malformed ones too, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
+        """The results in it, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+Prompt: TypeAlias = str | Sequence[Text | Image]
+"""What a model is asked: words, or words and images in order."""
 
 
 def user_message(text: str) -> Message:
@@ -204,7 +309,7 @@ class Spent:
 
     `dollars` (US) adds up the requests whose price is known; `cost_known` says that these are all of them.
     `definition_tokens` estimates (characters / 4) the definitions that the requests offered, `saved_tokens` what
-    offering every known tool each time would have taken beyond that: below 0 where there are fewer tools than search
+    offering every known tool each time would have taken beyond that: below 0 if there are fewer tools than search
     tools are worth.
     """
 
@@ -232,13 +337,14 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The history as plain JSON data."""
+    """The history as plain JSON data. Raises `InputError` for what is no list of messages."""
+    expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
     data: list[dict[str, Any]] = _adapter(list[Message]).dump_python(list(messages), mode="json")
     return data
 
 
 def load_messages(data: object) -> list[Message]:
-    """The history that `dump_messages` gave, of this version or another. Raises `InputError` where it is not one.
+    """The history that `dump_messages` gave, of this version or another. Raises `InputError` if it is not one.
 
     The text names the place as a path, `messages[2].parts[0].text`. Fields that this version does not know are passed
     over; content of a kind that it does not know is not, since a history without it would be another one.

@@ -1,76 +1,757 @@
-"""One conversation together with the catalogue it can use, kept in step while servers and toolsets change."""
+"""`Session`: one conversation of an agent: its history, what it may use now, pending calls, what was spent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from types import NoneType, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
-from mcpagent.catalog import Catalog
-from mcpagent.conversation import Conversation, change_words
-from mcpagent.events import Emit, Notice
-from mcpagent.messages import ToolsChanged
-from mcpagent.models.discovery import places_of
-from mcpagent.safe_text import safe_line
+from mcpagent.approval import CallAnswer, CallsPendingError, OnApproval, PendingCall, usable_answers
+from mcpagent.conversation import Conversation, Words, usable_prompt
+from mcpagent.errors import AgentStateError, InputError
+from mcpagent.events import Emit, Event, Notice, RunFinished, guarded
+from mcpagent.execution import waiting_calls
+from mcpagent.loop import converse
+from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition
+from mcpagent.models.base import Model, search_cost, search_problem, tool_limits
+from mcpagent.prompt.builder import (
+    category_line,
+    connecting_line,
+    connecting_section,
+    system_prompt,
+    tool_search_section,
+)
+from mcpagent.python.argument_checks import expect
+from mcpagent.python.event_loops import in_own_loop, running_loop
+from mcpagent.run import Deps, RunContext, RunOptions, RunResult, current_run
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_context import StateChannel, ToolContext
+from mcpagent.tool_search.announcing import announce
+from mcpagent.tool_search.catalog import Catalog, Catalogs
+from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.tool_search.search_tools import tool_search_tools
+from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool
+from mcpagent.toolsets.sources import AgentSources
+
+if TYPE_CHECKING:
+    from mcpagent.search import SearchResult
+
+_T = TypeVar("_T")
+
+NOT_ANSWERED = "This call waited for an approval or an answer that was not given, so it was not run."
+
+BUSY = "this session is answering already; await that answer first, or use another one: agent.session()"
+
+Instructions: TypeAlias = str | Callable[[RunContext[Any]], "str | Awaitable[str]"]
+"""What the system prompt begins with; a callable is asked once, when a conversation begins."""
+
+
+PromptOrAnswers: TypeAlias = str | Sequence[Text | Image | CallAnswer]
+"""A `Prompt`, or an answer to each call that waits. One sequence, so that type checkers take a literal list."""
+
+
+ModelChoice: TypeAlias = str | Model | Sequence[str | Model] | None
+"""A name, an object, a chain of these of which the next answers when one cannot, or None for the environment's."""
+
+
+def _resolve(choice: ModelChoice) -> Model:
+    from mcpagent.models import resolve_model
+
+    return resolve_model(choice)
 
 
 @dataclass(frozen=True, slots=True)
-class ToolsUpdate:
-    """How the known tools changed, by offered name; `changed` ones are offered and have another definition."""
+class Definition:
+    """What an agent is made of. A wrapper, such as a `Recorder`, is a function from one definition to another.
 
-    new: tuple[str, ...]
-    gone: tuple[str, ...]
-    changed: tuple[str, ...]
+    `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
+    `search_tools`. `hears` are told every event, before the agent's listener.
+    """
+
+    instructions: Instructions
+    tool_search: ToolSearch | None
+    pinned: tuple[str, ...]
+    options: RunOptions
+    sources: AgentSources
+    resolve: Callable[[ModelChoice], Model] = _resolve
+    bind: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple
+    hears: tuple[Emit, ...] = ()
+
+    def telling(self, last: Emit) -> Emit:
+        """Tells all that hear every event, then the last one."""
+
+        def emit(event: Event) -> None:
+            for hears in self.hears:
+                hears(event)
+            last(event)
+
+        return emit
 
 
-@dataclass(slots=True)
-class Session:
-    """One conversation and what it can use; `listed` is what the toolsets gave last."""
+Wrapper: TypeAlias = Callable[[Definition], Definition]
+"""What `Agent(wrappers=[...])` takes: it gives the definition back with its model, tools or options replaced.
 
-    conversation: Conversation
-    catalog: Catalog
-    listed: list[Tool]
-    thread_id: str = field(default_factory=lambda: uuid4().hex)
+One with `is_innermost` true, such as a `Replay`, takes the place of model and tools: it is called before the others.
+"""
 
-    def update(self, tools: Sequence[Tool], say: Callable[[ToolsUpdate], str]) -> ToolsUpdate:
-        """Makes these the known tools, and tells the model in the conversation, by what `say` makes of the difference.
 
-        The history records what is offered, redefined or withdrawn by it, so that a request never rewrites an earlier
-        one. An empty text says nothing, unless something must be recorded.
+class Owner(Protocol):
+    """What a session takes from its agent, which it shares with all the others."""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its servers and toolsets are entered."""
+        ...
+
+    @property
+    def model(self) -> Model:
+        """Which answers; a session asks for it at each request, since it may change."""
+        ...
+
+    @property
+    def definition(self) -> Definition:
+        """What the agent is made of."""
+        ...
+
+    @property
+    def on_approval(self) -> OnApproval | None:
+        """Who decides on calls that need approval; None: they end the run."""
+        ...
+
+    @property
+    def from_toolsets(self) -> tuple[Tool, ...]:
+        """What the toolsets listed when the agent started."""
+        ...
+
+    @property
+    def catalogs(self) -> Catalogs:
+        """Its tools by name, with an index, for each thing that its toolsets give a session."""
+        ...
+
+    def emit(self, event: Event) -> None:
+        """To all that listen to the agent."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Reports a warning, once."""
+        ...
+
+    def subscribe(self, listener: Emit) -> Callable[[], None]:
+        """Hears what servers say, too, until what this gives is called."""
+        ...
+
+    def count(self, spent: Spent) -> None:
+        """Adds what a run has used to the agent's own sum."""
+        ...
+
+    def require_usable(self) -> None:
+        """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
+        ...
+
+    def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """What it gives, for code that cannot await."""
+        ...
+
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
+        """The work, to be awaited in this event loop and done in the agent's own."""
+        ...
+
+
+class Session(Generic[Deps]):
+    """One conversation over an agent's servers, tools and model: `agent.session()`. Any number at once.
+
+    `id` names it for toolsets and listeners (`RunContext.thread_id`). One run at a time; sessions do not wait for each
+    other. `deps` and `tool_context` are what tool functions find in their `RunContext`; a run may be given others.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        *,
+        id: str | None = None,  # noqa: A002 - what everybody calls it
+        messages: Sequence[Message] = (),
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        system: str = "",
+    ) -> None:
+        expect("id", id, (str, NoneType), "a text", error=InputError)
+        _expect_context(tool_context)
+        self._given_system = system
+        self.id = id or uuid4().hex
+        self.deps = deps
+        self.tool_context = tool_context or ToolContext()
+        self._owner = owner
+        self._spent = Spent()
+        self._pending: tuple[PendingCall, ...] = ()
+        self._run: RunContext[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._ended = asyncio.Event()
+        self._is_closed = False
+        self._leaving: asyncio.Task[RunFinished] | None = None
+        self._listed = owner.from_toolsets
+        self._held: Catalog | None = None
+        self._conversation: Conversation
+        self._tools: SessionTools
+        self._has_begun: bool
+        self._begin(Conversation(messages=messages))
+
+    def __repr__(self) -> str:
+        pending = len(self.pending)
+        state = "answering" if self.is_answering else f"{pending} pending" if pending else "idle"
+        held = f"{len(self._conversation)} messages, {len(self._tools.known)} tools"
+        return f"<Session {safe_line(self.id, 60)}: {held}, {state}>"
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    @in_own_loop
+    async def ask(self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None) -> str:
+        """The answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one too.
+
+        `deps` and `tool_context` take the place of the session's own for this run. Raises `ModelError` when the model
+        fails, `InputError` for an unusable prompt, `LimitError` when a budget is used up, `AgentStateError` while this
+        session is answering, `CallsPendingError` when calls wait for an answer. After an error or a cancellation the
+        conversation goes on with the next `ask`.
         """
-        catalog = self.catalog
-        before = {name: tool.definition for name, tool in catalog.known.items()}
-        definitions = [tool.definition for tool in catalog.offer(self.conversation.discovery)]
-        offered = {tool.name for tool in definitions}
-        at_once = catalog.update(tools)
-        after = {name: tool.definition for name, tool in catalog.known.items()}
-        update = ToolsUpdate(
-            new=tuple(name for name in after if name not in before),
-            gone=tuple(name for name in before if name not in after),
-            changed=tuple(name for name in after if name in offered and before.get(name) not in (None, after[name])),
+        await self._left()
+        with self._running(usable_prompt(prompt), deps=deps, tool_context=tool_context) as run:
+            return self._answer(await converse(run))
+
+    def ask_sync(self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None) -> str:
+        """`ask` for code without an event loop; the agent must be started, by `with` or its own `ask_sync`."""
+        return self._owner.wait_for(lambda: self.ask(prompt, deps=deps, tool_context=tool_context))
+
+    @in_own_loop
+    async def run(
+        self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None
+    ) -> RunResult:
+        """As `ask`, with all that the run came to. Calls that wait for an answer raise nothing: they are in it."""
+        await self._left()
+        earlier = len(self._conversation)
+        with self._running(usable_prompt(prompt), deps=deps, tool_context=tool_context) as run:
+            return self._result(await converse(run), earlier)
+
+    @in_own_loop
+    async def resume(
+        self, answers: Sequence[CallAnswer], *, deps: Deps | None = None, tool_context: ToolContext | None = None
+    ) -> str:
+        """Goes on after `CallsPendingError`, with an answer to each call that waits.
+
+        Raises `InputError` when an answer is missing, given twice or answers nothing. Calls are run once: they have a
+        result then. An answer counts for the very call and tool that it was given for: if these changed, or are gone,
+        the model is told. Also after `agent.session(messages=...)`, in another process: calls without a result stay
+        open until the next prompt.
+        """
+        await self._left()
+        with self._running(usable_answers(answers), deps=deps, tool_context=tool_context) as run:
+            self._check_answers(run)
+            return self._answer(await converse(run))
+
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> EventStream:
+        """The events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
+
+            async with session.stream("...") as events:
+                async for event in events: ...
+
+        Leaving it, in whatever way, cancels what still runs; so does leaving a plain `async for` over it. With answers
+        in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
+        `RunFinished.pending`.
+        """
+        return EventStream(self, prompt, deps, tool_context)
+
+    @contextmanager
+    def _running(
+        self,
+        said: Words | Mapping[str, CallAnswer],
+        *,
+        deps: Any = None,
+        tool_context: ToolContext | None = None,
+        parent: RunContext[Any] | None = None,
+        label: str = "",
+        listener: Emit | None = None,
+    ) -> Iterator[RunContext[Any]]:
+        """The words said, or answers ready to be used; what the run used is counted however it ends."""
+        _expect_context(tool_context)
+        self._owner.require_usable()
+        self._require_idle()
+        self.refresh()
+        conversation = self._conversation
+        given = said if isinstance(said, Mapping) else None
+        if not isinstance(said, Mapping):
+            if {call.call_id for call in self._pending} & {call.id for call in conversation.open_calls}:
+                conversation.close_open_calls(NOT_ANSWERED)
+            conversation.say(said)
+            self._prompt_text = conversation.messages[-1].text
+        context = tool_context if tool_context is not None else self.tool_context
+        run: RunContext[Any] = RunContext(
+            deps if deps is not None else self.deps,
+            context,
+            run_id=uuid4().hex,
+            thread_id=self.id,
+            prompt=self._prompt_text,
+            conversation=conversation,
+            model=self._owner.model,
+            tools=self._tools,
+            options=self._owner.definition.options,
+            emit=guarded(listener or self._owner.emit),
+            refresh=lambda: self._list_again(run),
+            on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
+            answers=given,
+            parent=parent,
+            label=label,
+            state=StateChannel(context),
         )
-        added = catalog.definitions([*at_once, *update.changed])
-        removed = tuple(name for name in update.gone if name in offered)
-        was = places_of((*removed, *update.changed), definitions, self.conversation.parts)
-        joined = catalog.joining_provider_search(update.new)
-        record = ToolsChanged(added, removed, was, joined) if added or removed or joined else None
-        text = say(update)
-        if text or record is not None:
-            self.conversation.announce(text or change_words(removed, update.changed), record)
-        return update
-
-    def learn(self, since: int, emit: Emit) -> None:
-        """Notes which found tools were added and called from that part of the conversation on, where that is wanted."""
-        history = self.catalog.options.history
-        if history is None:
-            return
-        import sqlite3
-
-        from mcpagent.search.learning import served_queries
-
+        self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
+        ended, earlier = self._ended, len(conversation)
         try:
-            for query, served in served_queries(self.conversation.parts, since).items():
-                history.record(query, served.added, served.called)
-        except (sqlite3.Error, OSError) as error:
-            emit(Notice(f"tool search: nothing was learned from this answer: {safe_line(str(error), 120)}", "warning"))
+            yield run
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._is_closed or task is None or task.uncancel():
+                raise
+            raise AgentStateError("the agent was closed while it answered") from None
+        finally:
+            ended.set()
+            if self._run is run:
+                self._run = None
+            self._spent += run.tally.spent
+            self._owner.count(run.tally.spent)
+            _learn(conversation, earlier, self._tools.options, run.emit)
+
+    def _result(self, finished: RunFinished, earlier: int) -> RunResult:
+        self._pending = finished.pending
+        new = self._conversation.messages[earlier:]
+        return RunResult(finished.answer, finished.stop, finished.usage, finished.spent, new, finished.pending)
+
+    def _answer(self, finished: RunFinished) -> str:
+        self._pending = finished.pending
+        if finished.pending:
+            raise CallsPendingError(finished.pending)
+        return finished.answer
+
+    def _check_answers(self, run: RunContext[Any]) -> None:
+        """Raises `InputError` unless each call that waits, and no other, has one answer."""
+        if run.answers is None:
+            return
+        waiting = {call.id: call for call in run.conversation.open_calls}
+        if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
+            raise InputError(f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see session.pending')
+        if not waiting:
+            raise InputError("resume: no call waits for an answer; ask instead")
+        if missing := [call for call_id, call in waiting.items() if call_id not in run.answers]:
+            named = ", ".join(f'"{safe_line(call.name, 60)}" ({safe_line(call.id, 60)})' for call in missing)
+            raise InputError(f"resume: answer every call that waits; missing: {named}")
+
+    def close(self) -> asyncio.Event | None:
+        """Ends the run that is under way, as closing the agent does; gives what is set when it has ended, if any is.
+
+        Whoever waits for its answer gets `AgentStateError`. A run that this very code is called in goes on.
+        """
+        asking = current_run()
+        is_own = asking is not None and any(run.thread_id == self.id for run in asking.lineage)
+        if is_own or self._task is None or self._task.done() or self._ended.is_set():
+            return None
+        self._is_closed = True
+        self._task.cancel()
+        return self._ended
+
+    async def _left(self) -> None:
+        """Waits for the end of a run that was left, but not in that run itself."""
+        while self._is_ending:
+            assert self._leaving is not None
+            asking = current_run()
+            if asking is not None and any(run.thread_id == self.id for run in asking.lineage):
+                raise AgentStateError(BUSY)
+            await asyncio.wait({self._leaving})
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether a run that was left has not come to its end; without its loop it never will."""
+        task = self._leaving
+        return task is not None and not task.done() and not task.get_loop().is_closed()
+
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
+        return self._owner._here(work)
+
+    def _require_idle(self) -> None:
+        if self._run is not None:
+            raise AgentStateError(BUSY)
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far; a valid history but for calls at its end that wait for an answer or are running."""
+        return tuple(self._conversation.messages)
+
+    @property
+    def system(self) -> str:
+        """The system prompt of this conversation."""
+        self.refresh()
+        return self._conversation.system
+
+    @property
+    def spent(self) -> Spent:
+        """What the runs of this session took."""
+        return self._spent
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for an answer: those that the history has without a result, unless they are running."""
+        asked = {call.call_id: call for call in self._pending}
+        known = set(asked) if self.is_answering else {call.id for call in self._conversation.open_calls}
+        waiting = waiting_calls(self._conversation, self._tools) if known else []
+        return tuple(asked.get(call.call_id, call) for call in waiting if call.call_id in known)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a run is under way, or still ending after its stream was left."""
+        return self._run is not None or self._is_ending
+
+    @property
+    def tools(self) -> SessionTools:
+        """The tools of this conversation as they are now: known, deferred, offered."""
+        self.refresh()
+        return self._tools
+
+    @property
+    def discovered_tools(self) -> dict[str, ToolDefinition]:
+        """What the model is offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
+        tools = self.tools
+        virtual = {tool.name for tool in tools.virtual}
+        return {tool.name: tool.definition for tool in tools.offer() if tool.name not in virtual}
+
+    # -- beginning, and what changes ----------------------------------------------------------------------------------
+
+    def begin_anew(self, messages: Sequence[Message] = (), *, system: str = "") -> None:
+        """Forgets the conversation and what was discovered in it; with `messages` it goes on after these.
+
+        `system` is what their own system prompt said, beside the agent's instructions. Raises `AgentStateError` while
+        the session is answering; what a run whose stream was left still does is no part of it.
+        """
+        self._require_idle()
+        self._given_system = system
+        self.id = uuid4().hex
+        self._begin(Conversation(messages=messages))
+        self._pending = ()
+
+    def rewind(self, length: int) -> None:
+        """Takes back all but the first `length` messages, and with them the tools that were discovered since.
+
+        Calls go with their results: a length between the two takes both back. What tools did outside stays done, and
+        what was spent stays counted. Raises `InputError` for a length that the conversation does not have, and
+        `AgentStateError` while the session is answering.
+        """
+        self._require_idle()
+        messages = self._conversation.messages
+        expect("rewind", length, int, "a number of messages", error=InputError)
+        if not 0 <= length <= len(messages):
+            raise InputError(f"rewind: the conversation has {len(messages)} messages, got {length}")
+        while 0 < length < len(messages) and messages[length].role == "tool":
+            length -= 1
+        self._go_on(length)
+
+    def _go_on(self, length: int | None = None) -> None:
+        """Begins again after so many messages (None: all), as the same conversation.
+
+        Its beginning stays, unless the tools are now found in another way: thoughts and caches stand on it.
+        """
+        before, system = self._tools, self._conversation.system
+        kept = self._conversation.first(length)
+        self._begin(kept, after=before if len(kept) else None)
+        if len(kept) and _how_found(self._tools) == _how_found(before):
+            self._conversation.system, self._wants_instructions = system, False
+        if self._is_ending:  # what that run still comes to is not heard here any more
+            self._conversation.close_open_calls()
+
+    def _begin(self, conversation: Conversation, after: SessionTools | None = None) -> None:
+        """`after` is what the same conversation had so far. If this raises, nothing is different."""
+        owner, has_begun = self._owner, len(conversation) > 0
+        model = owner.model
+        tools = SessionTools(
+            self._catalog(has_begun),
+            conversation,
+            search=owner.catalogs.search,
+            pinned=owner.definition.pinned,
+            after=after,
+            search_cost=lambda: search_cost(owner.model),
+            limits=lambda: tool_limits(owner.model),
+            settle=self._settle,
+        )
+        self._model, self._tools, self._conversation, self._has_begun = model, tools, conversation, has_begun
+        asked = (message.text for message in reversed(conversation.messages) if message.role == "user")
+        self._prompt_text = next(asked, "")
+        self._open()
+        self._warn_of_misfits()
+
+    def _open(self) -> None:
+        """The session's own tools, and the system prompt, by what there is now."""
+        tools, owner, section = self._tools, self._owner, ""
+        tools.virtual = ()
+        if tools.searching:
+            tools.options = _possible_execution(tools, owner)
+            tools.virtual = tuple(owner.definition.bind(tool_search_tools(tools)))
+            lines = [category_line(item.name, item.description, item.tools) for item in tools.categories()]
+            lines += [connecting_line(server) for server in tools.listing.connecting]
+            loads = tools.options.load == "search"
+            section = tool_search_section(lines, loads=loads, provider_searches=tools.provider_searches)
+        elif tools.listing.connecting:
+            section = connecting_section(tools.listing.connecting)
+        self._section, self._wants_instructions = section, callable(owner.definition.instructions)
+        instructions = owner.definition.instructions if isinstance(owner.definition.instructions, str) else ""
+        self._conversation.system = self._prompt(instructions)
+        if (words := tools.left_out()) and Text(words) not in self._conversation.parts:
+            self._conversation.announce(words)
+
+    def _warn_of_misfits(self) -> None:
+        for line in self._tools.misfits:
+            self._owner.warn(line)
+
+    def _prompt(self, instructions: str) -> str:
+        """The system prompt: the agent's instructions, what the history began with, how to find tools."""
+        own = "\n\n".join(text for text in (instructions, self._given_system) if text)
+        return system_prompt(own, self._section)
+
+    def _catalog(self, has_begun: bool) -> Catalog:
+        """That of what the toolsets give this session; one that has begun goes on with the names that it has."""
+        self._held = self._owner.catalogs.of(self._listed, self._held, goes_on=has_begun)
+        return self._held
+
+    async def _list_again(self, run: RunContext[Any]) -> None:
+        """Brings the tools up to date before a request; the first one waits for instructions that are computed."""
+        if run.conversation is not self._conversation:  # it was left, and another one has taken its place
+            return
+        with run.entered():
+            self._listed = await self._owner.definition.sources.from_toolsets()
+            self.refresh()
+            instructions = self._owner.definition.instructions
+            if callable(instructions) and self._wants_instructions:
+                words = instructions(run)
+                words = await words if inspect.isawaitable(words) else words
+                expect("instructions", words, (str, NoneType), "a function that gives text")
+                self._conversation.system = self._prompt(words)
+                self._wants_instructions = False
+        if not self._has_begun:  # a session that nobody uses has nothing to say of what joined since it was made
+            self._warn_of_misfits()
+        self._has_begun = True
+
+    async def _settle(self) -> None:
+        """Waits a bounded time for servers that are connecting, and brings the tools up to date."""
+        run = self._run
+        await self._owner.definition.sources.settle(run.emit if run is not None else self._owner.emit)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Brings the tools up to date with the sources; tells the model in the conversation if that changes anything.
+
+        Another model begins with what fits it. What changes before the first request is part of the beginning: the
+        system prompt names what there is.
+        """
+        if not self._owner.is_started:
+            return
+        if self._owner.model is not self._model:
+            self._go_on()
+        catalog, tools = self._catalog(self._has_begun), self._tools
+        if catalog is tools.catalog and catalog.listing is tools.listing:
+            return
+        if not self._has_begun:
+            tools.begin(catalog)
+            self._open()
+            return
+        before, definitions = tools.listing, [tool.definition for tool in tools.offer()]
+        tools.catalog = catalog
+        update = tools.refresh()
+        if update is not None:
+            announce(update, before, definitions, tools)
+        self._warn_of_misfits()
+
+    @in_own_loop
+    async def search(self, query: str, limit: int = 5) -> SearchResult:
+        """What `search_tools` finds for the query: the model's own ranking, without a model."""
+        expect("search", query, str, "a query as text", error=InputError)
+        expect("limit", limit, int, "a number of tools", error=InputError)
+        return await self.tools.search(query, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The last item in a stream's queue."""
+
+
+class EventStream:
+    """The events of one run: an async context manager and an async iterator; see `Session.stream`."""
+
+    def __init__(
+        self,
+        session: Session[Any],
+        prompt: PromptOrAnswers,
+        deps: Any,
+        tool_context: ToolContext | None,
+    ) -> None:
+        self._session = session
+        self._asked = (prompt, deps, tool_context)
+        self._events: asyncio.Queue[Event | _End] = asyncio.Queue()
+        self._task: asyncio.Task[RunFinished] | None = None
+        self._running = ExitStack()
+        self._is_entered = False
+        self._is_over = False
+
+    async def __aenter__(self) -> EventStream:
+        if self._is_entered or self._task is not None or self._is_over:
+            raise AgentStateError("this stream was begun already; make another one with session.stream(...)")
+        self._is_entered = True
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Within `async with`, the stream lives as long as the block; else as long as the `async for` over it."""
+        return self if self._is_entered else _PlainLoop(self)
+
+    @in_own_loop
+    async def __anext__(self) -> Event:
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._task is None:
+            await self._start()
+        assert self._task is not None
+        event = await self._events.get()
+        if not isinstance(event, _End):
+            return event
+        self._is_over = True
+        self._events.put_nowait(event)  # for whoever else reads
+        self._task.result()  # raises what the run raised
+        raise StopAsyncIteration
+
+    @in_own_loop
+    async def aclose(self) -> None:
+        """Ends the run if it is still under way, and waits for that; a second call does nothing."""
+        self._leave()
+        if self._task is not None and not self._task.done():
+            await asyncio.wait({self._task})
+
+    def __del__(self) -> None:
+        self._leave()
+
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
+        return self._session._here(work)
+
+    def _leave(self) -> None:
+        """Cancels the run, once, wherever this is called. The session is idle; its next run waits for the end of it."""
+        task, session = self._task, self._session
+        if not self._is_over and task is not None and not task.done():
+            session._run, session._leaving = None, task
+            loop = task.get_loop()
+            if loop.is_closed():
+                self._running.close()
+            elif running_loop() is loop:
+                task.cancel()
+            else:
+                loop.call_soon_threadsafe(task.cancel)
+        self._is_over = True
+
+    @in_own_loop
+    async def _start(self) -> None:
+        session, (prompt, deps, tool_context) = self._session, self._asked
+        await session._left()
+        events, owner, running = self._events, session._owner, self._running
+
+        def listen(event: Event) -> None:
+            events.put_nowait(event)
+            owner.emit(event)
+
+        # Entered here, so that a prompt that cannot be used is told to whoever asked.
+        run = running.enter_context(
+            session._running(_said(prompt), deps=deps, tool_context=tool_context, listener=listen)
+        )
+        running.callback(owner.subscribe(events.put_nowait))
+        session._task = self._task = asyncio.create_task(_streamed(session, run, running), name="mcpagent-stream")
+        self._task.add_done_callback(lambda task: _ended(task, running, events))
+
+
+class _PlainLoop:
+    """A plain `async for` over a stream: nobody else has it, so it is gone, and the stream left, with the loop."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    def __anext__(self) -> Awaitable[Event]:
+        return self._stream.__anext__()
+
+    def __del__(self) -> None:
+        self._stream._leave()
+
+
+async def _streamed(session: Session[Any], run: RunContext[Any], running: ExitStack) -> RunFinished:
+    with running:  # before the task is over, so that whoever hears of the end finds the session free
+        session._check_answers(run)
+        finished = await converse(run)
+        session._pending = finished.pending
+        return finished
+
+
+def _ended(task: asyncio.Task[RunFinished], running: ExitStack, events: asyncio.Queue[Event | _End]) -> None:
+    running.close()  # a task that is cancelled before its first step never comes to do it
+    events.put_nowait(_End())
+    if not task.cancelled():
+        task.exception()  # raised to whoever still reads; nobody's after that
+
+
+def _said(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
+    if isinstance(prompt, list | tuple) and any(isinstance(item, CallAnswer) for item in prompt):
+        return usable_answers(prompt)
+    return usable_prompt(prompt)
+
+
+def _expect_context(context: object) -> None:
+    expect("tool_context", context, (ToolContext, NoneType), "ToolContext(...)", error=InputError)
+
+
+def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
+    """The tool search asked for; with our own search, and a warning, when the model's provider cannot."""
+    if not tools.provider_searches:
+        return tools.options
+    deferred = [tool.definition for tool in tools.deferred.values()]
+    problem = search_problem(owner.model, tools.provider_strategy, deferred)
+    if not problem:
+        return tools.options
+    owner.warn(f'tool search: {problem}; mcpagent searches instead (execution "local")')
+    return replace(tools.options, execution="local")
+
+
+def _how_found(tools: SessionTools) -> tuple[bool, bool, str]:
+    return tools.searching, tools.provider_searches, tools.options.load
+
+
+def _learn(conversation: Conversation, earlier: int, search: ToolSearch, emit: Emit) -> None:
+    """Notes which found tools were added and called after so many messages, if that is wanted."""
+    if search.history is None:
+        return
+    import sqlite3
+
+    from mcpagent.search.learning import served_queries
+
+    since = sum(len(message.parts) for message in conversation.messages[:earlier])
+    try:
+        for query, served in served_queries(conversation.parts, since).items():
+            search.history.record(query, served.added, served.called)
+    except (sqlite3.Error, OSError) as error:
+        emit(Notice(f"tool search: nothing was learned from this answer: {safe_line(str(error), 120)}", "warning"))

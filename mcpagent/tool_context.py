@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.events import StateDelta, StateSnapshot
-from mcpagent.safe_text import safe_line
+from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_options
+from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -45,6 +46,7 @@ class ToolContext:
     `state_key` is the key under which a client gets the state; None: the state itself is the top level.
     """
 
+    @checked()
     def __init__(self, state_key: str | None = None) -> None:
         self.state_key = state_key
         self._namespaces: dict[str, _Namespace] = {}
@@ -57,12 +59,13 @@ class ToolContext:
         """Puts a model under a namespace; an earlier one there is replaced.
 
         `expose` False keeps it on the server: out of snapshots, still in dumps. `client_writable` fields are all that
-        an untrusted restore may set. Raises `ConfigError` where another namespace exposes a field of the same name.
+        an untrusted restore may set. Raises `ConfigError` if another namespace exposes a field of the same name.
         """
         from pydantic import BaseModel
 
         if not isinstance(state, BaseModel):
             raise ConfigError(f'namespace "{namespace}": expected a pydantic model, got {type(state).__name__}')
+        expect_arguments("ToolContext.register", ToolContext.register, locals())
         new = _Namespace(state, expose, frozenset(client_writable))
         unknown = sorted(new.client_writable - set(type(state).model_fields))
         if unknown:
@@ -83,17 +86,19 @@ class ToolContext:
     def get(self, namespace: str, state_type: type[State]) -> State | None: ...
 
     def get(self, namespace: str, state_type: type[BaseModel] | None = None) -> BaseModel | None:
-        """The model there; None where there is none, or one of another type."""
+        """The model there; None if there is none, or one of another type."""
         held = self._namespaces.get(namespace)
         if held is None or (state_type is not None and not isinstance(held.state, state_type)):
             return None
         return held.state
 
+    @checked()
     def get_or_create(self, namespace: str, state_type: type[State], **options: Any) -> State:
-        """The model there, a new one where there is none; `options` are those of `register`.
+        """The model there, a new one if there is none; `options` are those of `register`.
 
-        Raises `ConfigError` where the namespace holds another type.
+        Raises `ConfigError` if the namespace holds another type.
         """
+        expect_options("get_or_create", ToolContext.register, options)
         held = self._namespaces.get(namespace)
         if held is None:
             state = state_type()
@@ -112,9 +117,11 @@ class ToolContext:
         return list(self._namespaces)
 
     def clear_namespace(self, namespace: str) -> None:
+        """Takes it out with its fields, if it is there."""
         self._namespaces.pop(namespace, None)
 
     def clear_all(self) -> None:
+        """Takes all namespaces out."""
         self._namespaces.clear()
 
     # -- saving ---------------------------------------------------------------------------------------------------
@@ -123,11 +130,17 @@ class ToolContext:
         """Every namespace as plain JSON data, server-only ones too."""
         return {name: _dumped(name, held.state) for name, held in self._namespaces.items()}
 
+    @checked(InputError)
     def load_namespace(self, namespace: str, state_type: type[State], data: Mapping[str, Any], **options: Any) -> State:
-        """Registers what `dump_namespaces` gave for it; raises `InputError` where the data does not fit.
+        """Registers what `dump_namespaces` gave for it; raises `InputError` if the data does not fit.
 
         `options` are those of `register`; without them an earlier registration's are kept.
         """
+        expect_options("load_namespace", ToolContext.register, options)
+        if not hasattr(state_type, "model_validate"):
+            raise InputError(
+                f"load_namespace: state_type: expected a pydantic model, got the class {state_type.__name__}"
+            )
         state = _checked(namespace, state_type, dict(data))
         held = self._namespaces.get(namespace)
         if held is not None and not options:
@@ -149,10 +162,11 @@ class ToolContext:
         """Sets the fields that the data has, in the models that are registered; gives the names of those set.
 
         Fields it does not have stay, unknown ones are ignored. `untrusted`: only `client_writable` fields are set.
-        Raises `InputError` with the field's path where a value does not fit; then nothing was changed.
+        Raises `InputError` with the field's path if a value does not fit; then nothing was changed.
         """
         if not isinstance(data, Mapping):
             raise InputError(f"state: expected an object, got {type(data).__name__}")
+        expect("untrusted", untrusted, bool, "True or False", error=InputError)
         wanted: dict[str, dict[str, Any]] = {}
         for name, held in self._namespaces.items():
             may = held.client_writable if untrusted else None
@@ -165,6 +179,7 @@ class ToolContext:
                 wanted[name] = fields
         return self._set(wanted, label="state")
 
+    @checked(InputError)
     def update(self, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Sets fields by namespace and field name, all or nothing; gives the names of those set.
 
@@ -198,7 +213,7 @@ class ToolContext:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The snapshot, under `state_key` where there is one."""
+        """The snapshot, under `state_key` if there is one."""
         snapshot = self.build_state_snapshot()
         return {self.state_key: snapshot} if self.state_key is not None else snapshot
 
@@ -244,9 +259,9 @@ class StateChannel:
         return StateSnapshot(self._sent)
 
     def changes(self) -> StateSnapshot | StateDelta | None:
-        """What changed since the last thing sent, as an RFC 6902 patch; None where nothing did.
+        """What changed since the last thing sent, as an RFC 6902 patch; None if nothing did.
 
-        A snapshot where none was sent yet, since a patch would have nothing to apply to.
+        A snapshot if none was sent yet, since a patch would have nothing to apply to.
         """
         state = self._context.state
         if self._sent is None:
@@ -307,12 +322,13 @@ def prepare_context(
     *,
     registry: FeatureRegistry = features,
 ) -> ToolContext:
-    """Registers what the features need and is not there yet; sets `state_key` where given. Idempotent.
+    """Registers what the features need and is not there yet; sets `state_key` if given. Idempotent.
 
     Raises `ValueError` for an unknown feature; then nothing was registered.
     """
     if isinstance(features, str):
         raise ValueError(f'features: expected a list of names, got a string; write ["{safe_line(features, 60)}"]')
+    expect_arguments("prepare_context", prepare_context, locals())
     needed = {item.namespace: item for feature in features for item in registry.needs(feature)}
     for item in needed.values():
         if context.get(item.namespace) is None:
@@ -339,6 +355,7 @@ class ToolContextCache:
     in use never is. `clock` must not go backwards; `time.monotonic` by default.
     """
 
+    @checked()
     def __init__(
         self, ttl_seconds: float = 3600.0, max_size: int = 1000, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -352,11 +369,13 @@ class ToolContextCache:
     def __len__(self) -> int:
         return len(self._cached)
 
+    @checked(InputError)
     def get_or_create(self, thread_id: str) -> tuple[ToolContext, bool]:
         """The thread's context, and whether it is new."""
         entry, is_new = self._entry(thread_id)
         return entry.context, is_new
 
+    @checked(InputError)
     @contextmanager
     def using(self, thread_id: str) -> Iterator[tuple[ToolContext, bool]]:
         """`get_or_create`, for as long as a run lasts: until it ends the context is not dropped."""
@@ -374,9 +393,11 @@ class ToolContextCache:
         return entry is not None and entry.users > 0
 
     def remove(self, thread_id: str) -> None:
+        """Drops the thread's context, if there is one; a run that uses it keeps it."""
         self._cached.pop(thread_id, None)
 
     def clear(self) -> None:
+        """Drops the contexts of all threads."""
         self._cached.clear()
 
     def _entry(self, thread_id: str) -> tuple[_Cached, bool]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass, field, replace
+from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
 from mcpagent.events import Event
-from mcpagent.messages import Image, Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
-from mcpagent.run_context import RunContext
+from mcpagent.messages import Image, Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown, texts_for_model
+from mcpagent.python.argument_checks import expect, expect_fields, expect_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,18 @@ class ToolOutput:
 
     @classmethod
     def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:
+        """One text, as a success or as this kind of error."""
         return cls((Text(text),), error)
+
+    def for_model(self) -> ToolOutput:
+        """The output with each text as a model may read it (`text.for_model`); the same one if nothing is taken out."""
+        shown = texts_for_model(self.content)
+        return self if shown is self.content else replace(self, content=shown)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReturn:
-    """What a tool function may return where a value alone is not enough.
+    """What a tool function may return when a value alone is not enough.
 
     `state` changes the run's `ToolContext`, by namespace and field, all or nothing, after the function has returned.
     `events` are told after the call. `metadata` is kept for the caller, never shown to a model.
@@ -46,8 +52,13 @@ Run: TypeAlias = Callable[[dict[str, Any]], Awaitable[ToolOutput]]
 """Runs a tool with arguments that were validated against its schema. Raises to report a failure."""
 
 
-NeedsApproval: TypeAlias = Callable[[RunContext[Any], dict[str, Any]], bool | Awaitable[bool]]
+NeedsApproval: TypeAlias = Callable[[dict[str, Any]], "bool | Awaitable[bool]"]
 """Whether a call with these (valid) arguments must be approved; what it raises counts as a denial."""
+
+
+Asks: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
+"""What a call of the tool with this definition and these arguments asks of a server; the definition itself if nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,8 @@ class Tool:
     run alone, in the order of the calls of one message, before later calls are looked at (`add_tool` must have run
     before a call to what it added is judged). `checks_arguments`: its own code judges the arguments, so they are not
     validated against the schema first. `external` ones are run by the caller: `run` is never used. `lifetime` is
-    entered when the agent that has the tool starts, and left when it closes.
+    entered when the agent that has the tool starts, and left when it closes. `asks` is for a tool that stands for many
+    things of many servers: what a call means is judged, shown and bound to an answer in place of the tool.
     """
 
     definition: ToolDefinition
@@ -71,22 +83,65 @@ class Tool:
     approval: NeedsApproval | None = None
     external: bool = False
     lifetime: AbstractAsyncContextManager[Any] | None = None
+    asks: Asks | None = None
+
+    def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
+        """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""
+        return self.definition if self.asks is None else self.asks(self.definition, arguments)
 
     @property
     def name(self) -> str:
+        """As the model sees it; its own server may know it by another (`definition.original_name`)."""
         return self.definition.name
+
+
+def usable_tool(tool: Tool) -> Tool:
+    """A tool as somebody gave it; raises `ConfigError` if something in it is of the wrong type."""
+    expect_fields(tool.definition)
+    expect_fields(tool)
+    expect_timeout(f'tool "{tool.name}"', tool.timeout_seconds)
+    return tool
+
+
+def usable_output(tool: Tool, output: ToolOutput) -> ToolOutput:
+    """What a tool's code gave; raises `ConfigError` if that, or a `wrapped(...)` around it, gave anything else."""
+    expect(f'the code of "{tool.name}"', output, ToolOutput, "a ToolOutput", hint='; give ToolOutput.of_text("...")')
+    return output
+
+
+def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
+    """What a toolset listed, as a list of its own; raises `ConfigError` if it is anything else."""
+    if not isinstance(tools, list | tuple) or not all(isinstance(tool, Tool) for tool in tools):
+        expect_kind(f"{label}: tools()", tools, list[Tool])
+    return list(tools)
+
+
+def expect_timeout(label: str, seconds: float | None) -> None:
+    """Raises `ConfigError` unless this is a number of seconds above 0, or None."""
+    expect(
+        f"{label}: timeout_seconds",
+        seconds,
+        (int, float, NoneType),
+        "a number above 0 or None",
+        holds=lambda limit: limit is None or limit > 0,
+    )
 
 
 class Toolset(Protocol):
     """A source of bound tools with a life of its own: entered before it lists, left when the agent closes.
 
-    `tools` is asked before every request to the model; `run_context()` says for which run.
+    A class that has nothing to enter derives from this one and has `tools` alone. That is asked before every request
+    to the model; `run_context()` says for which run.
     """
 
-    async def tools(self) -> list[Tool]: ...
+    async def tools(self) -> list[Tool]:
+        """Those there are now, the same values as long as nothing has changed."""
+        ...
 
-    async def __aenter__(self) -> Toolset: ...
+    async def __aenter__(self) -> Toolset:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None: ...
+    ) -> bool | None:
+        return None

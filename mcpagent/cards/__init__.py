@@ -1,0 +1,1 @@
+"""Agents described in files, and files of agents."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ConfigError
+from mcpagent.python.argument_checks import expect_fields
 
 CardStrategy: TypeAlias = Literal["auto", "bm25", "regex"]
 STRATEGIES: tuple[CardStrategy, ...] = ("auto", "bm25", "regex")
 
 
 class CardError(ConfigError):
-    """A card cannot be used. `message` says what is wrong and where, `details` what was found or how to mend it."""
+    """A card cannot be used. `message` says what is wrong in which file, `details` what was found or how to fix it."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(f"{message}: {details}" if details else message)
@@ -32,6 +33,9 @@ class ToolSearchConfig:
     scope: Literal["mcp"] = "mcp"
     strategy: CardStrategy = "auto"
     eager_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def __post_init__(self) -> None:
+        expect_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +68,6 @@ class AgentCard:
     schema_version: int = 1
     foreign: Mapping[str, Any] = field(default_factory=dict[str, Any])
     path: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        expect_fields(self)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.cards.card import STRATEGIES, AgentCard, CardError, ToolSearchConfig
-from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.config.bounded_files import LargerError, read_bounded
+from mcpagent.text.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
     import yaml
 
-MAX_CARD_BYTES = 1_000_000
+MAX_CARDS = 1_000
 MARKDOWN = (".md", ".markdown")
 YAML = (".yaml", ".yml")
 
@@ -52,6 +53,8 @@ REQUEST_PARAMS |= {"max_iterations": "max_iterations"}
 """The `request_params` that mean something here."""
 
 _OWN = {item.name for item in fields(AgentCard)} - {"foreign", "path"}
+MAX_DEPTH = 64
+"""Levels of lists and mappings in a card's fields."""
 KNOWN_FIELDS = frozenset({*_OWN, *FOREIGN, "type"})
 
 
@@ -83,6 +86,8 @@ def load_cards(folder: str | Path) -> dict[str, AgentCard]:
         card = parse_card(_text_of(path), path)
         if card is None:
             continue
+        if len(cards) >= MAX_CARDS:
+            raise CardError(f"{folder} holds more than {MAX_CARDS:,} cards", "name one of them, or a smaller folder")
         if card.name in cards:
             raise CardError(f"Two cards are named '{card.name}'", f"{cards[card.name].path} and {path}; rename one")
         cards[card.name] = card
@@ -106,9 +111,9 @@ _SECTION = re.compile(r"^---(?:USER|ASSISTANT|RESOURCE)[ \t]*$", re.MULTILINE)
 
 def _text_of(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_CARD_BYTES:
-            raise CardError(f"{path} is larger than {MAX_CARD_BYTES // 1_000_000} MB", "this cannot be an agent card")
-        return path.read_bytes().decode("utf-8-sig")
+        return read_bounded(path).decode("utf-8-sig")
+    except LargerError as error:
+        raise CardError(f"{path} is {error.strerror}", "this cannot be an agent card") from None
     except FileNotFoundError:
         near = get_close_matches(path.name, _names_beside(path), n=1)
         details = f"did you mean '{near[0]}'?" if near else "create it or give another path"
@@ -141,10 +146,11 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
         data = yaml.load(text, Loader=_loader())  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f":{mark.line + first_line}:{mark.column + 1}" if mark is not None else ""
-        raise CardError(
-            f"{path}{where} is not YAML", f"{safe_line(error.problem or '')}{_quoting_hint(error)}"
-        ) from None
+        place = f":{mark.line + first_line}:{mark.column + 1}" if mark is not None else ""
+        about = f"{error.problem} {error.context}"
+        is_special = "alias" in about or "tag" in about
+        hint = "; put a pattern that begins with a special character in quotes" if is_special else ""
+        raise CardError(f"{path}{place} is not YAML", f"{safe_line(error.problem or '')}{hint}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CardError(f"{path} is not YAML", safe_line(str(error), 120) or type(error).__name__) from None
     if data is None:
@@ -154,11 +160,6 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
     if any(not isinstance(key, str) for key in data):
         raise CardError(f"Field names must be strings in {path}", f"Got: {safe_line(str(next(iter(data))))}")
     return data
-
-
-def _quoting_hint(error: yaml.MarkedYAMLError) -> str:
-    text = f"{error.problem} {error.context}"
-    return "; put a pattern that begins with a special character in quotes" if "alias" in text or "tag" in text else ""
 
 
 def _loader() -> type[yaml.SafeLoader]:
@@ -175,11 +176,19 @@ def _loader() -> type[yaml.SafeLoader]:
                 seen.add(getattr(key, "value", "") if isinstance(key, yaml.ScalarNode) else "")
             return super().construct_mapping(node, deep)
 
+        depth = 0
+
         def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-            if self.check_event(yaml.AliasEvent):
+            wrong = "an alias (*) is not allowed" if self.check_event(yaml.AliasEvent) else ""
+            if self.depth >= MAX_DEPTH:  # each level costs the scanner more than the one before
+                wrong = f"it nests deeper than {MAX_DEPTH} levels"
+            if wrong:
                 mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-                raise yaml.composer.ComposerError(None, None, "an alias (*) is not allowed", mark)
-            return super().compose_node(parent, index)
+                raise yaml.composer.ComposerError(None, None, wrong, mark)
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
     CardLoader.yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
@@ -222,54 +231,47 @@ def _with_near(name: str) -> str:
     return f"{safe_line(name, 60)} (did you mean '{near[0]}'?)" if near else safe_line(name, 60)
 
 
-def _wrong(name: str, what: str, path: Path, value: object) -> CardError:
-    return CardError(f"'{name}' must be {what} in {path}", f"Got: {type(value).__name__}")
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "a string": lambda value: isinstance(value, str),
+    "a boolean": lambda value: isinstance(value, bool),
+    "an integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "a list of strings": lambda value: (
+        isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+    ),
+    "a list of mappings": lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
+    "a mapping": lambda value: isinstance(value, dict) and all(isinstance(key, str) for key in value),
+}
+
+
+def _is(what: str) -> Callable[[Mapping[str, Any], str, Path], Any]:
+    """Reads a field whose value must be of this kind; a list becomes a tuple. Raises `CardError`."""
+
+    def read(data: Mapping[str, Any], name: str, path: Path) -> Any:
+        value = data[name]
+        if not _KINDS[what](value):
+            raise CardError(f"'{name}' must be {what} in {path}", f"Got: {type(value).__name__}")
+        return tuple(value) if isinstance(value, list) else value
+
+    return read
 
 
 def _string(data: Mapping[str, Any], name: str, path: Path) -> str:
-    value = data.get(name) or ""
-    if not isinstance(value, str):
-        raise _wrong(name, "a string", path, value)
-    return value.replace("\r\n", "\n")
-
-
-def _boolean(data: Mapping[str, Any], name: str, path: Path) -> bool:
-    if not isinstance(data[name], bool):
-        raise _wrong(name, "a boolean", path, data[name])
-    return bool(data[name])
+    text: str = _is("a string")({name: data.get(name) or ""}, name, path)
+    return text.replace("\r\n", "\n")
 
 
 def _positive(data: Mapping[str, Any], name: str, path: Path) -> int:
-    value = data[name]
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(name, "an integer", path, value)
+    value: int = _is("an integer")(data, name, path)
     if value < 1:
         raise CardError(f"'{name}' must be 1 or more in {path}", f"Got: {value}")
     return value
 
 
-def _strings(data: Mapping[str, Any], name: str, path: Path) -> tuple[str, ...]:
-    value = data[name]
-    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        raise _wrong(name, "a list of strings", path, value)
-    return tuple(value)
-
-
-def _plain_mapping(data: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
-    value = data[name]
-    if not isinstance(value, dict) or any(not isinstance(key, str) for key in value):
-        raise _wrong(name, "a mapping", path, value)
-    return value
-
-
-def _patterns(data: Mapping[str, Any], name: str, path: Path) -> dict[str, tuple[str, ...]]:
-    return _pattern_mapping(data[name], name, path)
-
-
 def _pattern_mapping(value: object, name: str, path: Path) -> dict[str, tuple[str, ...]]:
     """Server name -> patterns, for `tools` and `tool_search.eager_tools`."""
     if not isinstance(value, dict):
-        raise _wrong(name, "a mapping of server name to patterns", path, value)
+        what = f"'{name}' must be a mapping of server name to patterns in {path}"
+        raise CardError(what, f"Got: {type(value).__name__}")
     result: dict[str, tuple[str, ...]] = {}
     for server, patterns in value.items():
         if not isinstance(server, str) or not server.strip():
@@ -288,15 +290,13 @@ def _pattern_mapping(value: object, name: str, path: Path) -> dict[str, tuple[st
 
 
 def _connections(data: Mapping[str, Any], name: str, path: Path) -> tuple[dict[str, Any], ...]:
-    value = data[name]
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise _wrong(name, "a list of mappings", path, value)
+    value: tuple[dict[str, Any], ...] = _is("a list of mappings")(data, name, path)
     for position, item in enumerate(value):
         if not isinstance(item.get("target"), str) or not item["target"].strip():
             raise CardError(
                 f"'{name}[{position}]' needs a target in {path}", "Write {target: https://... or a command}."
             )
-    return tuple(value)
+    return value
 
 
 def _tool_search(data: Mapping[str, Any], name: str, path: Path) -> ToolSearchConfig:
@@ -329,18 +329,18 @@ def _got(value: object) -> str:
 _READERS: Mapping[str, Callable[[Mapping[str, Any], str, Path], Any]] = {
     "name": lambda data, name, path: safe_line(_string(data, name, path), 64).replace(" ", "_"),
     "description": lambda data, name, path: safe_text(_string(data, name, path)).strip(),
-    "default": _boolean,
+    "default": _is("a boolean"),
     "model": _string,
-    "servers": _strings,
-    "tools": _patterns,
+    "servers": _is("a list of strings"),
+    "tools": lambda data, name, path: _pattern_mapping(data[name], name, path),
     "mcp_config": _string,
-    "mcp_servers": _plain_mapping,
+    "mcp_servers": _is("a mapping"),
     "mcp_connect": _connections,
     "tool_search": _tool_search,
-    "agents": _strings,
+    "agents": _is("a list of strings"),
     "max_turns": _positive,
     "child_timeout_sec": _positive,
-    "request_params": _plain_mapping,
+    "request_params": _is("a mapping"),
     "api_key": _string,
-    "tool_only": _boolean,
+    "tool_only": _is("a boolean"),
 }

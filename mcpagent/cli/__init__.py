@@ -33,9 +33,11 @@ def _print_and_exit(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         import os
 
         # What is still buffered cannot be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            sys.exit(f"error: the output cannot be written: {error.strerror}")
     sys.exit(0)

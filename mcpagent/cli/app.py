@@ -2,32 +2,99 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
-from mcpagent.cli.ask_app import add_commands
-from mcpagent.cli.cards_app import cards_app
-from mcpagent.cli.exit_codes import ExitCode, code_of_error
-from mcpagent.cli.failures import report_error, report_exception, report_warning
+from mcpagent.cli.frame import options as opt
+from mcpagent.cli.frame.error_lines import (
+    DebugLog,
+    RunLog,
+    report_error,
+    report_exception,
+    report_warning,
+    run_log_path,
+)
+from mcpagent.cli.frame.exit_codes import ExitCode, code_of_error
 from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
-from mcpagent.cli.keys_app import approvals_app, keys_app
 from mcpagent.cli.mcp_app import mcp_app
-from mcpagent.cli.options import PLAIN
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
-from mcpagent.cli.run_log import RunLog, run_log_path
-from mcpagent.cli.setup_app import completion, config_app, doctor
+from mcpagent.cli.setup_app import approvals_app, cards_app, completion, config_app, doctor, keys_app
 from mcpagent.cli.tools_app import tools_app
 from mcpagent.errors import ConfigError, McpAgentError, ModelError, ServerError
 
-app = typer.Typer(name="mcpagent", **PLAIN)
-add_commands(app)
+Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="The question; without it stdin is.")]
+Files = Annotated[list[Path] | None, typer.Argument(metavar="FILES", help="Files that are added to the question.")]
+Print = Annotated[bool, typer.Option("--print", "-p", hidden=True)]
+Json = Annotated[bool, typer.Option("--json", envvar="MCPAGENT_JSON", help="The same as --output json.")]
+
+_ASKING = ("model", *opt.CATALOGUE, *opt.RULES)
+_TRUSTING = ("trust_changes", "trust_project", "max_turns")
+_LIMITS = ("max_tokens", "max_cost", "json_schema", "estimate")
+_RECORDING = ("record", "replay", "timeout", "server_wait")
+_TELLING = ("quiet", "verbose", "debug", "color")
+
+
+@opt.taking(["output", *_ASKING, "denied_ok", *_TRUSTING, *_LIMITS, *_RECORDING, *_TELLING], json=Json)
+def ask(
+    options: opt.Options,
+    prompt: Prompt = None,
+    files: Files = None,
+    print_: Print = False,  # noqa: ARG001 - routing has read it
+) -> int:
+    """One answer and exit; the same as -p. What is piped in is added to the question, or is the question."""
+    return _answer(options, prompt or "", files or ())
+
+
+@opt.taking([*_ASKING, *_TRUSTING, *_RECORDING, "status_line", *_TELLING])
+def chat(options: opt.Options) -> int:
+    """Talk to the agent in the terminal. If stdin is no terminal, what is piped in is asked once."""
+    from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
+
+    if not is_a_terminal(sys.stdin):
+        return _answer(options, "", ())
+    from mcpagent.cli.chat.conversation_loop import run_chat
+    from mcpagent.cli.setup.first_steps import first_steps
+
+    terminal = open_terminal(options.color)
+    return run_chat(first_steps(options, terminal), terminal)
+
+
+def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
+    """One answer to the question, the files and what is piped in."""
+    from mcpagent.cli.oneshot.headless import ask_once
+    from mcpagent.cli.oneshot.prompts import joined_prompt, piped_text
+    from mcpagent.cli.screen.terminal import open_terminal
+
+    terminal = open_terminal(options.color)
+    piped = piped_text(lambda line: terminal.err.print(line, style="dim"), options.timeout)
+    if options.replay is not None and not (prompt or files or piped):
+        return ask_once(options, "", terminal)  # what was asked is in the recording
+    return ask_once(options, joined_prompt(prompt, files, piped), terminal)
+
+
+@opt.taking(["model", "search_strategy", "debug", "color"])
+def demo(options: opt.Options) -> int:
+    """See how tool search works: a real conversation over the bundled server, what the model saw, what it cost."""
+    from mcpagent.cli.oneshot.demo_run import run_demo
+    from mcpagent.cli.screen.terminal import open_terminal
+
+    return run_demo(options, open_terminal(options.color))
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+app = typer.Typer(name="mcpagent", **opt.PLAIN)
+for _command in (ask, chat, demo):
+    app.command()(_command)
 app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(cards_app, name="cards")
@@ -65,21 +132,33 @@ def command_line() -> Any:
 def _dispatch(arguments: Sequence[str]) -> int:
     command = command_line()
     routed = route(arguments, _grammar(command))
-    if _asks_for_help(routed):
+    own = routed[: routed.index("--")] if "--" in routed else routed
+    if "--help" in own or "-h" in own:
         sys.stdout.write(_help_page(command, routed))
         return ExitCode.OK
     if routed[:1] == ["completion"] and "--" in routed:  # a shell asks at each press of a key: nothing more is loaded
-        from mcpagent.cli.completion import print_candidates
+        from mcpagent.cli.setup.completion import print_candidates
 
         return print_candidates(routed[1:], command)
+    _close_own_folders()
     defaults = _defaults(command, routed)
     result = command.main(routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults)
     return int(result or 0)
 
 
+def _close_own_folders() -> None:
+    """What was once made with a careless umask lets nobody else write approvals, keys or caches."""
+    from mcpagent.config.file_changes import close_to_others
+    from mcpagent.config.user_folders import own_folders
+
+    with contextlib.suppress(RuntimeError):  # no home folder
+        for folder in own_folders(os.environ):
+            close_to_others(folder)
+
+
 def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
-    """What `config.toml` says. Commands that show those files or mend them work without, and tell what is wrong."""
-    from mcpagent.cli.settings import default_map, read_settings, settable
+    """What `config.toml` says. Commands that show or edit those files work without, and report what is wrong."""
+    from mcpagent.cli.frame.settings import default_map, read_settings, settable
 
     is_about_files = routed[:1] and routed[0] in ("config", "doctor", "completion")
     try:
@@ -91,11 +170,6 @@ def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
     for line in settings.warnings if not is_about_files else ():
         report_warning(line)
     return default_map(command, settings)
-
-
-def _asks_for_help(routed: Sequence[str]) -> bool:
-    own = routed[: routed.index("--")] if "--" in routed else routed
-    return "--help" in own or "-h" in own
 
 
 def _help_page(command: Any, routed: Sequence[str]) -> str:
@@ -112,17 +186,19 @@ def _help_page(command: Any, routed: Sequence[str]) -> str:
 
 
 def _grammar(command: Any) -> Grammar:
-    commands: dict[str, Any] = command.commands
-    groups = {name: item for name, item in commands.items() if hasattr(item, "commands")}
-    leaves = [item for name, item in commands.items() if name not in groups]
-    leaves += [item for group in groups.values() for item in group.commands.values()]
-    options = [param for leaf in leaves for param in leaf.params if param.param_type_name == "option"]
+    options = [param for _, leaf in opt.leaves(command) for param in opt.options_in(leaf)]
     return Grammar(
-        commands=tuple(commands),
-        groups=tuple(groups),
+        commands=tuple(command.commands),
+        groups={name: _alone(item) for name, item in command.commands.items() if hasattr(item, "commands")},
         options={"--help", *(name for option in options for name in option.opts)},
         value_options={name for option in options if not option.is_flag for name in option.opts},
     )
+
+
+def _alone(group: Any) -> str:
+    """What a group does without a subcommand: it shows what it is about, or how it is used."""
+    names = [name for name in ("list", "show") if name in group.commands]
+    return next((name for name in names if not any(item.required for item in group.commands[name].params)), "--help")
 
 
 def _report(error: Exception, *, debug: bool) -> int:
@@ -138,6 +214,9 @@ def _report(error: Exception, *, debug: bool) -> int:
         # What went wrong outside of us may need a closer look; what was typed or written wrong is in the line.
         is_mishap = isinstance(error, ModelError | ServerError | TimeoutError)
         report_error(str(error), kept=error if is_mishap and not debug else None)
+    elif isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+        report_error(f"the output cannot be written: {error.strerror}; it is not complete")
+        _end_of_output()
     elif not debug:
         report_exception(error, debug=False)
     return code_of_error(error)
@@ -157,19 +236,25 @@ def _usage_line(error: TyperException) -> str:
 
 
 def _end_of_pipe() -> int:
-    """The reader went away. What is still buffered must not raise again when the interpreter ends."""
+    """The reader went away."""
+    _end_of_output()
+    return ExitCode.BROKEN_PIPE
+
+
+def _end_of_output() -> None:
+    """What is still buffered must not raise again when the interpreter ends."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.BROKEN_PIPE
 
 
 def _set_up_logging(*, debug: bool) -> None:
     import logging
 
-    if debug or os.environ.get("MCPAGENT_LOG", "").lower() == "debug":
-        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s: %(message)s")
     everything = logging.getLogger()
-    # It stays when the run has ended, for what the interpreter tells while it ends: the next run's takes its place.
-    for handler in [item for item in everything.handlers if isinstance(item, RunLog)]:
+    # They stay when the run has ended, for what the interpreter reports while it ends: the next run's take their place.
+    for handler in [item for item in everything.handlers if isinstance(item, RunLog | DebugLog)]:
         everything.removeHandler(handler)
     everything.addHandler(RunLog(run_log_path(os.environ)))
+    if debug or os.environ.get("MCPAGENT_LOG", "").lower() == "debug":
+        everything.setLevel(logging.DEBUG)
+        everything.addHandler(DebugLog(os.environ))

@@ -53,7 +53,8 @@ def command_help(command: Any, path: str, width: int = MAX_WIDTH) -> str:
             ("Arguments", [(param.metavar, param.help or "") for param in arguments]),
             ("Options", [*((option_names(param), option_text(param)) for param in options), _HELP_ROW]),
         ]
-        usage = " ".join(["Usage:", path, *(_argument(param) for param in arguments), "[OPTIONS]"])
+        needed = (param.metavar if param.required else f"[{param.metavar}]" for param in arguments)
+        usage = " ".join(["Usage:", path, *needed, "[OPTIONS]"])
     lines = [usage, "", *_wrapped(command.help or "", "  ", width)]
     for title, rows in sections:
         if rows:
@@ -67,7 +68,7 @@ _HELP_ROW = ("-h, --help", "Show this page.")
 def option_names(param: Any) -> str:
     """`-m, --model NAME`."""
     names = ", ".join(sorted(param.opts, key=len))
-    return names if param.is_flag else f"{names} {_metavar(param)}"
+    return names if param.is_flag else f"{names} {param.metavar}"
 
 
 def option_text(param: Any) -> str:
@@ -76,16 +77,6 @@ def option_text(param: Any) -> str:
     shown = f" Default: {default}." if default not in (None, False, "") and "Default" not in (param.help or "") else ""
     variable = f" [{param.envvar}]" if param.envvar else ""
     return f"{param.help or ''}{shown}{variable}"
-
-
-def _metavar(param: Any) -> str:
-    if param.metavar:
-        return str(param.metavar)
-    return "|".join(item.value for item in type(param.default))
-
-
-def _argument(param: Any) -> str:
-    return str(param.metavar) if param.required else f"[{param.metavar}]"
 
 
 def _row_lines(names: str, text: str, width: int) -> Iterator[str]:

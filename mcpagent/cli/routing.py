@@ -6,37 +6,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from mcpagent.safe_text import safe_line
+from mcpagent.text.safe_text import safe_line
 
-ALSO_TYPED: Mapping[str, str] = {
-    "prompt": 'ask "..."',
-    "print": 'ask "..."',
-    "run": 'ask "..."',
-    "exec": 'ask "..."',
-    "query": 'ask "..."',
-    "repl": "chat",
-    "go": "chat",
-    "start": "chat",
-    "interactive": "chat",
-    "server": "mcp list",
-    "servers": "mcp list",
-    "test": "mcp test",
-    "check": "doctor",
-    "status": "doctor",
-    "health": "doctor",
-    "add": "mcp add NAME -- COMMAND",
-    "remove": "mcp remove NAME",
-    "import": "mcp import",
-    "logs": "mcp logs NAME",
-    "log": "mcp logs NAME",
-    "login": "mcp login NAME",
-    "list": "tools list",
-    "tool": "tools list",
-    "show": "tools show NAME",
-    "search": 'tools search "..."',
-    "find": 'tools search "..."',
-    "version": "--version",
+_TRIED: Mapping[str, str] = {
+    'ask "..."': "prompt print run exec query",
+    "chat": "repl go start interactive",
+    "mcp list": "server servers",
+    "mcp test": "test",
+    "doctor": "check status health",
+    "mcp add NAME -- COMMAND": "add",
+    "mcp remove NAME": "remove",
+    "mcp import": "import",
+    "mcp logs NAME": "logs log",
+    "mcp login NAME": "login",
+    "tools list": "list tool",
+    "tools show NAME": "show",
+    'tools search "..."': "search find",
+    "--version": "version",
 }
+ALSO_TYPED: Mapping[str, str] = {word: meant for meant, words in _TRIED.items() for word in words.split()}
 """Words people try, and what does it here."""
 
 
@@ -46,21 +34,15 @@ class UnknownCommandError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """The commands, those of them with subcommands, all options, and those that take the next word as their value."""
+    """The commands, all options, and those that take the next word as their value.
+
+    `groups` are the commands with subcommands, each with what it does alone: a subcommand, or `--help`.
+    """
 
     commands: Collection[str]
-    groups: Collection[str]
+    groups: Mapping[str, str]
     options: Collection[str]
     value_options: Collection[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The place of the first word that is no option, and whether -p or help came before it."""
-
-    first: int | None
-    prints: bool
-    asks_for_help: bool
 
 
 def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
@@ -69,18 +51,19 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     A text with white space, or any with -p, is a question. Raises `UnknownCommandError` for another word that is no
     command, so that a typo is never sent to a model.
     """
-    words = _read(arguments, grammar.value_options)
+    first, flags = _read(arguments, grammar.value_options)
     given = list(arguments)
-    if words.prints:
+    # `mcpagent "a question" -p` is a question too, unless the first word is a command.
+    is_word = first is not None and not any(char.isspace() for char in given[first])
+    if flags & _PRINT or (first is not None and not is_word and _PRINT & set(given[first + 1 :])):
         return ["ask", *given]
-    if words.first is None:
-        return given if words.asks_for_help else ["chat", *given]
-    word = given[words.first]
-    before, after = given[: words.first], given[words.first + 1 :]
+    if first is None:
+        return given if flags & {"-h", "--help"} else ["chat", *given]
+    word, before, after = given[first], given[:first], given[first + 1 :]
     if word == "help":
         return [*[item for item in after if not item.startswith("-")], "--help"]
     if word in grammar.groups:
-        return _in_group(word, before, after)
+        return _in_group(word, grammar.groups[word], before, after)
     if word in grammar.commands:
         return [word, *before, *after]
     if any(char.isspace() for char in word.strip()) or "--" in before:
@@ -90,60 +73,47 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     raise UnknownCommandError(_unknown(word, grammar.commands))
 
 
-def _in_group(group: str, before: list[str], after: list[str]) -> list[str]:
+_PRINT = {"-p", "--print"}
+
+
+def _in_group(group: str, alone: str, before: list[str], after: list[str]) -> list[str]:
     """`mcpagent tools` alone lists; options that stood before belong to the subcommand."""
     if after and (not after[0].startswith("-") or after[0] in ("-h", "--help")):
         return [group, after[0], *before, *after[1:]]
-    return [group, "list", *before, *after]
+    return [group, alone, *before, *after]
 
 
-def _read(arguments: Sequence[str], value_options: Collection[str]) -> _Words:
-    first: int | None = None
-    prints = asks_for_help = False
+def _read(arguments: Sequence[str], value_options: Collection[str]) -> tuple[int | None, set[str]]:
+    """The place of the first word that is no option, if there is one, and the options before it."""
+    found: set[str] = set()
     place = 0
-    while place < len(arguments) and first is None:
+    while place < len(arguments):
         word = arguments[place]
         if word == "--":
-            first = place + 1 if place + 1 < len(arguments) else None
-            break
+            return (place + 1 if place + 1 < len(arguments) else None), found
         if word == "-" or not word.startswith("-"):
-            first = place
-            break
-        prints = prints or _has_flag(word, "--print", "p", value_options)
-        asks_for_help = asks_for_help or _has_flag(word, "--help", "h", value_options)
-        place += 2 if _takes_next(word, value_options) else 1
-    # `mcpagent "a question" -p` is a question too, where the first word is no command.
-    later = arguments[first + 1 :] if first is not None else ()
-    command_first = first is not None and not any(char.isspace() for char in arguments[first])
-    prints = prints or (not command_first and any(word in ("-p", "--print") for word in later))
-    return _Words(first, prints, asks_for_help)
+            return place, found
+        names, takes_next = _options_in(word, value_options)
+        found |= names
+        place += 2 if takes_next else 1
+    return None, found
 
 
-def _takes_next(word: str, value_options: Collection[str]) -> bool:
-    """Whether the next word is this option's value: `--model x`, `-m x`, `-qm x`."""
+def _options_in(word: str, value_options: Collection[str]) -> tuple[set[str], bool]:
+    """The options of `--model`, `--model=x` or `-qm`, and whether the next word is a value: `--model x`, `-qm x`."""
     if word.startswith("--"):
-        return word in value_options
+        return {word.partition("=")[0]}, word in value_options
+    names: set[str] = set()
     for place, letter in enumerate(word[1:], start=1):
+        names.add(f"-{letter}")
         if f"-{letter}" in value_options:
-            return place == len(word) - 1
-    return False
-
-
-def _has_flag(word: str, long: str, letter: str, value_options: Collection[str]) -> bool:
-    if word.startswith("--"):
-        return word == long
-    for found in word[1:]:
-        if f"-{found}" in value_options:
-            return False
-        if found == letter:
-            return True
-    return False
+            return names, place == len(word) - 1
+    return names, False
 
 
 def _unknown(word: str, commands: Collection[str]) -> str:
     shown = safe_line(word, 40)
-    near = get_close_matches(word.lower(), [*commands, *ALSO_TYPED], n=3, cutoff=0.6)
-    meant = list(dict.fromkeys(ALSO_TYPED.get(name, name) for name in near))
-    hint = " or ".join(f"mcpagent {name}" for name in meant) + "?" if meant else ""
-    hint = f"did you mean: {hint}" if hint else "see mcpagent --help"
+    near = get_close_matches(word.lower(), [*commands, *ALSO_TYPED])
+    meant = [f"mcpagent {name}" for name in dict.fromkeys(ALSO_TYPED.get(name, name) for name in near)]
+    hint = f"did you mean: {' or '.join(meant)}?" if meant else "see mcpagent --help"
     return f'unknown command "{shown}"; {hint} (a question of one word: mcpagent -p {shown})'

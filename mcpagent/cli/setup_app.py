@@ -1,39 +1,46 @@
-"""`mcpagent doctor|config|completion`: their options. Each only gathers values; what it does is loaded when it runs."""
+"""`mcpagent doctor|config|keys|approvals|cards|completion`: their options; what they do is loaded when one runs."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mcpagent.cli import options as opt
+from mcpagent.cli.frame import options as opt
 
 config_app = typer.Typer(help="Your settings: what counts, where it comes from, where it is.", **opt.PLAIN)
+keys_app = typer.Typer(help="API keys and other secrets, kept in the system keyring.", **opt.PLAIN)
+approvals_app = typer.Typer(help='What you answered "always" to.', **opt.PLAIN)
+cards_app = typer.Typer(help="Agent cards.", **opt.PLAIN)
+
+KeyName = Annotated[
+    str, typer.Argument(metavar="NAME", help="A variable such as GITHUB_TOKEN, or a provider such as anthropic.")
+]
 
 
-@opt.taking("model", "config", "server", "trust_project", *opt.REPORT)
+@opt.taking(["model", "config", "server", "trust_project", *opt.REPORT])
 def doctor(
     options: opt.Options,
     context: typer.Context,
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what needs no question: who can read your files.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Fix what needs no question: who can read your files.")] = False,
 ) -> int:
     """Looks whether everything works: model, keys, files, servers. Exit code 5: a required server, or all, failed."""
-    from mcpagent.cli.doctor import run_doctor
+    from mcpagent.cli.setup.doctor import run_doctor
 
     return run_doctor(options, context.find_root().command, fix=fix)
 
 
 def completion(
-    shell: Annotated[opt.Shell, typer.Argument(metavar="SHELL", show_default=False, help="bash, zsh, fish or pwsh.")],
+    shell: Annotated[opt.Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or pwsh.")],
 ) -> int:
     """The script that completes commands, options, servers and tools: eval "$(mcpagent completion bash)"."""
-    from mcpagent.cli.completion import print_script
+    from mcpagent.cli.setup.completion import print_script
 
     return print_script(shell)
 
 
-@config_app.command("show")
-@opt.taking(*opt.REPORT)
+@opt.command(config_app, "show", opt.REPORT)
 def config_show(
     options: opt.Options,
     context: typer.Context,
@@ -42,36 +49,100 @@ def config_show(
     ] = False,
 ) -> int:
     """Every option that a variable or a file can set, with the value it has now."""
-    from mcpagent.cli.config_commands import show_config
+    from mcpagent.cli.setup.config_commands import show_config
 
     return show_config(options, context.find_root().command, with_origin=origin)
 
 
-@config_app.command("path")
-@opt.taking("debug", "color")
+@opt.command(config_app, "path", opt.QUIET)
 def config_path(
     options: opt.Options,
     what: Annotated[
-        str | None,
-        typer.Argument(metavar="WHAT", show_default=False, help="config, servers, project, logs, state, data, cache."),
+        str | None, typer.Argument(metavar="WHAT", help="config, servers, project, logs, state, data, cache.")
     ] = None,
 ) -> int:
     """Where files are: one path, or all with their names."""
-    from mcpagent.cli.config_commands import print_path
+    from mcpagent.cli.setup.config_commands import print_path
 
     return print_path(options, what)
 
 
-@config_app.command("edit")
-@opt.taking("debug", "color")
+@opt.command(config_app, "edit", opt.QUIET)
 def config_edit(
     options: opt.Options,
     context: typer.Context,
-    what: Annotated[
-        str, typer.Argument(metavar="WHAT", show_default=False, help="config, servers, project or project-config.")
-    ] = "config",
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="config, servers, project or project-config.")] = "config",
 ) -> int:
     """Opens config.toml, or another file, in your editor and checks it afterwards."""
-    from mcpagent.cli.config_commands import edit_config
+    from mcpagent.cli.setup.config_commands import edit_config
 
     return edit_config(options, what, context.find_root().command)
+
+
+@opt.command(keys_app, "list", opt.REPORT)
+def keys_list(options: opt.Options) -> int:
+    """The names of the keys that are set, and where each is kept; reads none of them."""
+    from mcpagent.cli.may_run.key_commands import list_keys
+
+    return list_keys(options)
+
+
+@opt.command(keys_app, "set", opt.QUIET)
+def keys_set(
+    options: opt.Options, name: KeyName, value: Annotated[list[str] | None, typer.Argument(hidden=True)] = None
+) -> int:
+    """Keeps a key: typed unseen, or read from stdin. Used when the environment lacks the variable, and as
+    ${keyring:NAME} in a server's configuration."""
+    from mcpagent.cli.may_run.key_commands import refuse_value, set_key
+
+    if value:
+        refuse_value(name)
+    return set_key(name, options)
+
+
+@opt.command(keys_app, "remove", opt.QUIET)
+def keys_remove(options: opt.Options, name: KeyName) -> int:
+    """Forgets a key."""
+    from mcpagent.cli.may_run.key_commands import remove_key
+
+    return remove_key(name, options)
+
+
+@opt.command(approvals_app, "list", opt.REPORT)
+def approvals_list(options: opt.Options) -> int:
+    """The tools and servers that run without a question since you answered "always"."""
+    from mcpagent.cli.may_run.kept_approvals import list_approvals
+
+    return list_approvals(options)
+
+
+@opt.command(approvals_app, "forget", opt.QUIET)
+def approvals_forget(
+    options: opt.Options,
+    pattern: Annotated[str, typer.Argument(metavar="SERVER|SERVER.TOOL", help="A glob such as 'git.*' too.")],
+) -> int:
+    """Takes an "always" back: the next call is asked about again."""
+    from mcpagent.cli.may_run.kept_approvals import forget_approvals
+
+    return forget_approvals(pattern, options)
+
+
+@opt.command(cards_app, "check", opt.REPORT)
+def cards_check(
+    options: opt.Options,
+    paths: Annotated[list[Path], typer.Argument(metavar="PATHS", help="Cards, or folders of them.")],
+) -> int:
+    """Whether cards can be used: fields, servers, members; starts none. Exit code 3: one cannot."""
+    from mcpagent.cli.setup.card_commands import check_cards
+
+    return check_cards(paths, options)
+
+
+@opt.command(cards_app, "show", opt.REPORT)
+def cards_show(
+    options: opt.Options, path: Annotated[Path, typer.Argument(metavar="PATH", help="A card, or a folder of them.")]
+) -> int:
+    """A card as it is understood, with variables as they are written."""
+    from mcpagent.cli.setup.card_commands import show_card
+
+    return show_card(path, options)

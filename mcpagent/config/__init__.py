@@ -1,13 +1,13 @@
 """Server configuration: the `mcpServers` JSON that MCP clients share, read into values.
 
 One broken server is a `ServerProblem` and the others go on; a mistake in the file itself is a `ConfigError` that names
-file, line and column and the mend. Nothing here starts a program or opens a connection.
+file, line and column and the fix. Nothing here starts a program or opens a connection.
 """
 
 from __future__ import annotations
 
-from mcpagent.config.discovery import find_config_files, load_found_servers, load_servers
-from mcpagent.config.folders import cache_folder, state_folder, user_config_folder, user_data_folder
+from mcpagent.config.server_files import find_config_files, load_found_servers, load_named_servers, load_servers
+from mcpagent.config.user_folders import cache_folder, state_folder, user_config_folder, user_data_folder
 from mcpagent.config.values import (
     Era,
     LogLevel,
@@ -32,6 +32,7 @@ __all__ = [
     "cache_folder",
     "find_config_files",
     "load_found_servers",
+    "load_named_servers",
     "load_servers",
     "state_folder",
     "tool_prefix",

@@ -1,12 +1,12 @@
-"""JSON as people write it: comments and trailing commas, and where in the text each value stands."""
+"""JSON as people write it: comments and trailing commas, where in the text each value stands, and changes to it."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 ValuePath: TypeAlias = tuple[str | int, ...]
 """Keys and list places from the top of a document to a value in it."""
@@ -87,3 +87,161 @@ def value_spans(text: str) -> Iterator[Span]:
                 expect_key = lexeme == "{"
             else:
                 yield Span(path, key, at, match.end())
+
+
+# -- changes that leave everything else as it is: comments, order, indentation, trailing commas ------------------------
+
+MAX_INLINE = 88
+"""Columns up to which a list or an inner object stays on one line."""
+
+
+def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
+    """The text with this value at the path; objects on the way are made if they are missing.
+
+    The text is valid JSON with comments, its top an object. A value on the way that is no object is a `ValueError`.
+    """
+    spans = _spans(text)
+    for depth in range(len(path), -1, -1):
+        span = spans.get(path[:depth])
+        if span is None:
+            continue
+        if depth == len(path):
+            written = _fitting(value, _indent_of_line(text, span.key), span.start - span.key, text)
+            return text[: span.start] + written + text[span.end :]
+        if text[span.start] != "{":
+            raise ValueError(f"{'.'.join(path[:depth])} is no object")
+        for key in reversed(path[depth + 1 :]):
+            value = {key: value}
+        return _with_member(text, spans, span, path[depth], value)
+    raise ValueError("the text holds no value")
+
+
+def without_value(text: str, path: tuple[str, ...]) -> str:
+    """The text without the member at the path; comments outside of it stay. Nothing there: the same text."""
+    while (span := _spans(text).get(path)) is not None:
+        text = _without(text, span)
+    return text
+
+
+def _spans(text: str) -> dict[ValuePath, Span]:
+    return {span.path: span for span in value_spans(blank_extras(text))}
+
+
+def _with_member(text: str, spans: Mapping[ValuePath, Span], holder: Span, key: str, value: Any) -> str:
+    inside = [span for path, span in spans.items() if path[:-1] == holder.path and holder.start < span.key < holder.end]
+    outer = _indent_of_line(text, holder.key)
+    if not inside:
+        return _with_first_member(text, holder, outer, key, value)
+    last = max(inside, key=lambda span: span.end)
+    plain = blank_comments(text)
+    comma = plain.find(",", last.end, holder.end)
+    after = last.end if comma < 0 else comma + 1
+    place = _end_of_line(text, plain, after, holder.end - 1)
+    joint = "," if comma < 0 else ""
+    if place is None:
+        written = f"{json.dumps(key)}: {_inline(value)}" + ("," if comma >= 0 else "")
+        return text[:after] + joint + " " + written + text[after:]
+    indent = _indent_of_line(text, last.key) or outer + _unit(text)
+    member = _member(key, value, indent, text) + ("," if comma >= 0 else "")
+    return text[:after] + joint + text[after:place] + _newline(text) + indent + member + text[place:]
+
+
+def _with_first_member(text: str, holder: Span, outer: str, key: str, value: Any) -> str:
+    indent = outer + _unit(text)
+    before = text[: holder.end - 1].rstrip(" \t\r\n")
+    newline = _newline(text)
+    member = _member(key, value, indent, text)
+    return f"{before}{newline}{indent}{member}{newline}{outer}{text[holder.end - 1 :]}"
+
+
+def _end_of_line(text: str, plain: str, place: int, limit: int) -> int | None:
+    """The end of the line that `place` is on, past comments; None if something else than comments follows on it."""
+    ends = dict(comments(text))
+    while place < limit:
+        if text[place] == "\n":
+            return place - 1 if text[place - 1] == "\r" else place
+        if place in ends:
+            place = ends[place]
+        elif plain[place].isspace():
+            place += 1
+        else:
+            return None
+    return None
+
+
+def _without(text: str, span: Span) -> str:
+    plain = blank_comments(text)
+    start, end = span.key, span.end
+    following = len(plain) - len(plain[end:].lstrip())
+    if plain[following] == ",":
+        cut = [(start, end), (following, _after_spaces(text, following + 1))]
+    else:
+        comma = len(plain[:start].rstrip()) - 1
+        gap = comma + 1 if text[comma + 1 : start].strip(" \t") else start
+        cut = [(comma, gap), (start, end)] if plain[comma] == "," else [(start, end)]
+    for begin, stop in reversed(cut):
+        text = text[:begin] + text[stop:]
+    removed_before = sum(stop - begin for begin, stop in cut if stop <= start)
+    return _without_blank_line(text, start - removed_before)
+
+
+def _after_spaces(text: str, place: int) -> int:
+    """Past the spaces before what follows on the same line; this place if nothing does."""
+    after = place + len(text[place:]) - len(text[place:].lstrip(" \t"))
+    return place if text[after] in "\r\n" else after
+
+
+def _without_blank_line(text: str, place: int) -> str:
+    """Takes the line away that nothing is left on."""
+    begin = text.rfind("\n", 0, place) + 1
+    stop = text.find("\n", place)
+    if begin == 0 or stop < 0:
+        return text
+    if not text[begin:stop].strip():
+        return text[:begin] + text[stop + 1 :]
+    if not text[begin:place].strip():
+        return text[:begin] + text[begin:place] + text[place:].lstrip(" \t")
+    return text
+
+
+def _indent_of_line(text: str, place: int) -> str:
+    """The white space that the line begins with."""
+    begin = text.rfind("\n", 0, place) + 1
+    found = re.match(r"[ \t]*", text[begin:place])
+    return found.group() if found else ""
+
+
+def _unit(text: str) -> str:
+    """One step of indentation: the smallest that the text has."""
+    steps = [found for found in re.findall(r"^([ \t]+)\"", text, re.MULTILINE) if found]
+    return min(steps, key=len) if steps else "  "
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _inline(value: Any) -> str:
+    written = json.dumps(value, ensure_ascii=False)
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        written = json.dumps(value)
+    return written
+
+
+def _member(key: str, value: Any, indent: str, text: str) -> str:
+    name = f"{json.dumps(key)}: "
+    return name + _fitting(value, indent, len(name), text)
+
+
+def _fitting(value: Any, indent: str, before: int, text: str) -> str:
+    """The value on one line if it fits behind so many columns, else an object's members each on one of their own."""
+    inline = _inline(value)
+    is_object = isinstance(value, Mapping) and bool(value)
+    is_flat = is_object and not any(isinstance(item, Mapping) for item in value.values())
+    if not is_object or (is_flat and len(indent) + before + len(inline) <= MAX_INLINE):
+        return inline
+    inner, newline = indent + _unit(text), _newline(text)
+    members = [inner + _member(key, item, inner, text) for key, item in value.items()]
+    return "{" + newline + f",{newline}".join(members) + newline + indent + "}"

@@ -1,4 +1,4 @@
-"""Secrets that are written out in a server's entry, where a reference should stand."""
+"""Secrets that are written out in a server's entry instead of a reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from mcpagent.secret_shapes import names_a_secret, without_shapes
+from mcpagent.text.secret_shapes import names_a_secret, without_shapes
 
 _REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
@@ -67,14 +67,11 @@ def _secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
 
 
 def _named_secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
-    for key in ("env", "envs"):
+    for key in ("env", "envs", "headers", "http_headers", "requestOptions"):
+        is_variable = key.startswith("env")
         for name, value in _strings(entry.get(key)):
-            if is_literal_secret(name, value):
-                yield LiteralSecret((key, name), name, _scheme(value))
-    for key in ("headers", "http_headers", "requestOptions"):
-        for name, value in _strings(entry.get(key)):
-            if name.lower() not in _HARMLESS_HEADERS and is_literal_secret(name, value):
-                yield LiteralSecret((key, name), variable_name(name), _scheme(value))
+            if (is_variable or name.lower() not in _HARMLESS_HEADERS) and is_literal_secret(name, value):
+                yield LiteralSecret((key, name), name if is_variable else variable_name(name), _scheme(value))
 
 
 def _secrets_of_words(words: list[str]) -> Iterator[LiteralSecret]:

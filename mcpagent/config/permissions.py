@@ -4,35 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any
 
+from mcpagent.config.rule_names import forbids_of_server, permits_of_server
 from mcpagent.config.values import Approval, ServerConfig
+from mcpagent.messages import ToolDefinition
 
-APPROVALS: Mapping[str, Approval] = {
-    "allow": "allow",
-    "always": "allow",
-    "ask": "ask",
-    "deny": "deny",
-    "never": "deny",
-}
+APPROVALS: Mapping[str, Approval] = {"allow": "allow", "always": "allow", "ask": "ask", "deny": "deny", "never": "deny"}
 """What may be written -> what it means: run without asking, ask about each call, never run."""
 
 _STRICTNESS: Mapping[Approval, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
-def approval_for(rules: Iterable[tuple[str, Approval]], tool: str) -> Approval | None:
-    """What the most telling pattern that covers this tool says: the one with most letters, of equal ones the strictest.
+def approval_for(rules: Iterable[tuple[str, Approval]], tool: ToolDefinition) -> Approval | None:
+    """What the most specific pattern that fits this says: with most letters, of equal ones the strictest.
 
-    So `{"*": "allow", "delete_*": "ask"}` asks about `delete_all`, in whatever order it is written.
+    So `{"*": "allow", "delete_*": "ask"}` asks about `delete_all`, in whatever order it is written. The patterns are
+    those of `rule_names`.
     """
-    covering = [(glob, approval) for glob, approval in rules if fnmatchcase(tool, glob)]
-    telling = max(covering, key=lambda rule: (_letters(rule[0]), _STRICTNESS[rule[1]]), default=None)
-    return telling[1] if telling is not None else None
+    covering = [(glob, approval) for glob, approval in rules if is_about(glob, approval, tool)]
+    specific = max(
+        covering, key=lambda rule: (sum(char not in "*?[]!" for char in rule[0]), _STRICTNESS[rule[1]]), default=None
+    )
+    return specific[1] if specific is not None else None
 
 
-def _letters(glob: str) -> int:
-    return sum(char not in "*?[]!" for char in glob)
+def is_about(glob: str, approval: Approval, tool: ToolDefinition) -> bool:
+    """Whether a pattern of a server's `approval` fits a tool, prompt or resource of that server."""
+    return permits_of_server(glob, tool) if approval == "allow" else forbids_of_server(glob, tool)
+
+
+def strictest(server: ServerConfig, other: ServerConfig) -> ServerConfig:
+    """The server with what is permitted to both and denied to either: a tool says the name of its server, no more."""
+    if server == other:
+        return server
+    both = {*server.approval} & {*other.approval}
+    rules = dict.fromkeys((*server.approval, *other.approval))
+    kept = tuple(rule for rule in rules if rule[1] != "allow" or rule in both)
+    return replace(server, approval=kept, trust_hints=server.trust_hints and other.trust_hints)
 
 
 def without_own_permissions(server: ServerConfig) -> ServerConfig:

@@ -6,14 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, TypeAlias
+
+from mcpagent.python.argument_checks import expect, expect_fields
 
 TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 """How a server is reached; "auto" is stdio for a command, and streamable HTTP or else SSE for a URL."""
 
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-"""What a server is asked to tell of its own work, from the most to the least (MCP, after RFC 5424)."""
+"""What a server is asked to report of its own work, from the most to the least (MCP, after RFC 5424)."""
 
 Era: TypeAlias = Literal["auto", "legacy"]
 """How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
@@ -23,8 +26,9 @@ Approval: TypeAlias = Literal["allow", "ask", "deny"]
 """What becomes of a tool's calls: run unasked, asked about, never run."""
 
 
-Scope: TypeAlias = Literal["", "user", "project"]
-"""Whose file a server was found in; "" for one that was given by whoever runs the program."""
+Scope: TypeAlias = Literal["", "user", "project", "given"]
+"""Whose file a server stands in: the user's own, one that was found in a project, one that was named (`--config`, a
+card) and is not in the user's own folders; "" for a server that whoever runs the program wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +36,19 @@ class ServerConfig:
     """One MCP server, variables already expanded.
 
     Seconds: `connect_timeout_seconds` bounds start, handshake and listing; `timeout_seconds` is how long a call may
-    stay silent (progress starts it anew); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
+    stay silent (progress starts it again); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
     `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
     are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
-    search says (None). `source` is "file:line", and `scope` says whose file that is where it was found and not given.
-    `written` is the entry as it stands there, variables not expanded: what a person looks at and trusts.
+    search says (None). `source` is "file:line", and `scope` says whose file that is. `written` is the entry as it
+    stands there, variables not expanded; `told` has for each text with a secret of the user's what may be shown of it.
+    `vouched` is the digest of what somebody said yes to (`mcpagent.trust.descriptions`): nothing else is started.
 
     `eager`: a server whose lists are kept on disk is started in the background, not by its first call.
     `safe_to_repeat` are globs of tools that do no harm when they run twice; with `trust_hints` those count too of which
     the server says so, and its word that a tool only reads is believed. `approval`: (glob of tools, what becomes of
     their calls), see `mcpagent.config.permissions`. `max_message_bytes` bounds one message. `log_level` None: what the
     server chooses. `elicitation`: it may ask the person at the terminal something; `sampling`: it may have our model
-    answer; `roots`: the folders it is told of, absolute.
+    answer; `roots`: the folders it gets to know of, absolute.
     """
 
     name: str
@@ -78,15 +83,25 @@ class ServerConfig:
     source: str = ""
     scope: Scope = ""
     written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    told: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    vouched: str = field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        label = f"server {str(self.name)!r:.80}".replace("'", '"')
+        said = "True or a list of names"
+        expect(f"{label}: defer_loading", self.defer_loading, (bool, list, tuple, NoneType), said)
+        expect_fields(self, label)
+        for name in ("connect_timeout_seconds", "timeout_seconds", "total_timeout_seconds", "shutdown_seconds"):
+            expect(f"{label}: {name}", getattr(self, name), (int, float), "seconds above 0", holds=lambda it: it > 0)
 
 
 McpServer: TypeAlias = ServerConfig
-"""The same value under the name that fits `Agent(toolsets=[McpServer("files", command="npx", args=[...])])`."""
+"""The same value under the name that fits `Agent(tools=[McpServer("files", command="npx", args=[...])])`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProblem:
-    """A configured server that cannot be used; `reason` is one line with place and mend."""
+    """A configured server that cannot be used; `reason` is one line with the place and the fix."""
 
     name: str
     reason: str

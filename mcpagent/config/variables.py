@@ -1,24 +1,28 @@
-"""`${VAR}` and its relatives in the strings of a configuration."""
+"""`${VAR}` and its relatives in the strings of a configuration, and `.env` files, which hold such variables."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from mcpagent.config.config_documents import own_workspace, read_bytes
 from mcpagent.config.jsonc import ValuePath
-from mcpagent.errors import CredentialsError
-from mcpagent.safe_text import safe_line
+from mcpagent.errors import ConfigError, CredentialsError
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import names_a_secret
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
-"""The secret kept under a name, None where there is none. Raises `CredentialsError` where it cannot be read."""
+"""The secret kept under a name, None if there is none. Raises `CredentialsError` if it cannot be read."""
 
 
 class UnusableError(Exception):
-    """What keeps one server, and only that one, from being used; `path` is where in the document."""
+    """What keeps one server, and only that one, from being used; `path` is its place in the document."""
 
     def __init__(self, path: ValuePath, what: str) -> None:
         super().__init__(what)
@@ -30,19 +34,20 @@ class UnusableError(Exception):
 class Variables:
     """What variables stand for. `folder` is the file's; `secret` looks up `${keyring:name}`.
 
-    `workspace` is what `${workspaceFolder}` stands for; without it the folder that the file belongs to.
+    `workspace` is what `${workspaceFolder}` stands for; without it the folder that the file belongs to. `told` gets,
+    for each text with a secret in it, the same with the reference in the secret's place: what may be shown of it.
     """
 
     environ: Mapping[str, str]
     folder: Path
     secret: SecretLookup | None = None
     workspace: Path | None = None
+    told: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @property
     def workspace_folder(self) -> Path:
-        if self.workspace is not None:
-            return self.workspace
-        return self.folder.parent if self.folder.name in _INSIDE_A_PROJECT else self.folder
+        """What `${workspaceFolder}` stands for: of a file in `.vscode` and its like, the folder above."""
+        return self.workspace if self.workspace is not None else own_workspace(self.folder)
 
     def place(self, name: str) -> str | None:
         """What a variable of editors stands for that names a place; None for one that is none of these."""
@@ -58,8 +63,8 @@ class Variables:
         return None
 
 
-_INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")
-"""Folders in which clients keep a project's file."""
+_OURS = {"MCPAGENT_PYTHON": sys.executable}
+"""Variables that stand for something although nobody set them: the Python that has mcpagent's own servers."""
 
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _BRACE_IN_DEFAULT = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*:-[^{}]*\{")
@@ -72,37 +77,50 @@ def expand(text: str, place: ValuePath, variables: Variables) -> str:
     """The text with its variables replaced; what they give is not read again. Raises `UnusableError`.
 
     `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:name}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
-    `${userHome}`, `${pathSeparator}`, `${/}`.
+    `${userHome}`, `${pathSeparator}`, `${/}`; `${MCPAGENT_PYTHON}` is the Python that runs this, unless it is set.
     """
-    environ = variables.environ
-
-    def value_of(match: re.Match[str]) -> str:
-        inside = match[1]
-        if (found := variables.place(inside)) is not None:
-            return found
-        if inside.startswith("keyring:"):
-            return _secret(inside.removeprefix("keyring:"), place, variables.secret)
-        name, has_default, default = inside.removeprefix("env:").partition(":-")
-        if not _VARIABLE_NAME.fullmatch(name):
-            mend = "import it: mcpagent mcp import, or write" if inside.startswith("input:") else "use"
-            forms = "${VAR}, ${VAR:-default} or ${env:VAR}"
-            what = f'"{safe_line(match.group(), 60)}" is not supported; {mend} {forms}'
-            raise UnusableError(place, what)
-        try:
-            value = environ.get(name)
-        except CredentialsError as error:  # it is one of the keys set for this environment
-            raise UnusableError(place, str(error)) from None
-        if has_default:
-            return value or default
-        if value is None:
-            mend = f"export it, or keep it: mcpagent keys set {name}, or write ${{{name}:-default}}"
-            raise UnusableError(place, f"environment variable {name} is not set; {mend}")
-        return value
-
     if found := _BRACE_IN_DEFAULT.search(text):
         what = f'"{safe_line(found.group(), 60)}": a default cannot hold braces; set the variable instead'
         raise UnusableError(place, what)
-    return _VARIABLE.sub(value_of, text)
+    values = [(match, _value_of(match, place, variables)) for match in _VARIABLE.finditer(text)]
+    given = iter(value for _, value in values)
+    told = iter(match.group() if _is_secret(match[1], variables) else value for match, value in values)
+    expanded = _VARIABLE.sub(lambda _: next(given), text)
+    shown = _VARIABLE.sub(lambda _: next(told), text)
+    if shown != expanded:
+        variables.told[expanded] = shown
+    return expanded
+
+
+def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> str:
+    inside = match[1]
+    if (found := variables.place(inside)) is not None:
+        return found
+    if inside.startswith("keyring:"):
+        return _secret(inside.removeprefix("keyring:"), place, variables.secret)
+    name, has_default, default = inside.removeprefix("env:").partition(":-")
+    if not _VARIABLE_NAME.fullmatch(name):
+        fix = "import it: mcpagent mcp import, or write" if inside.startswith("input:") else "use"
+        forms = "${VAR}, ${VAR:-default} or ${env:VAR}"
+        raise UnusableError(place, f'"{safe_line(match.group(), 60)}" is not supported; {fix} {forms}')
+    try:
+        value = variables.environ.get(name, _OURS.get(name))
+    except CredentialsError as error:  # it is one of the keys set for this environment
+        raise UnusableError(place, str(error)) from None
+    if has_default:
+        return value or default
+    if value is None:
+        fix = f"export it, or keep it: mcpagent keys set {name}, or write ${{{name}:-default}}"
+        raise UnusableError(place, f"environment variable {name} is not set; {fix}")
+    return value
+
+
+def _is_secret(inside: str, variables: Variables) -> bool:
+    """Whether what stands for a reference is a secret of the user's, and not the default that the file gives."""
+    if inside.startswith("keyring:"):
+        return True
+    name = inside.removeprefix("env:").partition(":-")[0]
+    return names_a_secret(name) and bool(variables.environ.get(name))
 
 
 def _secret(name: str, place: ValuePath, lookup: SecretLookup | None) -> str:
@@ -114,3 +132,23 @@ def _secret(name: str, place: ValuePath, lookup: SecretLookup | None) -> str:
         shown = safe_line(name, 60)
         raise UnusableError(place, f"${{keyring:{shown}}} is not stored; store it: mcpagent keys set {shown}")
     return value
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables, the later one of a name; references in their values stay as they are.
+
+    Raises `ConfigError` with file and line.
+    """
+    from dotenv.parser import parse_stream
+
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8; save the file as UTF-8") from None
+    found: dict[str, str] = {}
+    for line in parse_stream(io.StringIO(text)):
+        if line.error or "\0" in line.original.string:
+            raise ConfigError(f"{path}:{line.original.line}: expected NAME=value")
+        if line.key is not None:
+            found[line.key] = line.value or ""
+    return found

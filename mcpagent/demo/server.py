@@ -9,16 +9,32 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
-from mcpagent.demo import chance, clock, colours, dates, files, notes, numbers, places, system, text, units
-from mcpagent.demo.errors import DemoToolError
+from mcpagent.demo import DemoToolError
+from mcpagent.demo import chance_tools as chance
+from mcpagent.demo import clock_tools as clock
+from mcpagent.demo import colour_tools as colours
+from mcpagent.demo import file_tools as files
+from mcpagent.demo import note_tools as notes
+from mcpagent.demo import number_tools as numbers
+from mcpagent.demo import place_tools as places
+from mcpagent.demo import system_tools as system
+from mcpagent.demo import text_tools as text
+from mcpagent.demo import unit_tools as units
 
-THEMES = (clock, dates, numbers, units, text, notes, files, chance, colours, places, system)
+THEMES = (clock, numbers, units, text, notes, files, chance, colours, places, system)
+
+
+def tools_of(theme: ModuleType) -> list[Callable[..., Any]]:
+    """The tools of a module: its public functions, in the order in which they stand there."""
+    own = [value for name, value in vars(theme).items() if inspect.isfunction(value) and not name.startswith("_")]
+    return [function for function in own if function.__module__ == theme.__name__]
 
 
 def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +59,7 @@ def build_server() -> MCPServer[Any]:
         log_level="WARNING",
     )
     for theme in THEMES:
-        for function in theme.TOOLS:
+        for function in tools_of(theme):
             writes = function in notes.WRITING
             server.tool(
                 description=inspect.cleandoc(function.__doc__ or ""),

@@ -1,0 +1,1 @@
+"""MCP servers: their life, what they list and ask, and calls of their tools."""

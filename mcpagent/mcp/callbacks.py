@@ -1,21 +1,27 @@
-"""The user's handlers as the SDK's client wants them."""
+"""The user's handlers as the SDK's client wants them: for what a server asks, by itself or before it goes on."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
+from mcp import MCPError
+from mcp.client.session import ClientRequestContext, ClientSession
 from pydantic import FileUrl
 
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
 from mcpagent.mcp.redaction import Redactor
-from mcpagent.safe_text import safe_text
+from mcpagent.text.safe_text import safe_text
 
 ASKED_PER_MINUTE = 10
+MAX_INPUT_ROUNDS = 10
+_STATE_ONLY_WAIT_SECONDS = 0.1
 
 USER_REJECTED = -1
 """The specification's code for a sampling request that the user refuses."""
@@ -37,59 +43,57 @@ def callbacks(
     return {name: callback for name, callback in wanted.items() if callback is not None}
 
 
+@dataclass(eq=False)
 class _Callbacks:
     """The handlers in the SDK's terms, so many times a minute and no more."""
 
-    def __init__(
-        self, server: str, handlers: Handlers, redact: Redactor, asking: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._server = server
-        self._redact = redact
-        self._asking = asking
-        self._handlers = handlers
-        self._times: deque[float] = deque(maxlen=ASKED_PER_MINUTE)
+    server: str
+    handlers: Handlers
+    redact: Redactor
+    asking: Callable[[], AbstractContextManager[None]]
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=ASKED_PER_MINUTE))
 
     def _too_often(self) -> types.ErrorData | None:
         now = time.monotonic()
-        if len(self._times) == ASKED_PER_MINUTE and now - self._times[0] < 60.0:
+        if len(self.times) == ASKED_PER_MINUTE and now - self.times[0] < 60.0:
             return types.ErrorData(code=types.INVALID_REQUEST, message=f"more than {ASKED_PER_MINUTE} a minute")
-        self._times.append(now)
+        self.times.append(now)
         return None
 
     async def elicit(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
-        assert self._handlers.elicit is not None
+        assert self.handlers.elicit is not None
         if (refusal := self._too_often()) is not None:
             return refusal
         try:
-            with self._asking():
+            with self.asking():
                 return await self._elicited(params)
         except DismissedError:
             return types.ElicitResult(action="cancel")
 
     async def _elicited(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         if isinstance(params, types.ElicitRequestFormParams):
-            assert self._handlers.elicit is not None
+            assert self.handlers.elicit is not None
             schema = dict(params.requested_schema)
-            message = safe_text(self._redact.result(params.message))
-            content = await self._handlers.elicit(self._server, message, self._redact.json(schema))
+            message = safe_text(self.redact.result(params.message))
+            content = await self.handlers.elicit(self.server, message, self.redact.json(schema))
             if content is None:
                 return types.ElicitResult(action="decline")
             return types.ElicitResult(action="accept", content=_with_defaults(content, schema))
-        visit = self._handlers.visit
-        message = safe_text(self._redact.result(params.message))
-        accepted = visit is not None and await visit(self._server, message, params.url)
+        visit = self.handlers.visit
+        message = safe_text(self.redact.result(params.message))
+        accepted = visit is not None and await visit(self.server, message, params.url)
         return types.ElicitResult(action="accept" if accepted else "decline")
 
     async def sample(
         self, _: Any, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        assert self._handlers.sample is not None
+        assert self.handlers.sample is not None
         if (refusal := self._too_often()) is not None:
             return refusal
         wanted = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
-            with self._asking():
-                given = await self._handlers.sample(self._server, self._redact.json(wanted))
+            with self.asking():
+                given = await self.handlers.sample(self.server, self.redact.json(wanted))
         except DismissedError:
             return types.ErrorData(code=USER_REJECTED, message="the user declined")
         answer = given if isinstance(given, Sampled) else Sampled(given, "mcpagent")
@@ -97,7 +101,7 @@ class _Callbacks:
         return types.CreateMessageResult(role="assistant", content=block, model=answer.model, stop_reason="endTurn")
 
     async def roots(self, _: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self._handlers.root_uris()])
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self.handlers.root_uris()])
 
 
 def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -107,3 +111,40 @@ def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str,
         name: rule["default"] for name, rule in properties.items() if isinstance(rule, dict) and "default" in rule
     }
     return defaults | content
+
+
+# --- what it wants to know before it carries out a request (2026-07-28, multi round-trip requests) ---
+
+
+async def with_input(
+    session: ClientSession, request: types.Request[Any, Any], result: dict[str, Any], allowed: Collection[str]
+) -> types.Request[Any, Any]:
+    """The request to send next, after one whose `result` asks for input. Raises as `answers_to` does."""
+    wanted = types.InputRequiredResult.model_validate(result, by_name=False)
+    responses = await answers_to(session, wanted, allowed)
+    if not responses:
+        await asyncio.sleep(_STATE_ONLY_WAIT_SECONDS)
+    params = request.params.model_copy(
+        update={"input_responses": responses or None, "request_state": wanted.request_state}
+    )
+    return request.model_copy(update={"params": params})
+
+
+async def answers_to(
+    session: ClientSession, wanted: types.InputRequiredResult, allowed: Collection[str]
+) -> types.InputResponses:
+    """What our handlers answer, one question after the other.
+
+    Raises `MCPError` for a question whose method is not `allowed`, or that a handler refuses.
+    """
+    responses: dict[str, types.InputResponse] = {}
+    for key, question in (wanted.input_requests or {}).items():
+        if question.method not in allowed:
+            code, text = types.METHOD_NOT_FOUND, f"it wants {question.method}, which is not allowed"
+            raise MCPError(code=code, message=text)
+        context = ClientRequestContext(session=session, request_id=key)
+        answer = await session.dispatch_input_request(context, question)
+        if isinstance(answer, types.ErrorData):
+            raise MCPError.from_error_data(answer)
+        responses[key] = answer
+    return responses

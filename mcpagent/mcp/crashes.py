@@ -25,24 +25,34 @@ class CrashLog:
         self.last_reason = ""
 
     def add_failed_start(self, now: float, reason: str) -> None:
+        """A start that did not come as far as to be used; `reason` is the end of a sentence."""
         self._failed_starts += 1
         self.add(now, reason)
 
     def has_started(self) -> None:
+        """A start worked, so the next that fails is the first again."""
         self._failed_starts = 0
 
     def add(self, now: float, reason: str) -> None:
+        """A server that was used has ended."""
         self._times.append(now)
         self.last_reason = reason
 
     def count(self, now: float) -> int:
+        """Those within the last `WINDOW_SECONDS`, at most `MOST_CRASHES`."""
         return sum(now - time < WINDOW_SECONDS for time in self._times)
 
     def blocked_seconds(self, now: float) -> float:
-        """How long no start may be tried; 0 where one may."""
+        """How long no start may be tried; 0 if one may."""
         if self.count(now) < MOST_CRASHES:
             return 0.0
         return max(0.0, self._times[-1] + OPEN_SECONDS - now)
+
+    def refusal(self, now: float) -> str:
+        """Why no start may be tried now, as the end of a sentence; "" if one may."""
+        blocked = self.blocked_seconds(now)
+        what = f"died {self.count(now)} times within a minute ({self.last_reason})"
+        return f"{what}; tried again in {blocked:.0f} s" if blocked else ""
 
     def delay_seconds(self, now: float) -> float:
         """How long to wait before the next start."""

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
 
 from mcpagent.errors import ServerError
-from mcpagent.mcp.failed_requests import failure_of
-from mcpagent.mcp.failures import EraError, InvalidAnswerError, Limits, LostError, Outcome, RefusedError
-from mcpagent.mcp.framing import INVALID_ANSWER
-from mcpagent.mcp.last_words import telling_line, telling_lines
 from mcpagent.mcp.redaction import Redactor
-from mcpagent.mcp.stdio import ProcessEnd, StdioTransport
-from mcpagent.safe_text import safe_line
+from mcpagent.mcp.request_failures import (
+    EraError,
+    InvalidAnswerError,
+    Limits,
+    LostError,
+    Outcome,
+    RefusedError,
+    failure_of,
+)
+from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
+from mcpagent.mcp.transports.stdio import ProcessEnd, StdioTransport
+from mcpagent.text.safe_text import safe_line
 
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")
 """How the SDK words the closing error it makes; servers use the same code for errors of their own."""
@@ -26,6 +33,13 @@ _UNREADABLE_TEXTS = ("Failed to parse", "Unexpected content type")
 
 _LONGEST_MESSAGE = 20_000
 _KEPT_WORDS = 10
+
+# Most programs say last why they ended. npm and Node.js add to it: where a log is, what is newer, the stack.
+_CHATTER = re.compile(
+    r"npm (?:notice|warn|WARN)\b|npm (?:error|ERR!) (?:A complete log of this run|$)|npm (?:error|ERR!)$"
+)
+_NPM = re.compile(r"npm (?:error|ERR!) (?:\d{3} )?(?P<words>(?!code |errno |syscall |path |command |\d{3}$).+)")
+_NODE_ERROR = re.compile(r"(?:Uncaught )?[A-Za-z]{0,40}(?:Error|Exception)\b")
 
 
 class Explainer:
@@ -39,10 +53,12 @@ class Explainer:
 
     @property
     def end(self) -> ProcessEnd | None:
+        """How its process ended; None if it lives or there is none."""
         return None if self.stdio is None else self.stdio.died
 
     @property
     def last_words(self) -> tuple[str, ...]:
+        """The last lines on its standard error that say something."""
         return () if self.stdio is None else telling_lines(self.stdio.stderr_lines(40))[-_KEPT_WORDS:]
 
     @property
@@ -84,7 +100,7 @@ class Explainer:
         return RefusedError(error.code, self._redact(error.message[:_LONGEST_MESSAGE]), error.error.data)
 
     def lost(self, phase: str, outcome: Outcome) -> LostError:
-        """The connection's end as an error: how the process ended and what it said last, where it is one."""
+        """The connection's end as an error: how the process ended and what it said last, if there is one."""
         end, tail = self.end, self.last_words
         what = str(end) if end is not None else "closed the connection"
         error = LostError(
@@ -98,10 +114,12 @@ class Explainer:
         return error
 
     def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
+        """An error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
         text = self._redact(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 
     def timeout_text(self, phase: str, limits: Limits, *, was_total: bool) -> str:
+        """What to say of a request that ran out of time: of all of it, or by silence."""
         if was_total:
             what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"
         else:
@@ -121,11 +139,12 @@ class Explainer:
 
 
 def is_end_of_session(error: BaseException) -> bool:
-    """Whether the SDK says so, which it does before the wire tells of it; of one broken event stream it says more."""
+    """Whether the SDK says so, which it does before the wire shows it; of one broken event stream it says more."""
     return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == _CLOSED_TEXTS[0]
 
 
 def after_colon(tail: tuple[str, ...]) -> str:
+    """The most telling of some last words, to be put behind an error."""
     return f": {telling_line(tail)}" if tail else ""
 
 
@@ -139,3 +158,19 @@ def root_cause(error: BaseException) -> BaseException:
             if isinstance(cause, kind):
                 return cause
     return causes[0]
+
+
+def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
+    """Those that say something about the failure; all if none does."""
+    return tuple(line for line in lines if not _CHATTER.match(line)) or tuple(lines)
+
+
+def telling_line(lines: Sequence[str]) -> str:
+    """The line that says most; "" if there is none."""
+    if not lines:
+        return ""
+    if (found := next((match for line in lines if (match := _NPM.match(line))), None)) is not None:
+        return found["words"]
+    if lines[-1].startswith("Node.js v"):
+        return next((line for line in reversed(lines) if _NODE_ERROR.match(line)), lines[-1])
+    return lines[-1]

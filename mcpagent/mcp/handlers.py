@@ -1,4 +1,4 @@
-"""What a server may ask of us, where the user allows it: input from a person, an answer of our model, our folders."""
+"""What a server may ask of us, if the user allows it: input from a person, an answer of our model, our folders."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from mcpagent.python.argument_checks import expect_fields
 
 Elicit: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 """Asks a person: (server's configured name, message, schema of the flat object wanted). None: they decline."""
@@ -42,7 +44,11 @@ class Handlers:
     visit: Visit | None = None
     roots: tuple[str, ...] | Callable[[], Sequence[str]] = ()
 
+    def __post_init__(self) -> None:
+        expect_fields(self)
+
     def root_uris(self) -> Sequence[str]:
+        """The folders as they are now."""
         return self.roots() if callable(self.roots) else self.roots
 
     def methods(self) -> frozenset[str]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from mcpagent.config import ServerConfig
-from mcpagent.known_secrets import REDACTED, SHORTEST, known_values
-from mcpagent.secret_shapes import names_a_secret, without_shapes
+from mcpagent.messages import Text
+from mcpagent.text.known_secrets import REDACTED, SHORTEST, known_values
+from mcpagent.text.secret_shapes import names_a_secret, without_shapes
+from mcpagent.tools import ToolOutput
 
 _LEAST_PREFIX = 8
 _DEEPEST = 100
@@ -53,6 +56,14 @@ class Redactor:
         for value in self._values:
             text = text.replace(value, REDACTED)
         return text
+
+    def output(self, output: ToolOutput) -> ToolOutput:
+        """For what a model gets of a result: each text in it."""
+        clean = {part.text: self.result(part.text) for part in output.content if isinstance(part, Text)}
+        if all(text == shown for text, shown in clean.items()):
+            return output
+        parts = (replace(part, text=clean[part.text]) if isinstance(part, Text) else part for part in output.content)
+        return replace(output, content=tuple(parts))
 
     def json(self, value: Any) -> Any:
         """For a JSON value of what a server lists or asks: each text in it, keys too."""
@@ -106,7 +117,17 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
                 yield rest
             if scheme.lower() == "basic":
                 yield _password(rest)
-    for name, value in (*config.env.items(), *parse_qsl(urlsplit(config.url).query)):
+    yield from _secrets_in(config.env.items())
+    yield from secrets_of_address(config.url)
+
+
+def secrets_of_address(url: str) -> Iterator[str]:
+    """The values of a query that must not be shown: libraries log addresses whole."""
+    yield from _secrets_in(parse_qsl(urlsplit(url).query))
+
+
+def _secrets_in(named: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, value in named:
         yield from _password_in(value)
         if _CERTAIN.search(name) or (names_a_secret(name) and not _HARMLESS.fullmatch(value)) or _looks_random(value):
             yield value

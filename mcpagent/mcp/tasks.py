@@ -8,19 +8,24 @@ server decides, and result and questions come with `tasks/get`. The SDK has the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import mcp_types as types
 from mcp import MCPError
+from mcp.client.session import ClientSession
 from mcp.shared.dispatcher import ProgressFnT
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpagent.mcp.failed_requests import failure_of
-from mcpagent.mcp.failures import TaskError
-from mcpagent.mcp.framing import INVALID_ANSWER
-from mcpagent.mcp.mending import mend_result
-from mcpagent.safe_text import safe_line
+from mcpagent.mcp.attempts import RawResult
+from mcpagent.mcp.callbacks import answers_to
+from mcpagent.mcp.request_failures import TaskError, failure_of
+from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
+from mcpagent.mcp.transports.result_repairs import repair_result
+from mcpagent.text.safe_text import safe_line
 
 Raw: TypeAlias = dict[str, Any]
 
@@ -32,12 +37,14 @@ STATUSES = frozenset({"working", "input_required", "completed", "failed", "cance
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
 POLL_SECONDS = 1.0
-"""Where the server does not say."""
+"""If the server does not say."""
 LEAST_POLL_SECONDS = 0.05
 MOST_POLL_SECONDS = 15.0
 GRACE_SECONDS = 5.0
 """How long a task is asked after when the time for which its server keeps it is over."""
 MOST_FAILED_POLLS = 3
+CANCEL_SECONDS = 2.0
+_EARLY_NEWS = 32
 
 HANDLE = "mcpagent/task"
 """Under this key a result has the handle of a task instead of content (`marked`)."""
@@ -59,10 +66,10 @@ def as_task(request: types.CallToolRequest, keep_seconds: float) -> types.CallTo
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskState:
     """One state of a task, from a handle, an answer or a notification. `ttl_seconds` None: kept without end.
 
-    Raises `MCPError` where it is none.
+    Raises `MCPError` if it is none.
     """
 
     id: str
@@ -74,7 +81,8 @@ class Task:
     raw: Raw
 
     @classmethod
-    def read(cls, raw: Raw) -> Task:
+    def read(cls, raw: Raw) -> TaskState:
+        """From what the server sent. Raises `MCPError` if it is no task."""
         task_id, status = raw.get("taskId"), raw.get("status")
         if not isinstance(task_id, str) or not task_id or not isinstance(status, str):
             raise MCPError(code=INVALID_ANSWER, message="it begins a task and gives no id or no status of it")
@@ -100,41 +108,61 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The server `name` that has the task, and who answers it here.
+    """The server `name` that has the task, at the other end of `session`, and who answers it here.
 
-    `cancels`: it takes `tasks/cancel`; `has_answers`: something that a server may ask is answered here. `ask` gives a
-    raw result or raises `MCPError`; `answer` gives the answers to `inputRequests` or raises `MCPError` where one may
-    not be asked; `send_on` sends a request whose answer nobody waits for.
+    `allowed` are the methods that it may ask by.
     """
 
     name: str
-    version: str
-    cancels: bool
-    has_answers: bool
+    session: ClientSession
+    allowed: frozenset[str]
     most_poll_seconds: float
     warn: Callable[[str], None]
-    ask: Callable[[types.Request[Any, Any]], Awaitable[Raw]]
-    answer: Callable[[Raw], Awaitable[types.InputResponses]]
-    send_on: Callable[[types.Request[Any, Any]], object]
+
+    @property
+    def version(self) -> str:
+        """Of the protocol that was agreed on."""
+        return str(self.session.protocol_version)
+
+    async def ask(self, request: types.Request[Any, Any]) -> Raw:
+        """The raw result of a request about the task. Raises `MCPError`."""
+        return (await self.session.send_request(request, RawResult)).root
+
+    async def answer(self, questions: Raw) -> types.InputResponses:
+        """The answers to `inputRequests`. Raises `MCPError` if one may not be asked."""
+        wanted = {"resultType": "input_required", "inputRequests": questions}
+        found = types.InputRequiredResult.model_validate(wanted, by_name=False)
+        return await answers_to(self.session, found, self.allowed)
+
+
+def takes_tasks(session: ClientSession) -> bool:
+    """Whether tool calls may be asked for as tasks, which is the 2025-11-25 form; later the server decides."""
+    can = session.server_capabilities
+    requests = can.tasks.requests if can and can.tasks else None
+    is_modern = session.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return not is_modern and requests is not None and bool(requests.tools and requests.tools.call)
 
 
 class FollowedTask:
-    """One task, from its handle to its result; `tell` hears of each change and of the server's progress reports."""
+    """One task, from its handle to its result; `heard` gets each change and of the server's progress reports.
 
-    def __init__(self, result: Raw, tool: str, peer: Peer, tell: ProgressFnT) -> None:
+    `is_over`: it has ended, or its result is there.
+    """
+
+    def __init__(self, result: Raw, tool: str, peer: Peer, heard: ProgressFnT) -> None:
         handle = result[HANDLE]
         self.token: types.RequestId = handle["token"]
         self._is_extension: bool = handle["is_extension"]
-        self._task = Task.read(handle["task"])
+        self._task = TaskState.read(handle["task"])
         self._tool = safe_line(tool, 60)
         self._peer = peer
-        self._tell = tell
-        self._told = 0.0
+        self._heard = heard
+        self._steps = 0.0
         self._begun = asyncio.get_running_loop().time()
         self._news = asyncio.Event()
         self._answered: set[str] = set()
         self._fetching: asyncio.Task[Raw] | None = None
-        self._is_over = False
+        self.is_over = False
 
     async def hear(self, method: str, params: Mapping[str, Any]) -> bool:
         """Whether a notification is about this task. Its words count for nothing but a reason to ask at once."""
@@ -146,15 +174,12 @@ class FollowedTask:
         if params.get("progressToken") != self.token:
             return False
         if (done := _number(params.get("progress"))) is not None:
-            self._told = done
-            await self._tell(done, _number(params.get("total")), str(params.get("message") or ""))
+            self._steps = done
+            await self._heard(done, _number(params.get("total")), str(params.get("message") or ""))
         return True
 
     async def result(self) -> Raw:
-        """The call's result, mended. Raises `TaskError`, or `MCPError` as a plain call would.
-
-        However it ends before the task does, also by being cancelled, the server is told to cancel the task.
-        """
+        """The call's result, repaired. Raises `TaskError`, or `MCPError` as a plain call would."""
         try:
             if self._is_extension and self._task.status in ENDED:
                 await self._ask_after()  # a handle says how it ended, and has no result
@@ -164,17 +189,23 @@ class FollowedTask:
                     await self._give_input()
                 await self._wait()
                 if self._fetching is not None and self._fetching.done():
-                    self._is_over = True
-                    return self._mended(await self._fetching)
+                    self.is_over = True
+                    return self._repaired(await self._fetching)
                 await self._ask_after()
-            self._is_over = True
+            self.is_over = True
             return await self._ended()
         finally:
             if self._fetching is not None:
                 self._fetching.cancel()
                 await asyncio.gather(self._fetching, return_exceptions=True)
-            if not self._is_over and self._peer.cancels:
-                self._peer.send_on(_Cancel(params=types.CancelTaskRequestParams(task_id=self._task.id)))
+
+    async def cancel(self) -> None:
+        """Has the server cancel the task, if it takes that. Raises nothing, and ends in `CANCEL_SECONDS`."""
+        can = self._peer.session.server_capabilities
+        if self._peer.version in MODERN_PROTOCOL_VERSIONS or (can and can.tasks and can.tasks.cancel):
+            with contextlib.suppress(MCPError, TimeoutError):
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await self._peer.ask(_Cancel(params=types.CancelTaskRequestParams(task_id=self._task.id)))
 
     async def _wait(self) -> None:
         """Until it is time to ask again, the server has news, or the result is there."""
@@ -204,13 +235,13 @@ class FollowedTask:
                 if attempt == MOST_FAILED_POLLS:
                     raise self._error(f"cannot be asked after the task: {error.message}") from None
                 await asyncio.sleep(self._task.poll_seconds)
-        before, task = self._task, Task.read(raw)
+        before, task = self._task, TaskState.read(raw)
         if task.id != before.id:
             raise MCPError(code=INVALID_ANSWER, message="asked after one task, it answers about another")
         self._task = task
         if task.look != before.look and task.status not in ENDED:
-            self._told += 1
-            await self._tell(self._told, None, self._task.message or self._task.status.replace("_", " "))
+            self._steps += 1
+            await self._heard(self._steps, None, self._task.message or self._task.status.replace("_", " "))
 
     def _check_age(self) -> None:
         ttl = self._task.ttl_seconds
@@ -220,7 +251,7 @@ class FollowedTask:
     async def _give_input(self) -> None:
         """Answers what the server asks for the task; in the earlier form it asks while its result is waited for."""
         if not self._is_extension:
-            if not self._peer.has_answers:
+            if not self._peer.allowed:
                 raise self._error("wants input, and nothing that a server may ask is allowed here")
             if self._fetching is None:
                 self._fetching = asyncio.create_task(self._fetch(), name="mcp-task-result")
@@ -238,7 +269,7 @@ class FollowedTask:
         if task.status == "cancelled":
             raise self._error("cancelled the task" + (f": {task.message}" if task.message else ""))
         if not self._is_extension:
-            result = self._mended(await (self._fetching or self._fetch()))
+            result = self._repaired(await (self._fetching or self._fetch()))
             return result | {"isError": True} if task.status == "failed" else result
         if task.status == "failed":
             error = task.raw.get("error")
@@ -247,13 +278,13 @@ class FollowedTask:
         inlined = task.raw.get("result")
         if not isinstance(inlined, dict):
             raise MCPError(code=INVALID_ANSWER, message="its task is completed and has no result")
-        return self._mended(inlined)
+        return self._repaired(inlined)
 
     async def _fetch(self) -> Raw:
         return await self._peer.ask(_Result(params=types.GetTaskPayloadRequestParams(task_id=self._task.id)))
 
-    def _mended(self, raw: Raw) -> Raw:
-        result, changes = mend_result("tools/call", self._peer.version, raw)
+    def _repaired(self, raw: Raw) -> Raw:
+        result, changes = repair_result("tools/call", self._peer.version, raw)
         for change in changes:
             self._peer.warn(f"the task of {self._tool}: {change}")
         if isinstance(result, str):
@@ -264,6 +295,46 @@ class FollowedTask:
         text = f'server "{self._peer.name}", tools/call "{self._tool}" as a task: it {safe_line(what, 400)}'
         end = "; the call may have run: check before you repeat it" if may_have_run else ""
         return TaskError(text + end, server=self._peer.name, phase="tasks/get")
+
+
+class FollowedTasks:
+    """All tasks of one connection that are followed."""
+
+    def __init__(self) -> None:
+        self._open: set[FollowedTask] = set()
+        self._early: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_EARLY_NEWS)
+        """News that came before the handle of the task that it is about, perhaps."""
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    async def hear(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Whether a notification (`NEWS`) is about one of them, as far as is known yet."""
+        is_heard = any([await task.hear(method, params) for task in tuple(self._open)])
+        if not is_heard:
+            self._early.append((method, params))
+        return is_heard
+
+    async def result(self, handle: Raw, tool: str, peer: Peer, heard: ProgressFnT) -> Raw:
+        """The result of the call that gave this handle. Raises as `FollowedTask.result` does.
+
+        If that ends before the task does, also by being cancelled, the server is asked to cancel it, in the background.
+        """
+        task = FollowedTask(handle, tool, peer, heard)
+        self._open.add(task)
+        try:
+            for news in tuple(self._early):
+                await task.hear(*news)
+            return await task.result()
+        finally:
+            self._open.discard(task)
+            if not task.is_over:
+                cancelling = asyncio.create_task(task.cancel(), name=f"mcp-cancel-{peer.name}")
+                self._cancelling.add(cancelling)
+                cancelling.add_done_callback(self._cancelling.discard)
+
+    async def close(self) -> None:
+        """Waits until the server was asked what it was to be asked, for `CANCEL_SECONDS` at most."""
+        if self._cancelling:
+            await asyncio.gather(*self._cancelling, return_exceptions=True)
 
 
 class _Get(types.GetTaskRequest):
@@ -290,7 +361,7 @@ class _Update(types.Request[_UpdateParams, Literal["tasks/update"]]):
 
 
 def _seconds(raw: Raw, *keys: str) -> float | None:
-    """Of the first key there is, in milliseconds; None where it says nothing."""
+    """Of the first key there is, in milliseconds; None if it says nothing."""
     value = _number(next((raw[key] for key in keys if key in raw), None))
     return value / 1000 if value is not None and value > 0 else None
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from mcpagent.late_names import late_names
 
 if TYPE_CHECKING:
-    from mcpagent.models.anthropic import AnthropicModel
+    from mcpagent.models.anthropic.messages_model import AnthropicModel
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
     from mcpagent.models.fallback import FallbackModel
     from mcpagent.models.offline import OfflineModel
-    from mcpagent.models.openai_chat import OpenAIChatModel
-    from mcpagent.models.openai_responses import OpenAIResponsesModel
+    from mcpagent.models.openai.openai_chat import OpenAIChatModel
+    from mcpagent.models.openai.openai_responses import OpenAIResponsesModel
     from mcpagent.models.resolve import resolve_model
     from mcpagent.models.scripted import ScriptedModel
 
@@ -33,12 +33,12 @@ __all__ = [
 __getattr__, __dir__ = late_names(
     __name__,
     {
-        "anthropic": ("AnthropicModel",),
+        "anthropic.messages_model": ("AnthropicModel",),
         "base": ("Model", "ModelRequest", "ModelResponse", "ModelSettings"),
         "fallback": ("FallbackModel",),
         "offline": ("OfflineModel",),
-        "openai_chat": ("OpenAIChatModel",),
-        "openai_responses": ("OpenAIResponsesModel",),
+        "openai.openai_chat": ("OpenAIChatModel",),
+        "openai.openai_responses": ("OpenAIResponsesModel",),
         "resolve": ("resolve_model",),
         "scripted": ("ScriptedModel",),
     },

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from mcpagent.events import Emit
 from mcpagent.messages import Message, ToolDefinition, Usage
+from mcpagent.python.argument_checks import expect
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
 
@@ -23,6 +25,14 @@ class ModelSettings:
     temperature: float | None = None
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    def __post_init__(self) -> None:
+        most, heat = self.max_output_tokens, self.temperature
+        said = "a whole number, 1 or more, or None"
+        expect("max_output_tokens", most, (int, NoneType), said, holds=lambda tokens: tokens is None or tokens >= 1)
+        said = "a number, 0 or more, or None"
+        expect("temperature", heat, (int, float, NoneType), said, holds=lambda heat: heat is None or heat >= 0)
+        expect("extra", self.extra, dict, "a dict of what is to be in the request")
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
@@ -30,12 +40,12 @@ class ModelRequest:
 
     `tool_choice` "none" asks for an answer without a call while the offered tools (and so the cached prefix) stay.
     `deferred_tools` are for the provider's own search, all that it ever had in this conversation, each as it was first
-    given: found ones, and those that are lost, stay among them. They are given only where `search_problem` knows none,
-    and `search_strategy` says how that search ranks, where there is a choice.
+    given: found ones, and those that are lost, stay among them. They are given only if `search_problem` knows none,
+    and `search_strategy` says how that search ranks, if there is a choice.
     """
 
     system: str
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     tools: tuple[ToolDefinition, ...] = ()
     deferred_tools: tuple[ToolDefinition, ...] = ()
     tool_choice: Literal["auto", "none"] = "auto"
@@ -50,7 +60,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """One answer; `message` is what the history keeps. `dollars` is its price (US), None where it is not known."""
+    """One answer; `message` is what the history keeps. `dollars` is its price (US), None if it is not known."""
 
     message: Message
     usage: Usage
@@ -71,7 +81,9 @@ class Model(Protocol):
         """`provider:model`, as a person would type it."""
         ...
 
-    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse: ...
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """One answer to the request, whole."""
+        ...
 
     async def aclose(self) -> None:
         """Give back connections; the model is not used afterwards."""
@@ -79,7 +91,7 @@ class Model(Protocol):
 
 
 def search_problem(model: Model, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-    """Why the model's provider cannot search these tools by itself, in a few words; "" where it can.
+    """Why the model's provider cannot search these tools by itself, in a few words; "" if it can.
 
     A model whose provider can has a method `search_problem(strategy, deferred)`; all others need none.
     """
@@ -92,6 +104,26 @@ def search_cost(model: Model) -> float | None:
 
     A model that knows has a method `search_cost()`; all others need none.
     """
-    own = getattr(model, "search_cost", None)
-    cost: float | None = own() if own is not None else None
+    cost: float | None = getattr(model, "search_cost", lambda: None)()
     return cost
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLimits:
+    """What a model takes: `max_tools` definitions in one request, `window_tokens` of everything. None: not known.
+
+    `joining`: tools may join between two turns, without a call that found them, as cheaply as with one.
+    """
+
+    max_tools: int | None = None
+    window_tokens: int | None = None
+    joining: bool = True
+
+
+def tool_limits(model: Model) -> ToolLimits:
+    """How many tools fit a model, as far as that is known; what is known comes from `capabilities.py`.
+
+    A model that knows has a method `tool_limits()`; all others need none.
+    """
+    limits: ToolLimits = getattr(model, "tool_limits", ToolLimits)()
+    return limits

@@ -1,14 +1,20 @@
-"""What each model family can do about tools that appear in the middle of a conversation, with the source of each row.
+"""What each model family can do about tools that appear in the middle of a conversation, and how many tools it takes.
 
-A model that no row names gets the safe way: newly found tools at the end of `tools`. Every adapter takes
-`capabilities=` to overrule its row.
+Each row has its source. A model that no row names gets the safe way: newly found tools at the end of `tools`. Every
+adapter takes `capabilities=` to overrule its row.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+from mcpagent.models.base import ToolLimits
+from mcpagent.models.prices import OWN_SERVERS, context_window
+
+NO_LIMITS = ToolLimits()
 
 Discovery: TypeAlias = Literal["append", "references", "additional_tools", "call_tool"]
 """How a found tool is written.
@@ -26,14 +32,21 @@ class Capabilities:
 
     `allowed_tools`: whether a request can name the tools that may be called, so that one is withdrawn without a trace
     in the prefix. `searches`: whether the provider can search deferred tools by itself. `source` says where this is
-    known from.
+    known from. `limits` overrule, each one that is given, what is known of the model's address.
     """
 
     discovery: Discovery = "append"
     tool_changes: Literal["none", "by_reference", "by_value"] = "none"
     allowed_tools: bool = False
     searches: bool = False
+    limits: ToolLimits = NO_LIMITS
     source: str = "nothing is known of this model: the safe way"
+
+    @property
+    def joining(self) -> bool:
+        """Whether a tool that joins by itself keeps the prefix as well as one that was found: not if only the result of
+        a call can refer to it."""
+        return self.discovery != "references" or self.tool_changes != "none"
 
 
 SAFE = Capabilities()
@@ -73,9 +86,42 @@ _OPENAI: tuple[_Row, ...] = (
     ("gpt", (6, 0), (6, 9), replace(_INLINE_AND_HOSTED, source=f"{_HOSTED}; additional_tools by the SDK's type alone")),
 )
 
+_MAX_TOOLS: Mapping[str, int] = {
+    "api.openai.com": 128,  # API reference: "a max of 128 functions"; its error says "maximum length 128"
+    "openai.azure.com": 128,  # the same API
+    "api.groq.com": 128,  # its error: "'tools' : maximum number of items is 128"
+    "api.x.ai": 200,  # its error: "219 tools have been provided but the maximum is 200"
+    "generativelanguage.googleapis.com": 512,  # its error: "At most 512 function declarations can be specified"
+}
+"""By the end of an address' host. Anthropic and Mistral name no number (Nov 2026); there the window is the limit."""
+
+_MAX_TOOLS_BEHIND = {"openai/": 128, "x-ai/": 200, "google/": 512}
+"""The same providers behind OpenRouter, as its model names begin."""
+
+_MAX_TOOLS_OF_ONES_OWN = 32
+"""Where small models end: llama3.2:3b picks none right beyond it (github.com/redhat-et/llama-stack-on-ocp)."""
+
+_WINDOW_OF_ONES_OWN: Mapping[str, int] = {"ollama": 4096, "lmstudio": 4096, "llamacpp": 4096}
+"""What these servers start a model with on a usual machine (docs.ollama.com/context-length: below 24 GiB of VRAM),
+whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
+
+_HOST = re.compile(r"https?://(?P<host>[^/:?#@]+)")
 _CLAUDE = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:-\d{8})?")
 _GPT = re.compile(r"(?P<family>gpt)-(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:-[a-z0-9-]+)?")
 _GPT_4O = re.compile(r"gpt-4o(?:-mini)?(?:-\d{4}-\d{2}-\d{2})?")
+
+
+def known_limits(provider: str, model_name: str, base_url: str) -> ToolLimits:
+    """What the model takes: the number of tools by its address, the window by the table that has the prices too."""
+    if provider in OWN_SERVERS:
+        return ToolLimits(_MAX_TOOLS_OF_ONES_OWN, _WINDOW_OF_ONES_OWN.get(provider))
+    at = _HOST.match(base_url.lower())
+    host = at["host"] if at else ""
+    if host == "openrouter.ai":
+        fitting = (most for start, most in _MAX_TOOLS_BEHIND.items() if model_name.startswith(start))
+    else:
+        fitting = (most for end, most in _MAX_TOOLS.items() if host == end or host.endswith(f".{end}"))
+    return ToolLimits(next(fitting, None), context_window(provider, model_name, base_url))
 
 
 def anthropic_capabilities(model_name: str) -> Capabilities:

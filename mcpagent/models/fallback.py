@@ -9,21 +9,31 @@ from dataclasses import replace
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import ToolDefinition
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_cost, search_problem
+from mcpagent.models.base import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ToolLimits,
+    search_cost,
+    search_problem,
+    tool_limits,
+)
+from mcpagent.python.argument_checks import checked
 
 REST_SECONDS = 60.0
-"""How long a model that failed is passed over, where its provider did not say how long to wait."""
+"""How long a model that failed is passed over, if its provider did not say how long to wait."""
 
 
 class FallbackModel:
     """Asks the models in order until one gives an answer that can be used.
 
-    Each model has repeated its own request already where that could help. A conversation that is too long is not
+    Each model has retried its own request already if that could help. A conversation that is too long is not
     handed on: it has to be shortened. A model that failed is passed over for a while, unless all of them failed.
     The history is the same for all, so tools that were found with one model are there with the next.
     `owned` models are closed with this one.
     """
 
+    @checked()
     def __init__(
         self,
         models: Sequence[Model],
@@ -40,6 +50,7 @@ class FallbackModel:
 
     @property
     def name(self) -> str:
+        """All their names, in order."""
         return ", ".join(model.name for model in self.models)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
@@ -77,6 +88,15 @@ class FallbackModel:
         costs = (search_cost(model) for model in self.models)
         return max((cost for cost in costs if cost is not None), default=None)
 
+    def tool_limits(self) -> ToolLimits:
+        """The smallest that are known: whichever answers, the tools must fit."""
+        limits = [tool_limits(model) for model in self.models]
+        return ToolLimits(
+            min((limit.max_tools for limit in limits if limit.max_tools is not None), default=None),
+            min((limit.window_tokens for limit in limits if limit.window_tokens is not None), default=None),
+            all(limit.joining for limit in limits),
+        )
+
     def _order(self) -> list[int]:
         """Positions in order, those that rest last: they are asked when nobody else is left."""
         now = self._clock()
@@ -87,6 +107,7 @@ class FallbackModel:
         self._rests_until[position] = self._clock() + (told if told is not None else REST_SECONDS)
 
     async def aclose(self) -> None:
+        """Closes those that it owns."""
         for model in self._owned:
             await model.aclose()
 
@@ -99,9 +120,11 @@ class UnusableModel:
         self.error = error
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
+        """Raises the reason."""
         raise self.error
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
+        """None: it never answers, so the others of its chain decide."""
         return ""
 
     async def aclose(self) -> None:

@@ -1,7 +1,7 @@
 """Tool schemas in the part of JSON Schema that Gemini takes, and what else its endpoint wants.
 
 A request with one keyword it does not know is refused whole ("Unknown name ... Cannot find field"). The fields are
-those of its `Schema` (https://ai.google.dev/api/caching#Schema). Where a schema says more, it is said more loosely
+those of its `Schema` (https://ai.google.dev/api/caching#Schema). If a schema says more, it is said more loosely
 here: arguments are checked against the original anyway.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcpagent.models.wire import json_text, object_schema
+from mcpagent.models.wire_values import json_text, object_schema
 
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """What stands for the signature of a call that another model made: Gemini 3 refuses a call without one.
@@ -92,7 +92,7 @@ class _Writer:
         found = schema.get("properties")
         properties = found if isinstance(found, Mapping) else {}
         written: dict[str, Any] = {str(name): self.write(inner, depth + 1) for name, inner in properties.items()}
-        required = [name for name in _list(schema.get("required")) if name in written]
+        required = [name for name in _names(schema.get("required")) if name in written]
         members: dict[str, Any] = {"properties": written} if written or not depth else {}
         return {**members, "required": required} if required else members
 
@@ -106,7 +106,7 @@ class _Writer:
                 return whole
             for part in parts:
                 both = {**_mapping(part.get("properties")), **_mapping(whole.get("properties"))}
-                required = list(dict.fromkeys([*_list(whole.get("required")), *_list(part.get("required"))]))
+                required = list(dict.fromkeys([*_names(whole.get("required")), *_names(part.get("required"))]))
                 whole = {**part, **whole, **({"properties": both} if both else {})}
                 whole |= {"required": required} if required else {}
         return {"description": whole.get("description")}
@@ -165,6 +165,10 @@ def _is_limit(key: str, value: object) -> bool:
     if key == "pattern":
         return isinstance(value, str)
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in _list(value) if isinstance(name, str)]
 
 
 def _list(value: object) -> list[Any]:

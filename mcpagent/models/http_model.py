@@ -1,7 +1,8 @@
-"""What the adapters over a provider's SDK share: a streamed request, read while it arrives, repeated where that helps.
+"""What the adapters over a provider's SDK share: a streamed request, read while it arrives.
 
 An adapter says how a request is written and how an answer is read, both as pure functions over JSON data. The SDK is
-used for authentication, connections and the event stream; it is imported at the first request.
+used for authentication, connections and the event stream; it is imported at the first request. What happens to a
+request between the two is in `exchange.py`, and what is tried again in `failures_and_retries.py`.
 """
 
 from __future__ import annotations
@@ -9,30 +10,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from abc import ABC, abstractmethod
+import re
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
+from urllib.parse import urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
-from mcpagent.messages import Message, ToolDefinition
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
-from mcpagent.models.capabilities import SAFE, Capabilities
-from mcpagent.models.failures import (
-    AnswerError,
-    Endpoint,
-    Failure,
-    ReportedError,
-    delay_seconds,
-    read_failure,
-    reading,
-    to_error,
-)
-from mcpagent.models.prices import dollars_for, search_cost
-from mcpagent.models.textual_calls import HeldText
+from mcpagent.events import Emit
+from mcpagent.messages import ToolDefinition
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
+from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
+from mcpagent.models.exchange import ApiFormat, Exchange
+from mcpagent.models.failures_and_retries import AnswerError, Endpoint, ReportedError
+from mcpagent.models.prices import known_search_cost
+from mcpagent.text.known_secrets import hide
 
 if TYPE_CHECKING:
     import anthropic
@@ -42,35 +35,35 @@ if TYPE_CHECKING:
     SdkClient: TypeAlias = anthropic.AsyncAnthropic | openai.AsyncOpenAI
     SdkStream: TypeAlias = anthropic.AsyncStream[object] | openai.AsyncStream[object]
 
-Delta: TypeAlias = TextDelta | ThinkingDelta
-
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
+
+_HEADER_VARIABLES = ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS")
+_ORGANISATION_HEADERS = ("OpenAI-Organization", "OpenAI-Project")
 
 END_SECONDS = 1.0
 """Longest wait for the end of a stream whose answer is whole."""
 
 
-class StreamReader(Protocol):
-    """Puts the events of one stream together; `done` where it knows that nothing more will come."""
+class ProviderSdk(NamedTuple):
+    """The classes of a provider's SDK: its client, the base of its errors, and its stream of events as plain JSON.
 
-    @property
-    def done(self) -> bool: ...
+    A key goes into `key_header`, written as `key_form` says; `omit` says that a header is not to be sent.
+    """
 
-    def add(self, event: Mapping[str, Any]) -> Delta | None:
-        """Takes one event; gives what to show of it. Raises `ReportedError` where the event is an error."""
-        ...
-
-    def answer(self) -> dict[str, Any]:
-        """The same JSON as without streaming. Raises `AnswerError` where the stream ended before the answer did."""
-        ...
+    client: type[anthropic.AsyncAnthropic | openai.AsyncOpenAI]
+    error: type[Exception]
+    stream: type[SdkStream]
+    key_header: str
+    key_form: str
+    omit: object
 
 
 class Connection(TypedDict, total=False):
     """How a provider is reached: what every adapter takes as keywords, beside what is its own.
 
     `api_key` None reads `key_variable` at the first request; "" there sends no real key, for servers without one.
-    `base_url` is the provider's own where it is None. `http_client` is used as it is and not closed. `settings` are
+    `base_url` is the provider's own if it is None. `http_client` is used as it is and not closed. `settings` are
     defaults that a request's own settings override. `capabilities` overrules what is known of the model.
     `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts, for tests.
     """
@@ -86,13 +79,11 @@ class Connection(TypedDict, total=False):
     sleep: Callable[[float], Awaitable[None]]
 
 
-class HttpModel(ABC):
+class HttpModel(ApiFormat):
     """A model behind a provider's HTTP API. Constructing one needs no key and does no I/O."""
 
     path: ClassVar[str]
     usual_url: ClassVar[str]
-    reads_textual_calls = False
-    """Whether calls may come as text, so that text which may become one is not shown at once."""
 
     def __init__(
         self, provider: str, model_name: str, usual_key: str, *, hint: str = "", **connection: Unpack[Connection]
@@ -122,153 +113,141 @@ class HttpModel(ABC):
 
     @property
     def name(self) -> str:
+        """`provider:model`."""
         return f"{self.provider}:{self.model_name}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
     @abstractmethod
-    def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON that is sent for it: the same request is always the same bytes."""
-
-    @abstractmethod
-    def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """The provider's answer as ours; nothing of it that the provider wants back is lost."""
-
-    @abstractmethod
-    def stream_reader(self) -> StreamReader: ...
-
-    @abstractmethod
-    def connect(self, api_key: str) -> SdkClient:
-        """A client of the provider's SDK, its own retries off."""
-
-    @abstractmethod
-    def sdk_errors(self) -> tuple[type[Exception], ...]: ...
-
-    @abstractmethod
-    def stream_class(self) -> type[SdkStream]: ...
+    def sdk(self) -> ProviderSdk:
+        """What is used of the provider's SDK, which is imported here."""
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """Headers and query of one request, as the SDK takes them."""
         return {}
 
-    def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:  # noqa: ARG002
-        """The body that goes on with an answer the provider paused; None where the answer is whole."""
-        return None
-
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
-        """Why requests may not carry these `deferred_tools` for the provider to search; "" where they may."""
+        """Why requests may not carry these `deferred_tools` for the provider to search; "" if they may."""
         return f"{self.name} has no tool search of its own"
 
     def search_cost(self) -> float:
         """What a search costs, in cached input tokens, by the price table and by how found tools are written."""
         rewrites = self.capabilities.discovery == "append"
-        return search_cost(self.provider, self.model_name, self.endpoint.base_url, rewrites=rewrites)
+        return known_search_cost(self.provider, self.model_name, self.endpoint.base_url, rewrites=rewrites)
 
-    def searches_in(self, message: Message, request: ModelRequest) -> list[Event]:  # noqa: ARG002
-        """What to tell of the provider's own searches in an answer: what was found, and errors inside a good answer."""
-        return []
+    def tool_limits(self) -> ToolLimits:
+        """How many tools fit: as `capabilities` say, else as its server reported, else as is known of its address."""
+        given, known = self.capabilities.limits, known_limits(self.provider, self.model_name, self.endpoint.base_url)
+        window = given.window_tokens or self.reported_window() or known.window_tokens
+        return ToolLimits(given.max_tools or known.max_tools, window, self.capabilities.joining)
+
+    def reported_window(self) -> int | None:
+        """The most tokens the model takes, if its server said that."""
+        return None
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """One answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
 
-        A failed request is repeated only while nothing of its answer was shown.
+        It alone stands between the loop and the SDK: what is sent, shown and tried again is the `Exchange`'s matter.
         """
-        effective = replace(request, settings=merged(self.settings, request.settings))
-        body: dict[str, Any] | None = self.request_body(effective)
-        client: Any = self._connected()
-        caught = _failures(self.sdk_errors())
-        listener = HeldText(emit) if self.reads_textual_calls else emit
-        answers: list[dict[str, Any]] = []
-        attempt = 0
-        while body is not None:
-            shown = _Shown(listener)
+        merged_request = replace(request, settings=merged(self.settings, request.settings))
+        exchange = Exchange(self, merged_request, emit, self._max_retries)
+        sdk = self.sdk()
+        client: Any = self._connected(sdk)
+        stream: SdkStream | None
+        caught = _failures(sdk.error)
+        delay = 0.0
+        while (body := exchange.next_body()) is not None:
+            if delay:
+                await self._sleep(delay)
+            delay, stream = 0.0, None
             try:
-                async with asyncio.timeout(self.endpoint.total_seconds):
+                async with asyncio.timeout(self.endpoint.total_seconds) as limit:
                     stream = await client.post(
                         self.path,
                         cast_to=object,
                         content=encoded(body),
                         options={"follow_redirects": False, **self.request_options(body)},  # they would get the key
                         stream=True,
-                        stream_cls=self.stream_class(),
+                        stream_cls=sdk.stream,
                     )
-                    answers.append(await self._whole_answer(stream, shown))
+                    if not exchange.streams(stream.response):
+                        exchange.take(await stream.response.aread())
+                        continue
+                    async for event in stream:
+                        if exchange.add(event):  # read to the end, so that the connection can be used again
+                            limit.reschedule(asyncio.get_running_loop().time() + END_SECONDS)
+                    exchange.end()
             except caught as error:
-                await self._wait(read_failure(error), attempt, shown, emit)
-                attempt += 1
-            else:
-                body, attempt = self.continued(body, answers), 0
-        response = self._priced(self._read(answers, effective, emit))
-        if isinstance(listener, HeldText) and not response.message.tool_calls:
-            listener.show()
-        return response
+                delay = exchange.failed(error)
+            finally:
+                if stream is not None:
+                    await stream.response.aclose()
+        return exchange.response()
 
-    async def _wait(self, failure: Failure, attempt: int, shown: _Shown, emit: Emit) -> None:
-        """Sits out what may pass. Raises the failure as an error where another attempt would not help."""
-        final = attempt == self._max_retries or shown.anything or failure.delay_is_too_long
-        if final or not failure.retryable:
-            raise to_error(failure, self.endpoint) from None
-        delay = delay_seconds(failure, attempt)
-        what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
-        emit(Notice(f"{self.provider}: {what}; trying again in {delay:.1f} s", "warning"))
-        await self._sleep(delay)
+    def _connected(self, sdk: ProviderSdk) -> SdkClient:
+        import httpx2
 
-    async def _whole_answer(self, stream: SdkStream, emit: Emit) -> dict[str, Any]:
-        try:
-            kind = stream.response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind == "application/json":  # some servers answer in one piece whatever was asked
-                with reading():
-                    answer = json.loads(await stream.response.aread())
-                    return dict(answer)
-            if kind == "text/html":
-                raise AnswerError("a web page", "unreadable")
-            reader = self.stream_reader()
-            async for event in stream:
-                with reading():
-                    delta = reader.add(event) if isinstance(event, Mapping) else None
-                if delta is not None:
-                    emit(delta)
-                if reader.done:
-                    await _drained(stream, _failures(self.sdk_errors()))
-                    break
-            with reading():
-                return reader.answer()
-        finally:
-            await stream.response.aclose()
-
-    def _read(self, answers: Sequence[dict[str, Any]], request: ModelRequest, emit: Emit) -> ModelResponse:
-        try:
-            with reading():
-                response = self.read_answer(reduce(joined, answers), request)
-                happened = self.searches_in(response.message, request)
-        except (AnswerError, ReportedError) as error:
-            raise to_error(read_failure(error), self.endpoint) from None
-        for event in happened:
-            emit(event)
-        return response
-
-    def _priced(self, response: ModelResponse) -> ModelResponse:
-        dollars = dollars_for(response.usage, self.provider, self.model_name, self.endpoint.base_url)
-        return replace(response, dollars=dollars)
-
-    def _connected(self) -> SdkClient:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # pooled connections belong to the loop that opened them
-            self._client, self._loop = self.connect(self.key()), loop
+            self._loop = loop
+            key = self.key()
+            hide(key, urlsplit(self.endpoint.base_url).password)
+            self._client = sdk.client(
+                api_key=key,
+                base_url=self.endpoint.base_url,
+                max_retries=0,
+                timeout=httpx2.Timeout(self.endpoint.silent_seconds, connect=10.0, pool=30.0),
+                http_client=self._http_client,
+                default_headers=self._headers_elsewhere(sdk, key),
+            )
         return self._client
 
+    def _headers_elsewhere(self, sdk: ProviderSdk, key: str) -> dict[str, Any]:
+        """At another address than the provider's own: without those that the SDK takes from variables meant for it."""
+        if self.endpoint.base_url.rstrip("/") == self.usual_url:
+            return {}
+        lines = [line for variable in _HEADER_VARIABLES for line in os.environ.get(variable, "").split("\n")]
+        names = {line.partition(":")[0].strip() for line in lines if ":" in line}
+        return {**dict.fromkeys((*names, *_ORGANISATION_HEADERS), sdk.omit), sdk.key_header: sdk.key_form.format(key)}
+
     def key(self) -> str:
-        """The key to send; raises `CredentialsError` where it is needed and missing or cannot be one."""
+        """The key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
         variable = self.endpoint.key_variable
         if self._api_key is None and variable:
             return usable_key(os.environ.get(variable), variable)
         return usable_key(self._api_key, variable or "api_key") if self._api_key is not None else "none"
 
     async def aclose(self) -> None:
+        """Closes its own connections; an `http_client` that was given stays open."""
         client, self._client = self._client, None
         if client is not None and self._http_client is None and self._loop is asyncio.get_running_loop():
             await client.close()
+
+
+class OpenAIModel(HttpModel):
+    """A model that OpenAI's SDK talks to, at OpenAI or elsewhere."""
+
+    usual_url = OPENAI_URL
+
+    @property
+    def at_openai(self) -> bool:
+        """Whether OpenAI itself is asked."""
+        return is_openai(self.endpoint.base_url)
+
+    def sdk(self) -> ProviderSdk:
+        """OpenAI's, at any address."""
+        import openai
+
+        stream = openai.AsyncStream[object]
+        header = ("Authorization", "Bearer {}", openai.Omit())
+        return ProviderSdk(openai.AsyncOpenAI, openai.OpenAIError, stream, *header)
+
+
+def is_openai(base_url: str | None) -> bool:
+    """Whether this is OpenAI's own address; None stands for it."""
+    return base_url is None or base_url.rstrip("/") == OPENAI_URL
 
 
 def usable_key(key: str | None, variable: str) -> str:
@@ -287,65 +266,25 @@ def usable_key(key: str | None, variable: str) -> str:
 
 
 def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
-    """The request's settings, with the model's own where it sets none."""
-    return ModelSettings(
-        max_output_tokens=given.max_output_tokens
-        if given.max_output_tokens is not None
-        else defaults.max_output_tokens,
-        temperature=given.temperature if given.temperature is not None else defaults.temperature,
-        extra={**defaults.extra, **given.extra},
-    )
-
-
-def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str, Any]:
-    """A paused answer and what followed as one: the content in order, usage added up, earlier ids in `continued`."""
-    before, after = paused.get("usage") or {}, following.get("usage") or {}
-    counted = {key: value + (after.get(key) or 0) for key, value in before.items() if isinstance(value, int)}
-    return {
-        **following,
-        "content": [*paused["content"], *following["content"]],
-        "usage": {**after, **counted},
-        "continued": [*(paused.get("continued") or ()), paused.get("id")],
-    }
+    """The request's settings, with the model's own if it sets none."""
+    named: dict[str, Any] = {"max_output_tokens": given.max_output_tokens, "temperature": given.temperature}
+    told = {key: value for key, value in named.items() if value is not None}
+    return replace(defaults, **told, extra={**defaults.extra, **given.extra})
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """The bytes of a request. Half a surrogate pair, which only third-party text has, becomes a question mark."""
+    """The bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"model settings or a tool's schema: not JSON ({error})") from None
+    if r"\u0000" in text:  # no provider takes it; a backslash before it would make it other words
+        text = re.sub(r"(?<!\\)((?:\\\\)*)\\u0000", "\\1\N{REPLACEMENT CHARACTER}", text)
     return text.encode("utf-8", "replace")
 
 
-def timeouts(endpoint: Endpoint) -> httpx2.Timeout:
-    import httpx2
-
-    return httpx2.Timeout(endpoint.silent_seconds, connect=10.0, pool=30.0)
-
-
-async def _drained(stream: SdkStream, failures: tuple[type[Exception], ...]) -> None:
-    """Reads to the end, so that the connection can be used again; a server that does not end is not waited for."""
-    with suppress(*failures):
-        async with asyncio.timeout(END_SECONDS):
-            async for _ in stream:
-                pass
-
-
-def _failures(sdk_errors: tuple[type[Exception], ...]) -> tuple[type[Exception], ...]:
+def _failures(sdk_error: type[Exception]) -> tuple[type[Exception], ...]:
     import httpx2
 
     decoding = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
-    return (*sdk_errors, httpx2.HTTPError, httpx2.StreamError, TimeoutError, *decoding, AnswerError, ReportedError)
-
-
-class _Shown:
-    """Passes events on and remembers that there were some: after that, a repeated request would show things twice."""
-
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
-        self.anything = False
-
-    def __call__(self, event: Event) -> None:
-        self.anything = True
-        self._emit(event)
+    return (sdk_error, httpx2.HTTPError, httpx2.StreamError, TimeoutError, *decoding, AnswerError, ReportedError)

@@ -5,27 +5,30 @@ Nothing is downloaded.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from mcpagent.messages import Usage
 
 MILLION = 1_000_000
 
 _KEEPING, _REWRITING = 2_000, 6_000
-"""Uncached tokens that a search and its further requests cost, where the cached conversation is kept and where not."""
+"""Uncached tokens that a search and its further requests cost, if the cached conversation is kept and if not."""
 
 _USUAL_SHARE, _LARGEST_SHARE = 0.1, 0.5
 """The price of cached tokens as most providers have it; and from where on it makes no difference."""
 
 LEAST_SEARCH_COST, MOST_SEARCH_COST = _KEEPING / _LARGEST_SHARE, 400_000.0
 
-_OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
+OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
+"""Prefixes of servers that run on the user's own machine."""
 
 
 def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float | None:
-    """The price of these tokens, the cached ones at their own; 0 for servers of one's own, None where it is not known.
+    """The price of these tokens, the cached ones at their own; 0 for servers of one's own, None if it is not known.
 
     `provider` and `model` are the halves of a model's name. The address decides whose prices count.
     """
-    if provider in _OWN_SERVERS:
+    if provider in OWN_SERVERS:
         return 0.0
     try:
         from genai_prices import Usage as PricedUsage
@@ -53,13 +56,13 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
 
 
 def cached_share(provider: str, model: str, base_url: str) -> float | None:
-    """What an input token read from the prompt cache costs, as a share of one that is not; None where not known."""
+    """What an input token read from the prompt cache costs, as a share of one that is not; None if not known."""
     whole = dollars_for(Usage(input_tokens=MILLION), provider, model, base_url)
     cached = dollars_for(Usage(input_tokens=MILLION, cache_read_tokens=MILLION), provider, model, base_url)
     return cached / whole if whole and cached is not None else None
 
 
-def search_cost(provider: str, model: str, base_url: str, *, rewrites: bool) -> float:
+def known_search_cost(provider: str, model: str, base_url: str, *, rewrites: bool) -> float:
     """What a search and the requests around it cost, as the number of cached input tokens that cost the same.
 
     So many tokens of definitions can be offered for it. More than half of the model's window never counts, since the
@@ -68,22 +71,27 @@ def search_cost(provider: str, model: str, base_url: str, *, rewrites: bool) -> 
     """
     share = cached_share(provider, model, base_url)
     share = _USUAL_SHARE if share is None else min(share, _LARGEST_SHARE)
-    tokens = _REWRITING if rewrites and provider not in _OWN_SERVERS else _KEEPING
-    room = min(MOST_SEARCH_COST, (context_window(provider, model) or MOST_SEARCH_COST * 2) / 2)
+    tokens = _REWRITING if rewrites and provider not in OWN_SERVERS else _KEEPING
+    room = min(MOST_SEARCH_COST, (context_window(provider, model, base_url) or MOST_SEARCH_COST * 2) / 2)
     return max(min(tokens / share, room), LEAST_SEARCH_COST) if share else room
 
 
 _TABLE_NAMES = {"gemini": "google", "openai-chat": "openai"}
 
 
-def context_window(provider: str, model: str) -> int | None:
-    """How many tokens the model takes, None where it is not known; servers of one's own take what they were told."""
-    if provider in _OWN_SERVERS:
+def context_window(provider: str, model: str, base_url: str = "") -> int | None:
+    """How many tokens the model takes, None if that is not known; servers of one's own take what they were told.
+
+    The address decides, as for prices; at one that the table does not know, the provider.
+    """
+    if provider in OWN_SERVERS:
         return None
     try:
         from genai_prices.data_snapshot import get_snapshot
-
-        _, found = get_snapshot().find_provider_model(model, None, _TABLE_NAMES.get(provider, provider), None)
-    except (ImportError, LookupError, ValueError):
+    except ImportError:
         return None
-    return found.context_window
+    for named, url in ((None, base_url or None), (_TABLE_NAMES.get(provider, provider), None)):
+        with suppress(LookupError, ValueError):
+            _, found = get_snapshot().find_provider_model(model, None, named, url)
+            return found.context_window
+    return None

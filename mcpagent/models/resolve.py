@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from mcpagent.config.secret_store import EnvironmentWithKeys, with_stored_keys
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.base import Model, ModelSettings
-from mcpagent.safe_text import safe_line
-from mcpagent.secret_store import EnvironmentWithKeys, with_stored_keys
+from mcpagent.python.argument_checks import expect, expect_arguments
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import without_credentials
 
 if TYPE_CHECKING:
     import httpx2
@@ -25,7 +28,7 @@ class Provider:
     """A provider as the prefix of a model's name.
 
     `protocol` is the API it speaks. Of `key_variables` the first that is set counts; none means that no key is needed.
-    `default_model` answers where only a key is set, and where the prefix stands alone.
+    `default_model` answers if only a key is set, and if the prefix stands alone.
     """
 
     protocol: Literal["messages", "responses", "chat"]
@@ -35,6 +38,10 @@ class Provider:
     base_url_variable: str = ""
     needs_key: bool = True
     hint: str = ""
+
+
+def _own_server(port: int, hint: str, *key_variables: str) -> Provider:
+    return Provider("chat", key_variables, base_url=f"http://localhost:{port}/v1", needs_key=False, hint=hint)
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -53,36 +60,19 @@ PROVIDERS: Mapping[str, Provider] = {
         "https://generativelanguage.googleapis.com/v1beta/openai",
     ),
     "openrouter": Provider("chat", ("OPENROUTER_API_KEY",), "openrouter/auto", "https://openrouter.ai/api/v1"),
-    "ollama": Provider(
-        "chat",
-        ("OLLAMA_API_KEY",),
-        base_url="http://localhost:11434/v1",
+    "ollama": replace(
+        _own_server(11434, "is ollama running there, and is the model pulled? (ollama serve, ollama pull <model>)"),
+        key_variables=("OLLAMA_API_KEY",),
         base_url_variable="OLLAMA_HOST",
-        needs_key=False,
-        hint="is ollama running there, and is the model pulled? (ollama serve, ollama pull <model>)",
     ),
-    "vllm": Provider(
-        "chat",
-        ("VLLM_API_KEY",),
-        base_url="http://localhost:8000/v1",
-        needs_key=False,
-        hint="is vLLM running there, and with this model? (vllm serve <model>)",
+    "vllm": _own_server(8000, "is vLLM running there, and with this model? (vllm serve <model>)", "VLLM_API_KEY"),
+    "llamacpp": _own_server(
+        8080, "is llama.cpp running there? (llama-server --jinja -m <model.gguf>)", "LLAMA_API_KEY"
     ),
-    "llamacpp": Provider(
-        "chat",
-        ("LLAMA_API_KEY",),
-        base_url="http://localhost:8080/v1",
-        needs_key=False,
-        hint="is llama.cpp running there? (llama-server --jinja -m <model.gguf>)",
-    ),
-    "lmstudio": Provider(
-        "chat",
-        base_url="http://localhost:1234/v1",
-        needs_key=False,
-        hint="is LM Studio's server running there, with a model loaded? (lms server start)",
-    ),
+    "lmstudio": _own_server(1234, "is LM Studio's server running there, with a model loaded? (lms server start)"),
 }
 
+_Default = TypeVar("_Default", float, None)
 _TRIED_BY_KEY = ("anthropic", "openai", "gemini", "openrouter")
 _OBVIOUS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
 _OPTIONS = (
@@ -108,21 +98,25 @@ def resolve_model(
     A `Model` is returned as it is. A text is `provider:model`, with options as in a URL's query:
     `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline"
     is the built-in stand-in. A list, or a text with commas, is a chain: the next one answers when one cannot, or has no
-    key. None is MCPAGENT_MODEL, else the default model of the first provider whose key is set, else the stand-in.
+    key. None is `default_spec`.
 
     Keys come from `environ`; without it from the process's environment and, for what that lacks, from the keys set by
     `mcpagent keys set`. Connects to nothing. Raises `ConfigError` for a name that means nothing and
-    `CredentialsError` for a missing or broken key.
+    `CredentialsError` for a missing or broken key, and if neither a model nor a key is there.
     """
+    expect("environ", environ, (Mapping, NoneType), "a dict or None")
+    expect_arguments("resolve_model", resolve_model, {"http_client": http_client})
     environ = with_stored_keys(os.environ) if environ is None else environ
     if spec is not None and not isinstance(spec, str):
-        if isinstance(spec, Model):
+        if isinstance(spec, Model) and not isinstance(spec, type):
             return spec
         if isinstance(spec, Sequence):
             return _chain(spec, environ, http_client)
         raise ConfigError(_not_a_model(spec))
     if spec is None:
-        spec = environ.get("MCPAGENT_MODEL", "").strip() or _first_with_a_key(environ)
+        spec = default_spec(environ)
+        if not spec:
+            raise CredentialsError(_NO_KEY)
     names = [name.strip() for name in spec.split(",")]
     if len(names) > 1:
         return _chain([name for name in names if name], environ, http_client)
@@ -154,6 +148,8 @@ def _chain(specs: Sequence[str | Model], environ: Mapping[str, str], http_client
 def _not_a_model(given: object) -> str:
     missing = [name for name in ("name", "respond", "aclose") if not hasattr(given, name)]
     what = f"{type(given).__name__}, which has no {', '.join(missing)}"
+    if isinstance(given, type):
+        what = f"the class {given.__name__}; write {given.__name__}(...)"
     return f"model: expected a name such as anthropic:claude-sonnet-5-5, or a Model; got {what}"
 
 
@@ -169,7 +165,7 @@ def spec_of(model: Model) -> str:
     at, settings = PROVIDERS[provider], model.settings
     usual = at.base_url or {"messages": ANTHROPIC_URL, "responses": OPENAI_URL, "chat": OPENAI_URL}[at.protocol]
     options: dict[str, Any] = {
-        "base_url": model.endpoint.base_url if model.endpoint.base_url.rstrip("/") != usual else None,
+        "base_url": model.endpoint.address if model.endpoint.base_url.rstrip("/") != usual else None,
         "api_key_env": model.endpoint.key_variable
         if model.endpoint.key_variable and model.endpoint.key_variable not in at.key_variables
         else None,
@@ -190,7 +186,7 @@ class ModelSpec:
 
 
 def parse_spec(spec: str) -> ModelSpec:
-    """Takes a spec apart. Raises `ConfigError` where its provider or an option is unknown or the model is missing."""
+    """Takes a spec apart. Raises `ConfigError` if its provider or an option is unknown or the model is missing."""
     name, _, query = spec.partition("?")
     prefix, colon, model = name.partition(":")
     prefix, model = prefix.strip().lower(), model.strip()
@@ -229,16 +225,28 @@ def _meant(name: str) -> str:
     return next(iter(get_close_matches(name.lower(), [*PROVIDERS, "offline"], n=1)), "")
 
 
+_KEYS = ", ".join(variable for prefix in _TRIED_BY_KEY for variable in PROVIDERS[prefix].key_variables)
+_NO_KEY = (
+    f"no model is named and no key is set (looked for MCPAGENT_MODEL, {_KEYS}); set one, or name a model that needs "
+    'none: Agent("ollama:<model>"), or Agent("offline") for the rule-based stand-in'
+)
+
+
+def default_spec(environ: Mapping[str, str]) -> str:
+    """MCPAGENT_MODEL, else the default model of the first provider whose key is set; "" if there is neither."""
+    return environ.get("MCPAGENT_MODEL", "").strip() or _first_with_a_key(environ)
+
+
 def _first_with_a_key(environ: Mapping[str, str]) -> str:
     for source in _sources(environ):
         for prefix in _TRIED_BY_KEY:
             if any(source.get(variable, "").strip() for variable in PROVIDERS[prefix].key_variables):
                 return f"{prefix}:{PROVIDERS[prefix].default_model}"
-    return "offline"
+    return ""
 
 
 def _sources(environ: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
-    """Where keys are looked for, one after the other: no keyring is read where the environment itself has a key."""
+    """Where keys are looked for, one after the other: no keyring is read if the environment itself has a key."""
     return (environ.environ, environ) if isinstance(environ, EnvironmentWithKeys) else (environ,)
 
 
@@ -246,29 +254,33 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
     provider = PROVIDERS[spec.prefix]
     base_url = _base_url(spec, provider, environ)
     variable, key = _key(spec, provider, environ, base_url)
+    limit = _number(spec.options, "max_output_tokens", 1, 10_000_000, None)
     shared: dict[str, Any] = {
         "api_key": key,
         "base_url": base_url,
         "http_client": http_client,
-        "max_retries": int(_number(spec.options, "max_retries", 2, 0, 20)),
-        "settings": _settings(spec.options),
-        "silent_seconds": _number(spec.options, "timeout_seconds", 300, 1, 86_400),
+        "max_retries": int(_number(spec.options, "max_retries", 0, 20, 2.0)),
+        "settings": ModelSettings(
+            max_output_tokens=None if limit is None else int(limit),
+            temperature=_number(spec.options, "temperature", 0, 2, None),
+        ),
+        "silent_seconds": _number(spec.options, "timeout_seconds", 1, 86_400, 300.0),
         "key_variable": variable,
+        "capabilities": _capabilities(spec.options, provider),
     }
-    shared["capabilities"] = _capabilities(spec.options, provider)
     if provider.protocol != "chat" and "calls" in spec.options:
         raise ConfigError(f"model: option calls is not for {spec.prefix}:, whose models all can call")
     if provider.protocol == "messages":
-        from mcpagent.models.anthropic import AnthropicModel
+        from mcpagent.models.anthropic.messages_model import AnthropicModel
 
         return AnthropicModel(spec.model, **shared)
     if provider.protocol == "responses":
-        from mcpagent.models.openai_responses import OpenAIResponsesModel
+        from mcpagent.models.openai.openai_responses import OpenAIResponsesModel
 
         return OpenAIResponsesModel(spec.model, **shared)
-    from mcpagent.config.folders import cache_folder
-    from mcpagent.models.openai_chat import OpenAIChatModel
-    from mcpagent.models.server_traits import TraitCache
+    from mcpagent.config.user_folders import cache_folder
+    from mcpagent.models.local.server_traits import TraitCache
+    from mcpagent.models.openai.openai_chat import OpenAIChatModel
 
     traits = TraitCache(cache_folder(environ) / "models")
     shared |= {"provider": spec.prefix, "hint": provider.hint, "calls": _calls(spec.options), "traits": traits}
@@ -314,7 +326,9 @@ def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -
     if url is not None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f'model: {source} "{safe_line(url, 80)}" is not an address; write http://host:port/v1')
+            raise ConfigError(
+                f'model: {source} "{safe_line(without_credentials(url), 80)}" is not an address; write http://host:port/v1'
+            )
     return url.rstrip("/") if url is not None else None
 
 
@@ -355,16 +369,9 @@ def _is_elsewhere(provider: Provider, base_url: str | None) -> bool:
     return provider.base_url is None and base_url is not None
 
 
-def _settings(options: Mapping[str, str]) -> ModelSettings:
-    limit = _number(options, "max_output_tokens", 0, 1, 10_000_000)
-    temperature = _number(options, "temperature", -1, 0, 2)
-    return ModelSettings(
-        max_output_tokens=int(limit) if "max_output_tokens" in options else None,
-        temperature=temperature if "temperature" in options else None,
-    )
-
-
-def _number(options: Mapping[str, str], name: str, default: float, lowest: float, highest: float) -> float:
+def _number(
+    options: Mapping[str, str], name: str, lowest: float, highest: float, default: _Default
+) -> float | _Default:
     if name not in options:
         return default
     try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from mcpagent.events import Emit, TextDelta, ThinkingDelta
 from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.python.argument_checks import checked, expect_kind
 
 Answer: TypeAlias = Message | ModelResponse | str | ToolCall | list[ToolCall] | Exception
 Reply: TypeAlias = Answer | Callable[[ModelRequest], Answer]
@@ -24,6 +26,7 @@ class ScriptedModel:
     function of the request that gives one of these. Calls with an empty id get `call_<request>_<position>`.
     """
 
+    @checked()
     def __init__(self, replies: Sequence[Reply], *, name: str = "scripted:test") -> None:
         self._replies = list(replies)
         self._name = name
@@ -32,6 +35,7 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
+        """As it was given, `scripted:test` by default."""
         return self._name
 
     @property
@@ -58,10 +62,12 @@ class ScriptedModel:
         return answer
 
     async def aclose(self) -> None:
+        """Sets `closed`."""
         self.closed = True
 
 
 def _response(answer: Answer, turn: int) -> ModelResponse:
+    expect_kind(f"ScriptedModel: reply {turn}", answer, Answer)
     if isinstance(answer, Exception):
         raise answer
     if isinstance(answer, ModelResponse):
@@ -76,9 +82,5 @@ def _message(answer: Message | str | ToolCall | list[ToolCall], turn: int) -> Me
     if isinstance(answer, str):
         return Message("assistant", (Text(answer),), provider="scripted")
     calls = [answer] if isinstance(answer, ToolCall) else answer
-    named = (call if call.id else _with_id(call, f"call_{turn}_{place}") for place, call in enumerate(calls))
+    named = (replace(call, id=call.id or f"call_{turn}_{place}") for place, call in enumerate(calls))
     return Message("assistant", tuple(named), provider="scripted")
-
-
-def _with_id(call: ToolCall, call_id: str) -> ToolCall:
-    return ToolCall(call_id, call.name, call.arguments, call.malformed, call.provider_data)

@@ -7,7 +7,8 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from mcpagent.safe_text import safe_line
+from mcpagent.text.for_model import for_model
+from mcpagent.text.safe_text import safe_line
 
 MAX_CATEGORY_CHARACTERS = 80
 _MARKUP = str.maketrans("", "", "`*_#<>[]()|")
@@ -18,15 +19,30 @@ def _words(name: str) -> Template:
     return Template(resources.files("mcpagent.prompt").joinpath(f"{name}.md").read_text(encoding="utf-8").strip())
 
 
+def _line(text: str, limit: int = 200) -> str:
+    """Printable, as everything in the system prompt."""
+    return for_model(safe_line(text, limit))
+
+
 def category_line(name: str, description: str, tools: int) -> str:
     """`- github (repository management), 35 tools`.
 
     The description may be a server's own words: it is cut to one short line, and what could pass for markup or
     close the brackets is taken out, so that it stays data inside the prompt.
     """
-    about = safe_line(safe_line(description, 1_000).translate(_MARKUP), MAX_CATEGORY_CHARACTERS)
+    about = _line(_line(description, 1_000).translate(_MARKUP), MAX_CATEGORY_CHARACTERS)
     count = f"{tools} tool" if tools == 1 else f"{tools} tools"
-    return f"- {safe_line(name, 64)} ({about}), {count}" if about else f"- {safe_line(name, 64)}, {count}"
+    return f"- {_line(name, 64)} ({about}), {count}" if about else f"- {_line(name, 64)}, {count}"
+
+
+def connecting_line(server: str) -> str:
+    """Among the categories: a server whose tools are not known yet."""
+    return f"- {_line(server, 64)}, still connecting: you are told when its tools can be used"
+
+
+def connecting_section(servers: Sequence[str]) -> str:
+    """The same of all such servers, for a conversation without tool search."""
+    return _words("connecting").substitute(servers="\n".join(map(connecting_line, servers)))
 
 
 def tool_search_section(category_lines: Sequence[str], *, loads: bool = False, provider_searches: bool = False) -> str:
@@ -40,11 +56,11 @@ def tool_search_section(category_lines: Sequence[str], *, loads: bool = False, p
 
 
 def system_prompt(instructions: str, *sections: str) -> str:
-    """The instructions (the built-in ones where empty), then the sections, an empty line between them."""
+    """The instructions (the built-in ones if empty), then the sections, an empty line between them."""
     opening = instructions.strip() or _words("assistant").template
     return "\n\n".join((opening, *(section for section in sections if section)))
 
 
 def final_answer_note(reason: str) -> str:
-    """What the model is told when it must answer without more calls; `reason` is our own sentence."""
+    """What is said to the model when it must answer without more calls; `reason` is our own sentence."""
     return _words("final_answer").substitute(reason=reason)

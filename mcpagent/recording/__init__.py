@@ -1,7 +1,7 @@
 """Runs kept as a file, and given again from it without a network, a key or a server.
 
 `Recorder` writes JSON lines while an agent works: what the model was sent and said, what the tools gave. `Replay` puts
-the file in the place of the model and of all tools. The runtime sees both as a `Tape`.
+the file in the place of the model and of all tools. Both are wrappers: functions from an agent's definition to another.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from mcpagent.late_names import late_names
 if TYPE_CHECKING:
     from mcpagent.recording.recorder import Recorder
     from mcpagent.recording.replay import RecordingError, Replay
-    from mcpagent.recording.tape import Tape
 
-__all__ = ["Recorder", "RecordingError", "Replay", "Tape"]
+__all__ = ["Recorder", "RecordingError", "Replay"]
 
-__getattr__, __dir__ = late_names(
-    __name__, {"recorder": ("Recorder",), "replay": ("RecordingError", "Replay"), "tape": ("Tape",)}
-)
+__getattr__, __dir__ = late_names(__name__, {"recorder": ("Recorder",), "replay": ("RecordingError", "Replay")})

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import logging
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
-from mcpagent.events import Emit, Event, TextDelta, ThinkingDelta, ToolProgress
-from mcpagent.known_secrets import known_values
-from mcpagent.messages import Message, ToolCall, ToolDefinition
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_cost, search_problem
-from mcpagent.pending import PendingCall
-from mcpagent.recording.documents import (
+from mcpagent.events import Emit, Event, RunFinished, TextDelta, ThinkingDelta, ToolProgress
+from mcpagent.messages import Message, ToolDefinition, json_copy
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_cost, search_problem, tool_limits
+from mcpagent.python.argument_checks import checked
+from mcpagent.recording.recorded_lines import (
     Document,
-    change_document,
-    error_document,
-    message_documents,
-    opening_document,
+    failure_line,
+    listing_line,
     output_document,
-    request_document,
-    response_document,
-    setting_document,
+    request_line,
+    response_line,
+    start_line,
 )
-from mcpagent.recording.tape import SCHEMA, Change, Opening, Outcome, Setting, Tape
-from mcpagent.safe_text import safe_line
-from mcpagent.secret_shapes import Redact, redacted, redactor, secrets_in, without_shapes
-from mcpagent.tools import Tool
+from mcpagent.run import current_run, run_context
+from mcpagent.session import Definition
+from mcpagent.text.known_secrets import known_values
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import Redact, redacted, redactor, secrets_in, without_shapes
+from mcpagent.tool_search.catalog import Listing
+from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.sources import AgentSources, OnChange
 
 logger = logging.getLogger("mcpagent")
 
@@ -38,24 +45,53 @@ MAX_PROGRESS = 100
 """Progress notifications kept of one call; the last ones."""
 
 
-class Recorder(Tape):
-    """`Agent(recording=Recorder("run.jsonl"))`: writes what its model was sent and said, and what its tools gave.
+class Recorder:
+    """`Agent(wrappers=[Recorder("run.jsonl")])`: writes what its model was sent and said, and what its tools gave.
 
     The file is new, and readable by its user only. Secrets are replaced: values of environment variables whose names
     say so, those of the servers' configurations, `secrets`, and whatever looks like a key. A disk that is full ends the
     recording, not the run: it is logged. Raises `ConfigError` for a file that cannot be written, when the agent starts.
     """
 
+    @checked()
     def __init__(self, path: str | Path, *, secrets: Iterable[str] = ()) -> None:
         self.path = Path(path)
         self._file: TextIO | None = None
         self._values = {*secrets_in(os.environ), *secrets}
         self._hidden = frozenset[str]()
         self._redact: Redact = without_shapes
-        self._setting: Document = {}
+        self._definition: Definition | None = None
         self._requests = 0
-        self._last: tuple[Message, ...] = ()
+        self._last: Sequence[Message] = ()
+        self.sources: AgentSources | None = None
+        self._listing: Listing | None = None
+        self._listings: dict[str, int] = {}
+        self._current = ""
+        self._run_id = ""
         self._progress: dict[tuple[str, str], list[ToolProgress]] = {}
+
+    @checked()
+    def __call__(self, definition: Definition) -> Definition:
+        """The agent with its model and all its tools recorded. Raises `ConfigError` if the file is written already."""
+        inner = definition.sources
+        while isinstance(inner, _RecordedSources):
+            if inner.path.resolve() == self.path.resolve():
+                raise ConfigError(
+                    f"wrappers: recording {safe_line(str(self.path), 120)} would be written twice; keep one"
+                )
+            inner = inner.inside
+        return replace(
+            definition,
+            resolve=lambda choice: self.recorded(definition.resolve(choice), definition),
+            sources=_RecordedSources(definition.sources, self),
+            bind=lambda tools: [self.recorded_tool(tool) for tool in definition.bind(tools)],
+            hears=(*definition.hears, self._hear),
+        )
+
+    def recorded(self, model: Model, definition: Definition | None = None) -> Model:
+        """The model, with everything that it is sent and says in a run written down; begins the file."""
+        self.start(model, definition)
+        return _RecordedModel(model, self)
 
     def close(self) -> None:
         """Ends the recording, as closing the agent does; a second call does nothing."""
@@ -65,76 +101,102 @@ class Recorder(Tape):
         except OSError as error:
             logger.warning("recording %s is not complete: %s", self.path, error)
 
+    def start(self, model: Model, definition: Definition | None) -> None:
+        """Begins the file, or reports another model. Raises `ConfigError` if it cannot be, or is another agent's."""
+        if self._definition is not None and self._definition is not definition:
+            shown = safe_line(str(self.path), 120)
+            raise ConfigError(f"recording {shown}: it is another agent's already; make a Recorder for each agent")
+        if self._file is not None:
+            self.reopen()
+            self.write("model", {"name": model.name})
+            return
+        self._open(os.O_TRUNC)
+        self._definition = definition
+        if definition is not None:
+            line = start_line(definition, model.name, search_cost(model), tool_limits(model))
+            self.write("start", asdict(line))
+
+    def reopen(self) -> None:
+        """Goes on with a file that was closed with its agent, which is entered again."""
+        if self._file is not None and self._file.closed:
+            self._open(os.O_APPEND)
+
+    def _open(self, how: int) -> None:
+        try:
+            descriptor = _opened(self.path, how)
+        except OSError as error:
+            shown = safe_line(str(self.path), 120)
+            why = error.strerror or str(error)
+            fix = "" if ";" in why else "; name a file of your own, in a folder that is there"
+            raise ConfigError(f"recording {shown}: cannot be written: {why}{fix}") from None
+        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
+
     # -- what is heard ------------------------------------------------------------------------------------------------
 
     def hide(self, values: Iterable[str]) -> None:
+        """Takes secrets that must not be written."""
         self._values.update(values)
 
-    def setting(self, live: Setting) -> Setting:
-        self._setting = setting_document(live)
-        return live
+    def _hear(self, event: Event) -> None:
+        match event:
+            case ToolProgress():
+                told = self._progress.setdefault((event.server, event.tool), [])
+                told.append(event)
+                del told[:-MAX_PROGRESS]
+            case RunFinished(pending=pending):
+                for call in pending:
+                    self.write("call", {"id": call.call_id, "name": call.tool, "pending": call.kind})
+            case _:
+                pass
 
-    def model(self, live: Callable[[], Model]) -> Model:
-        return _RecordedModel(live(), self)
-
-    def start(self, model: Model) -> None:
-        from mcpagent import __version__
-
-        """Begins the file. Raises `ConfigError` where it cannot be written."""
-        if self._file is not None:
-            self.write("model", {"name": model.name})
-            return
-        try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o600)
-            self._file = os.fdopen(descriptor, "w", encoding="utf-8")
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                self.path.chmod(0o600)  # it may have been there before
-        except OSError as error:
-            shown = safe_line(str(self.path), 120)
-            raise ConfigError(f"recording {shown}: cannot be written: {error.strerror or error}") from None
-        about = {"model": model.name, "search_cost": search_cost(model)}
-        self.write("start", {"schema": SCHEMA, "mcpagent": __version__, **about, **self._setting})
-
-    def opening(self, live: Opening) -> Opening:
-        self._last = ()
-        self.write("conversation", opening_document(live))
-        return live
-
-    def asked(self, question: str) -> None:
-        self.write("question", {"text": question})
-
-    def changed(self, change: Change) -> None:
-        self.write("tools", change_document(change))
-
-    def heard(self, event: Event) -> None:
-        if isinstance(event, ToolProgress):
-            told = self._progress.setdefault((event.server, event.tool), [])
-            told.append(event)
-            del told[:-MAX_PROGRESS]
-
-    async def outcome(self, call: ToolCall, tool: Tool, live: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        outcome = await live()
+    def recorded_tool(self, tool: Tool) -> Tool:
+        """The tool with what its calls give written down."""
         definition = tool.definition
-        progress = self._progress.pop((definition.server or "", definition.original_name), [])
-        document: Document = {"id": call.id, "name": call.name, "server": definition.server}
-        if isinstance(outcome, PendingCall):
-            document["pending"] = outcome.kind
-        else:
-            document |= {"arguments": call.arguments, **output_document(outcome, progress)}
-        self.write("call", document)
-        return outcome
+
+        async def run(arguments: dict[str, Any]) -> ToolOutput:
+            made = json_copy(arguments)
+            output = await tool.run(arguments)
+            call, progress = run_context(), self._progress.pop((definition.server or "", definition.original_name), [])
+            about = {"id": call.call_id, "name": call.tool_name, "server": definition.server, "arguments": made}
+            self.write("call", {**about, **output_document(output, progress)})
+            return output
+
+        return replace(tool, run=run)
 
     # -- what is written ----------------------------------------------------------------------------------------------
 
     def request(self, request: ModelRequest) -> int:
-        """Writes a request, its messages as those it has more than the last one; gives its number."""
+        """Writes a request, its messages as those it has more than the last one; gives its number.
+
+        Before it, if they are others: the tools that its session can have, and the question that it belongs to.
+        """
+        self._write_listing(run_context().tools.listing)
+        run = run_context()
+        if run.run_id != self._run_id and run.answers is None:
+            self.write("question", {"text": run.prompt})
+        self._run_id = run.run_id
         self._requests += 1
-        document = request_document(request)
-        kept = _common(self._last, request.messages)
-        document |= {"number": self._requests, "kept": kept, "messages": message_documents(request.messages[kept:])}
+        same = (one is other or one == other for one, other in zip(self._last, request.messages, strict=False))
+        kept = sum(takewhile(bool, same))
         self._last = request.messages
-        self.write("request", document)
+        self.write("request", asdict(request_line(request, self._requests, kept)))
         return self._requests
+
+    def _write_listing(self, listing: Listing) -> None:
+        """Writes what the session that asks can have, if the one before could have something else."""
+        if listing is self._listing or self.sources is None:
+            return
+        self._listing = listing
+        line = asdict(listing_line(listing, self.sources.statuses))
+        digest = hashlib.sha256(json.dumps(line, default=str).encode()).hexdigest()
+        if digest == self._current:
+            return
+        self._current = digest
+        if (again := self._listings.get(digest)) is not None:
+            self.write("tools", {"again": again})
+            return
+        self.write("tools" if self._listings else "conversation", line)
+        self._listings[digest] = len(self._listings)
 
     def redact(self, text: str) -> str:
         """The text without secrets, those too that became known since the last line."""
@@ -144,6 +206,7 @@ class Recorder(Tape):
         return self._redact(text)
 
     def write(self, kind: str, document: Document) -> None:
+        """Writes one line of this type, secrets replaced; a disk that is full ends the recording."""
         if self._file is None or self._file.closed:
             return
         line = json.dumps({"type": kind, **redacted(document, self.redact)}, default=str)
@@ -155,7 +218,7 @@ class Recorder(Tape):
             self.close()
 
     def whole_deltas(self, deltas: Sequence[TextDelta | ThinkingDelta]) -> list[TextDelta | ThinkingDelta]:
-        """The pieces as they came; as one where a secret would be cut in two by them."""
+        """The pieces as they came; as one if a secret would be cut in two by them."""
         for kind in (TextDelta, ThinkingDelta):
             whole = "".join(delta.text for delta in deltas if isinstance(delta, kind))
             if self.redact(whole) != whole:
@@ -164,14 +227,47 @@ class Recorder(Tape):
         return list(deltas)
 
 
+class _RecordedSources:
+    """The sources, with their tools recorded: each listing once, so that the same one stays the same value."""
+
+    def __init__(self, sources: AgentSources, recorder: Recorder) -> None:
+        self.inside = sources
+        self.path = recorder.path
+        self._recorder = recorder
+        self._listings: dict[int, tuple[Listing, Listing]] = {}
+        self._tools: dict[int, tuple[Tool, Tool]] = {}
+
+    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+        self._recorder.reopen()
+        self._recorder.sources = self.inside
+        exits.callback(self._recorder.close)
+        await self.inside.open(exits, emit, on_change)
+        self._recorder.hide(self.inside.secrets)
+
+    def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
+        live = self.inside.listing(from_toolsets)
+        held = self._listings.get(id(live))
+        if held is None:
+            tools = tuple(self._recorded(tool) for tool in live.tools)
+            held = self._listings[id(live)] = (live, replace(live, tools=tools))
+        return held[1]
+
+    def _recorded(self, tool: Tool) -> Tool:
+        held = self._tools.get(id(tool))
+        if held is None:
+            held = self._tools[id(tool)] = (tool, self._recorder.recorded_tool(tool))
+        return held[1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inside, name)
+
+
 class _RecordedModel:
     """The model, with everything it is sent and says written down."""
 
     def __init__(self, model: Model, recorder: Recorder) -> None:
         self._model = model
-        self.unrecorded = model
         self._recorder = recorder
-        recorder.start(model)
 
     @property
     def name(self) -> str:
@@ -183,6 +279,8 @@ class _RecordedModel:
         return problem
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        if current_run() is None:  # asked outside of every conversation
+            return await self._model.respond(request, emit)
         recorder = self._recorder
         number = recorder.request(request)
         deltas: list[TextDelta | ThinkingDelta] = []
@@ -195,10 +293,9 @@ class _RecordedModel:
         try:
             response = await self._model.respond(request, listen)
         except (ModelError, CredentialsError) as error:
-            recorder.write("response", {"number": number, "error": error_document(error)})
+            recorder.write("response", asdict(failure_line(number, error)))
             raise
-        document = response_document(response, recorder.whole_deltas(deltas))
-        recorder.write("response", {"number": number, **document})
+        recorder.write("response", asdict(response_line(number, response, recorder.whole_deltas(deltas))))
         return response
 
     async def aclose(self) -> None:
@@ -208,11 +305,48 @@ class _RecordedModel:
         return getattr(self._model, name)
 
 
-def _common(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages stand at the beginning of both."""
-    count = 0
-    for one, other in zip(before, now, strict=False):
-        if one is not other and one != other:
-            break
-        count += 1
-    return count
+def _opened(path: Path, how: int) -> int:
+    """The file to write into, this user's only; `how` is `O_TRUNC` or `O_APPEND`. Raises `OSError`.
+
+    In a folder that others write into, or that somebody sent, another file could be meant than the one that is named.
+    A device or a pipe is as good as a file.
+    """
+    is_link = path.is_symlink()
+    linked = OSError(errno.ELOOP, "is a link; name the file that it leads to, or remove the link")
+    if is_link and not path.exists():
+        raise linked
+    flags = os.O_WRONLY | how & ~os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
+    flags |= 0 if is_link else os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    # A pipe that nobody reads is an error then; otherwise it would be waited for.
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode):
+            if is_link:
+                raise linked
+            _have_alone(descriptor, found)
+            if how & os.O_TRUNC:
+                os.ftruncate(descriptor, 0)
+        if sys.platform != "win32":
+            os.set_blocking(descriptor, True)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _have_alone(descriptor: int, found: os.stat_result) -> None:
+    """Keeps others from reading it, and from writing into it as well, until it is closed. Raises `OSError`."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    if found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "belongs to another user; name another file")
+    os.fchmod(descriptor, 0o600)  # it may have been there before
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another program is recording into it; name another file") from None
+    except OSError:  # a file system without locks
+        return

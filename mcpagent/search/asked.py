@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
+from typing import NamedTuple
 
-from mcpagent.names import plain
 from mcpagent.search.bm25 import Postings
+from mcpagent.search.name_forms import plain
 from mcpagent.search.spelling import Spelling
 from mcpagent.search.words import MAX_WORD, STOP_WORDS, pieces, stem, written_words
 
@@ -33,6 +34,7 @@ class Asked:
     missing: list[str] = field(default_factory=list[str])
 
     def add(self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False) -> None:
+        """Takes up a term for a word of the query, with the highest factor it is given; none beyond `MAX_TERMS`."""
         if term not in self.factors and len(self.factors) >= MAX_TERMS:
             return
         self.factors[term] = max(self.factors.get(term, 0.0), factor)
@@ -41,21 +43,27 @@ class Asked:
             self.guessed.add(term)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """(term, word, factor) of a written word's known pieces; `known` also where nobody searches by it."""
+class _Reading(NamedTuple):
+    """(term, word, factor) of a written word's known pieces; `known` also if nobody searches by it."""
 
     terms: tuple[tuple[int, str, float], ...]
     known: bool
 
 
 class Asker:
-    """Reads queries against the words of one set of postings."""
+    """Reads queries against the words of one set of postings.
 
-    def __init__(self, postings: Postings) -> None:
+    `spelling` are the plain words that an unknown one may stand for, and which of them count (None: all); without it
+    they are those of the postings.
+    """
+
+    def __init__(
+        self, postings: Postings, spelling: Callable[[], tuple[Spelling, Collection[str] | None]] | None = None
+    ) -> None:
         self._postings = postings
         self._spelling = Spelling()
         self._spelled = 0
+        self._known_spellings = spelling or self.learned_spellings
         self._readings: dict[str, _Reading] = {}
         self._guesses: dict[str, list[tuple[int, float]]] = {}
         self._read_at = 0
@@ -114,9 +122,9 @@ class Asker:
     def _guess(self, word: str) -> list[tuple[int, float]]:
         """The terms that the unknown word may stand for, with their likeness."""
         if word not in self._guesses:
-            self._learn_spellings()
-            near = self._live(self._spelling.nearest(word)) or self._live(
-                (long, 1.0) for long in self._spelling.completions(word)
+            spelling, held = self._known_spellings()
+            near = self._live(spelling.nearest(word, held)) or self._live(
+                (long, 1.0) for long in spelling.completions(word, held)
             )
             self._guesses[word] = near[:_MAX_GUESSES]
         return self._guesses[word]
@@ -134,7 +142,10 @@ class Asker:
             term = self._term(word)
             if term is not None:
                 best[term] = max(best.get(term, 0.0), likeness)
-        return sorted(best.items(), key=lambda guess: (-guess[1], -self._postings.count(guess[0]), guess[0]))
+        postings = self._postings
+        return sorted(
+            best.items(), key=lambda guess: (-guess[1], -postings.count(guess[0]), postings.spelled[guess[0]])
+        )
 
     def _split(self, word: str) -> list[tuple[str, int]]:
         """Two known words that make up the word: `signin` as `sign in`."""
@@ -148,8 +159,10 @@ class Asker:
         term = self._postings.ids.get(stem(word))
         return term if term is not None and self._postings.count(term) else None
 
-    def _learn_spellings(self) -> None:
+    def learned_spellings(self) -> tuple[Spelling, None]:
+        """The plain words of all tools that there ever were."""
         known = self._postings.words
         if self._spelled < len(known):
             self._spelling.add(part for word in islice(known, self._spelled, None) for part in pieces(word))
             self._spelled = len(known)
+        return self._spelling, None

@@ -14,22 +14,20 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
+from typing import NamedTuple, TypeVar
 
 from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS
 from mcpagent.search.words import spoken, terms, written_words
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
 K1 = 1.2
 """How soon more occurrences of a term stop counting."""
 
-SCORED_POSTINGS = 12_000
-"""Postings read before only the tools found so far are scored on: bounds the time of a long query."""
-
 _CHECKED_FROM = 300
 """Postings of a term from which it is worth checking whether they can still matter."""
-
-MAX_CANDIDATES = 100
-"""Tools that are scored on."""
 
 _FEW_TERMS = 12
 _MINOR = 0.5
@@ -50,53 +48,46 @@ class Hits:
     found: int
 
 
-class _Ids(dict[str, int]):
-    """The number of each term, given when it is first met."""
+class WorkedOut(dict[Key, Value]):
+    """What `work` gives for each key, asked for when the key is first met."""
 
-    def __init__(self, new: Callable[[], int]) -> None:
-        self._new = new
+    def __init__(self, work: Callable[[Key], Value]) -> None:
+        self._work = work
 
-    def __missing__(self, term: str) -> int:
-        number = self[term] = self._new()
-        return number
-
-
-class _WordTerms(dict[str, tuple[int, ...]]):
-    """The terms of each written word, worked out when it is first met."""
-
-    def __init__(self, ids: _Ids) -> None:
-        self._ids = ids
-
-    def __missing__(self, word: str) -> tuple[int, ...]:
-        ids = self[word] = tuple(map(self._ids.__getitem__, terms(word)))
-        return ids
+    def __missing__(self, key: Key) -> Value:
+        value = self[key] = self._work(key)
+        return value
 
 
-class _Rarities(dict[int, float]):
-    """The inverse document frequency of each term, worked out when it is first asked for."""
+class Work(NamedTuple):
+    """How much is looked at for one text: `postings` read before only the tools found so far are scored on, which
+    bounds the time of a long query, and `candidates`, tools that are scored on."""
 
-    def __init__(self, postings: Postings) -> None:
-        self._postings = postings
+    postings: int = 12_000
+    candidates: int = 100
 
-    def __missing__(self, term: int) -> float:
-        rarity = self[term] = self._postings.rarity_of(len(self._postings.tools[term]))
-        return rarity
+
+FOR_A_QUERY = Work()
 
 
 class Postings:
     """Which tool (by number) holds which term, and with what weight."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = (ids := _Ids(self._new_term))
-        self.words: dict[str, tuple[int, ...]] = _WordTerms(ids)
-        self.tools: list[array[int]] = []
-        self.weights: list[array[float]] = []
+        self.ids: dict[str, int] = WorkedOut(self._new_term)
+        """The number of each term."""
+        self.words: dict[str, tuple[int, ...]] = WorkedOut(lambda word: tuple(map(self.ids.__getitem__, terms(word))))
+        """The terms of each written word."""
+        self.spelled: list[str] = []
+        """The terms by their numbers. These depend on what came first; what is found must not."""
+        self.tools: dict[int, array[int]] = {}
+        self.weights: dict[int, array[float]] = {}
         self.names: dict[int, tuple[int, ...]] = {}
-        self.from_server: dict[int, array[int]] = {}
+        self.from_server: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
         """The tools, in order, that hold a term only in what describes their server."""
         self.size = 0
         self.changes = 0
-        self._rarities = _Rarities(self)
+        self._rarities: dict[int, float] = WorkedOut(lambda term: self.rarity_of(len(self.tools[term])))
         self.rarity: Callable[[int], float] = self._rarities.__getitem__
         """The term's inverse document frequency."""
         self._name_rarities: dict[int, float] = {}
@@ -109,7 +100,7 @@ class Postings:
             tools[term].append(number)
             weights[term].append(frequency * (K1 + 1) / (frequency + K1))
         for term in islice(frequencies, own, None):
-            self.from_server.setdefault(term, array("I")).append(number)
+            self.from_server[term].append(number)
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
         said = [word for field, text in texts if field == "name" for word in written_words(spoken(text))]
         self.names[number] = tuple(sorted({term for word in said for term in self.words[word]}))
@@ -120,11 +111,11 @@ class Postings:
         """Takes out a tool that was added with these texts."""
         frequencies, own = self._frequencies(texts)
         for term in frequencies:
-            at = bisect_left(self.tools[term], number)
+            at = _place(self.tools[term], number)
             del self.tools[term][at]
             del self.weights[term][at]
         for term in islice(frequencies, own, None):
-            del self.from_server[term][bisect_left(self.from_server[term], number)]
+            del self.from_server[term][_place(self.from_server[term], number)]
         del self.names[number]
         self.size -= 1
         self._changed()
@@ -152,45 +143,26 @@ class Postings:
         return math.log(1 + (self.size - held + 0.5) / (held + 0.5))
 
     def weight(self, term: int, number: int) -> float:
-        """What the term is worth in that tool, before its rarity; 0 where the tool does not hold it."""
-        tools = self.tools[term]
+        """What the term is worth in that tool, before its rarity; 0 if the tool does not hold it."""
+        tools = self.tools[term]  # as in `_place`, which called from here would cost a fifth of a search in one server
         at = bisect_left(tools, number)
         return self.weights[term][at] if at < len(tools) and tools[at] == number else 0.0
 
     def parts(self, number: int, factors: Mapping[int, float]) -> dict[int, float]:
         """What each of the terms that the tool holds adds to its score, times its factor."""
-        found: dict[int, float] = {}
-        for term, factor in factors.items():
-            tools = self.tools[term]
-            at = bisect_left(tools, number)
-            if at < len(tools) and tools[at] == number:
-                found[term] = self.weights[term][at] * self.rarity(term) * factor
-        return found
-
-    def _holds_by_server(self, term: int, number: int) -> bool:
-        tools = self.from_server[term]
-        at = bisect_left(tools, number)
-        return at < len(tools) and tools[at] == number
+        held = ((term, self.weight(term, number), factor) for term, factor in factors.items())
+        return {term: weight * self.rarity(term) * factor for term, weight, factor in held if weight}
 
     def best(
-        self,
-        wanted: Mapping[int, float],
-        limit: int,
-        only: Collection[int] | None = None,
-        *,
-        most_postings: int = SCORED_POSTINGS,
-        most_candidates: int = MAX_CANDIDATES,
+        self, wanted: Mapping[int, float], limit: int, only: Collection[int] | None = None, work: Work = FOR_A_QUERY
     ) -> Hits:
-        """The best `limit` tools or somewhat more for the terms, each times its factor.
-
-        `only` restricts the tools; `most_postings` and `most_candidates` bound the work.
-        """
-        candidates = max(limit, most_candidates)
+        """The best `limit` tools or somewhat more for the terms, each times its factor; `only` restricts the tools."""
+        candidates = max(limit, work.candidates)
         floor = 0.0
         if only is not None:
             scores = self._scores_of(only, wanted)
         else:
-            scores, floor = self._scores(wanted, limit, most_postings, candidates)
+            scores, floor = self._scores(wanted, limit, work.postings, candidates)
         highest = _highest(scores, candidates, floor)
         if not highest:
             return Hits({}, 0)
@@ -211,9 +183,9 @@ class Postings:
     def _other_tools_of_a_server(
         self, scores: Mapping[int, float], low: float, wanted: Mapping[int, float]
     ) -> set[int]:
-        """The tools that hold wanted words only in what describes their server, as all its tools do; none where that
-        holds all that is wanted, where no such tool scores `low`, or where so much is wanted that none stands high."""
-        shared = {term: self.rarity(term) * wanted[term] for term in wanted if self.from_server.get(term)}
+        """The tools that hold wanted words only in what describes their server, as all its tools do; none if that
+        holds all that is wanted, if no such tool scores `low`, or if so much is wanted that none stands high."""
+        shared = {term: self.rarity(term) * wanted[term] for term in wanted if self.from_server[term]}
         if not shared or len(wanted) > _FEW_TERMS:
             return set()
         main = {term for term, factor in wanted.items() if factor > _MINOR and self.tools[term]}
@@ -223,7 +195,7 @@ class Postings:
             score = scores[number]
             if score > most:
                 return False
-            held = {term for term in shared if self._holds_by_server(term, number)}
+            held = {term for term in shared if _place(self.from_server[term], number) >= 0}
             return not main <= held and score * _NEARLY <= sum(
                 self.weight(term, number) * shared[term] for term in held
             )
@@ -249,14 +221,14 @@ class Postings:
         self, wanted: Mapping[int, float], limit: int, most_postings: int, most_candidates: int
     ) -> tuple[dict[int, float], float]:
         """Score by tool number; those of the best `limit` are complete, others may not be. With it a score that the
-        `most_candidates` best reach, 0 where none is known.
+        `most_candidates` best reach, 0 if none is known.
 
         Terms are read rarest first. Once what is left cannot lift an unseen tool into the best `limit`, or enough was
         read, only the best candidates so far are scored on.
         """
         bounds = sorted(
             ((self.rarity(term) * factor, term) for term, factor in wanted.items() if self.tools[term]),
-            key=lambda bound: (-bound[0], bound[1]),
+            key=lambda bound: (-bound[0], self.spelled[bound[1]]),
         )
         if not bounds:
             return {}, 0.0
@@ -290,7 +262,7 @@ class Postings:
         most_candidates: int,
     ) -> float:
         """Completes the scores of at most `most_candidates` tools (and ties) that can be among the best `limit`; gives
-        the score that so many had before, 0 where fewer had any."""
+        the score that so many had before, 0 if fewer had any."""
         highest = _highest(scores, most_candidates)
         lowest = floor = highest[-1] if len(highest) >= most_candidates else 0.0
         if len(highest) >= limit:
@@ -327,10 +299,48 @@ class Postings:
                 own = len(found)
         return found, own
 
-    def _new_term(self) -> int:
-        self.tools.append(array("I"))
-        self.weights.append(array("f"))
-        return len(self.tools) - 1
+    def _new_term(self, term: str) -> int:
+        number = len(self.spelled)
+        self.spelled.append(term)
+        self.tools[number], self.weights[number] = array("I"), array("f")
+        return number
+
+
+class PostingsOfSome(Postings):
+    """Those of some of the tools: what postings of these alone would hold, filtered term by term when first read.
+
+    `held` are their numbers, in order, in `whole`, to which others may be added meanwhile. Nothing is added here.
+    """
+
+    def __init__(self, whole: Postings, held: Sequence[int]) -> None:
+        super().__init__()
+        mask = bytearray(held[-1] + 1 if held else 0)
+        for number in held:
+            mask[number] = 1
+        self.ids, self.words, self.spelled, self.names = whole.ids, whole.words, whole.spelled, whole.names
+        self.size = len(held)
+
+        def are_held(numbers: array[int]) -> Iterable[int]:
+            return map(mask.__getitem__, islice(numbers, bisect_left(numbers, len(mask))))
+
+        def tools(term: int) -> array[int]:
+            return array("I", compress(whole.tools[term], are_held(whole.tools[term])))
+
+        def weights(term: int) -> array[float]:
+            return array("f", compress(whole.weights[term], are_held(whole.tools[term])))
+
+        def from_server(term: int) -> array[int]:
+            numbers = whole.from_server.get(term, array("I"))
+            return array("I", compress(numbers, are_held(numbers)))
+
+        self.tools, self.weights = WorkedOut(tools), WorkedOut(weights)
+        self.from_server = WorkedOut(from_server)
+
+
+def _place(numbers: array[int], number: int) -> int:
+    """Where the number stands among the sorted ones; -1 if it is none of them."""
+    at = bisect_left(numbers, number)
+    return at if at < len(numbers) and numbers[at] == number else -1
 
 
 def _highest(scores: Mapping[int, float], count: int, floor: float = 0.0) -> list[float]:

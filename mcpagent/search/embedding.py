@@ -6,7 +6,6 @@ cache on disk; without one, the function's own name does.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -30,8 +29,6 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _MAX_WORDS = 100_000
 """Words whose tokens are remembered."""
 
-_TYPES = {"F16": "<f2", "F32": "<f4"}
-
 
 class EmbeddingError(McpAgentError):
     """The embedder gave no usable vectors."""
@@ -39,8 +36,8 @@ class EmbeddingError(McpAgentError):
 
 @cache
 def static_model_folder() -> Path | None:
-    """Where the word vectors of `mcpagent[semantic]` are installed; None where they are not."""
-    if not all(find_spec(package) for package in ("numpy", "tokenizers")):
+    """Where the word vectors of `mcpagent[semantic]` are installed; None if they are not."""
+    if not all(find_spec(package) for package in ("numpy", "safetensors", "tokenizers")):
         return None
     found = find_spec("wordllama")
     if found is None or not found.submodule_search_locations:
@@ -53,7 +50,7 @@ class StaticEmbedder:
     """The mean of a text's token vectors, read from WordLlama's package files without importing WordLlama.
 
     That library's loader looks for the files in a folder of the user and then downloads them; the files it was
-    installed with are all that is needed. Raises `ConfigError` where they are missing.
+    installed with are all that is needed. Raises `ConfigError` if they are missing.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -111,7 +108,7 @@ class EmbeddingsEndpoint:
         self._client = client
 
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        """The vectors in the order of the texts. Raises `EmbeddingError` where the endpoint fails."""
+        """The vectors in the order of the texts. Raises `EmbeddingError` if the endpoint fails."""
         import httpx2
 
         vectors: list[list[float]] = []
@@ -162,28 +159,12 @@ def embedder_name(embedder: Embedder) -> str:
 def _load(folder: Path) -> tuple[Matrix, Tokenizer]:
     """Once a process: 32 MB that every index can share."""
     import numpy as np
-
-    # float32 throughout: adding float16 takes three times as long.
-    return _read_safetensors(folder / _WEIGHTS).astype(np.float32), _read_tokenizer(folder / _TOKENIZER)
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
+    from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(path))
+    # float32 throughout: adding float16 takes three times as long.
+    table: Matrix = next(iter(load_file(folder / _WEIGHTS).values())).astype(np.float32)
+    tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return tokenizer
-
-
-def _read_safetensors(path: Path) -> Matrix:
-    """The first tensor of a file: 8 bytes length of the JSON header, the header, the numbers (safetensors format)."""
-    import numpy as np
-
-    data = path.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:start])
-    tensor = next(value for name, value in header.items() if name != "__metadata__")
-    begin, end = tensor["data_offsets"]
-    numbers = np.frombuffer(data[start + begin : start + end], dtype=_TYPES[tensor["dtype"]])
-    return numbers.reshape(tensor["shape"])
+    return table, tokenizer

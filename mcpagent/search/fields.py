@@ -89,7 +89,7 @@ def enum_values(schema: Mapping[str, Any]) -> list[str]:
 
 
 def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(name, schema) of the parameters, nested ones too, at most 200; a schema of any shape is put up with."""
+    """(name, schema) of the parameters, nested ones too, at most 200; a schema may have any shape."""
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     for key in ("$defs", "definitions"):
         shared = schema.get(key)

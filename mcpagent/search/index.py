@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -19,15 +20,23 @@ from typing import Literal, TypeAlias
 
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.messages import ToolDefinition
-from mcpagent.names import name_key
-from mcpagent.safe_text import safe_line
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import Postings
 from mcpagent.search.embedding import Embedder, static_model_folder
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.learning import SearchHistory
-from mcpagent.search.query import MAX_QUERY, mentioned_names, selected_names, server_prefix
+from mcpagent.search.name_forms import name_key
+from mcpagent.search.named import Named
+from mcpagent.search.query import (
+    MAX_QUERIES,
+    MAX_QUERY,
+    MAX_SELECTED,
+    mentioned_names,
+    selected_names,
+    server_prefix,
+    shortened,
+)
 from mcpagent.search.ranking import Ranked, Ranker
 from mcpagent.search.result import How, Match, Reason, SearchResult
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
@@ -35,6 +44,8 @@ from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import terms, written_words
+from mcpagent.text.foreign_patterns import PatternError
+from mcpagent.text.safe_text import safe_line
 
 RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid"]
 Ranking: TypeAlias = Callable[[str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]]
@@ -57,8 +68,8 @@ class ToolIndex:
     an `EmbeddingsEndpoint` or any function from texts to vectors. `cache_folder` keeps its vectors, and the index of
     a large catalogue, from one run to the next.
     `server_descriptions` are searched with each server's tools. `min_strength` is how strong the best match must be
-    for anything to be found; 0 gives the best tools always. Its default is what `benchmarks/search_threshold.py` found,
-    and 0 with an embedder of your own, whose cosines nobody has measured.
+    for the result's `confidence` to be "high"; with 0 it always is. Its default is what
+    `benchmarks/search_threshold.py` found, and 0 with an embedder of your own, whose cosines nobody has measured.
     `history` raises tools that served such queries before.
     Same tools and same query give the same result, whatever the order in which servers came and went.
     """
@@ -89,8 +100,7 @@ class ToolIndex:
         self._waiting: dict[str | None, dict[str, ToolDefinition]] = {}
         self._tools: dict[int, ToolDefinition] = {}
         self._numbers: dict[str | None, dict[str, int]] = {}
-        self._named: dict[str, tuple[int, ...]] = {}
-        self._named_by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        self._named = Named()
         self._postings = Postings()
         self._ranker = Ranker(self._postings, self._vectors)
 
@@ -117,11 +127,11 @@ class ToolIndex:
             self._waiting[server] = {tool.name: tool for tool in tools}
 
     def _settle(self) -> None:
-        """Indexes what waits; a whole catalogue at once is read from the cache folder where it was saved."""
+        """Indexes what waits; a whole catalogue at once is read from the cache folder if it was saved."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, {}
-        with _garbage_collection_paused():
+        with garbage_collection_paused():
             if self._tools or self._cache_folder is None or not self._settle_saved(waiting, self._cache_folder):
                 self._settle_each(waiting)
 
@@ -172,29 +182,21 @@ class ToolIndex:
     def _note(self, number: int, tool: ToolDefinition) -> None:
         if self._vectors is not None:
             self._vectors.add(number, tool)
-        named = self._named
-        for key in _name_keys(tool):
-            named[key] = (*named.get(key, ()), number)
-            self._named_by_length[len(key)][key] = None
+        self._named.add(number, tool)
 
     def _remove(self, number: int) -> None:
         tool = self._tools.pop(number)
         self._postings.remove(number, self._texts(tool))
         if self._vectors is not None:
             self._vectors.remove(number)
-        for key in _name_keys(tool):
-            if left := tuple(other for other in self._named[key] if other != number):
-                self._named[key] = left
-            else:
-                del self._named[key], self._named_by_length[len(key)][key]
+        self._named.remove(number, tool)
 
     # Searching
 
     async def find(self, query: str | Sequence[str], limit: int = 5, *, server: str | None = None) -> SearchResult:
         """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited."""
         if callable(self._strategy):
-            text = query if isinstance(query, str) else " ".join(query)
-            names = self._strategy(text, self._candidates(server))
+            text, names = self._asked_of(self._strategy, query, server)
             return self._named_result(text, await names if inspect.isawaitable(names) else names, limit)
         if self._is_slow(query) or self._vectors is not None or self._waiting:
             return await asyncio.to_thread(self.search, query, limit, server=server)
@@ -205,20 +207,25 @@ class ToolIndex:
 
         A query is words, a request, a regular expression, one or more names, `select:name,name`, `server: words`, or
         a list of queries, whose results take turns. Never raises because of a query: `SearchResult.error` says what
-        is wrong with it. Raises `InputError` where the strategy is an async function (use `find`).
+        is wrong with it. Raises `InputError` if the strategy is an async function (use `find`).
         """
         if callable(self._strategy):
-            text = query if isinstance(query, str) else " ".join(query)
-            names = self._strategy(text, self._candidates(server))
+            text, names = self._asked_of(self._strategy, query, server)
             if inspect.isawaitable(names):
                 if inspect.iscoroutine(names):
                     names.close()
                 raise InputError("strategy: the ranking is an async function; call find() instead of search()")
             return self._named_result(text, names, limit)
         if isinstance(query, str):
-            return self._search(query, max(limit, 1), server)
-        results = [self._search(one, max(limit, 1), server) for one in query if one.strip()]
-        return _taking_turns(results, max(limit, 1)) if results else _empty_query("")
+            return self._search(shortened(query), max(limit, 1), server)
+        queries = [short for one in query[:MAX_QUERIES] if (short := shortened(one))]
+        results = [self._search(one, max(limit, 1), server) for one in queries]
+        if not results:
+            return _empty_query("")
+        found = _taking_turns(results, max(limit, 1))
+        if len(query) > MAX_QUERIES:
+            found = replace(found, notes=(*found.notes, f"only the first {MAX_QUERIES} queries were searched"))
+        return found
 
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """The offered names most like this one, for "did you mean"."""
@@ -228,11 +235,15 @@ class ToolIndex:
             return tuple(self._tools[number].name for number, _ in near)
 
     def _is_slow(self, query: str | Sequence[str]) -> bool:
-        queries = [query] if isinstance(query, str) else query
-        return self._strategy == "regex" or any(patterns.looks_like_pattern(one) for one in queries)
+        queries = [query] if isinstance(query, str) else query[:MAX_QUERIES]
+        return self._strategy == "regex" or any(patterns.looks_like_pattern(shortened(one)) for one in queries)
 
-    def _candidates(self, server: str | None) -> tuple[ToolDefinition, ...]:
-        return tuple(tool for tool in self.tools if server is None or tool.server == server)
+    def _asked_of(
+        self, ranking: Ranking, query: str | Sequence[str], server: str | None
+    ) -> tuple[str, Iterable[str] | Awaitable[Iterable[str]]]:
+        """The query as one text, and what a ranking of the user's own gives for it."""
+        text = query if isinstance(query, str) else " ".join(query)
+        return text, ranking(text, tuple(tool for tool in self.tools if server is None or tool.server == server))
 
     def _named_result(self, query: str, names: Iterable[str], limit: int) -> SearchResult:
         by_name = {tool.name: tool for tool in self.tools}
@@ -250,18 +261,18 @@ class ToolIndex:
         if chosen is not None:
             return self._select(query, chosen, server)
         if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
-            server, text = prefixed.server, prefixed.words
+            server, text = prefixed
         with self._lock:
             named = self._mentioned(text, server)
         notes: list[str] = []
         error = ""
-        least = self._min_strength
+        least = self._min_strength if server is None else 0.0
         if not named and (self._strategy == "regex" or patterns.looks_like_pattern(text)):
             try:
                 result = self._match_pattern(query, text, limit, server)
                 if result.matches:
                     return result
-            except patterns.PatternError as problem:
+            except PatternError as problem:
                 least = 0.0  # who writes patterns is after tools, and their operators are no words that are missing
                 if str(problem).startswith("invalid"):
                     error = str(problem)
@@ -272,7 +283,7 @@ class ToolIndex:
             notes.append(f"the query was cut at {MAX_QUERY} characters")
             text = text[:MAX_QUERY]
         with self._lock:
-            return self._search_words(query, text, limit, server, named, notes, error, least)
+            return self._search_words(SearchResult(query, error=error, least=least), text, limit, server, named, notes)
 
     def _servers(self) -> list[str]:
         return [server for server in self._numbers if server]
@@ -281,21 +292,19 @@ class ToolIndex:
         with self._lock:
             found: dict[int, str] = {}
             missing: list[str] = []
-            for name in names:
+            for name in names[:MAX_SELECTED]:
                 numbers = self._exactly(name_key(name), server)
                 found.update((number, name) for number in numbers)
                 if not numbers:
                     missing.append(name)
             near = tuple(dict.fromkeys(near for name in missing for near in self.names_near(name)))
-            notes = (f"no tool is called {', '.join(safe_line(name, 64) for name in missing)}",) if missing else ()
-            return SearchResult(
-                query,
-                tuple(self._exact_match(number, name) for number, name in found.items()),
-                len(found),
-                "exact" if found else "none",
-                notes=notes,
-                nearest=near,
-            )
+            notes: tuple[str, ...] = ()
+            if missing:
+                notes = (f"no tool is called {', '.join(safe_line(name, 64) for name in missing)}",)
+            if len(names) > MAX_SELECTED:
+                notes += (f"only the first {MAX_SELECTED} names were looked up",)
+            matches = tuple(self._match(number, _EXACT_SCORE, name) for number, name in found.items())
+            return SearchResult(query, matches, len(found), "exact" if found else "none", notes=notes, nearest=near)
 
     def _mentioned(self, text: str, server: str | None) -> dict[int, str]:
         """The tools named in the text; those written just so before those that only share the name's letters."""
@@ -306,14 +315,15 @@ class ToolIndex:
 
     def _exactly(self, key: str, server: str | None) -> list[int]:
         """The tools with that name key, a tool of just that offered name first."""
-        numbers = [number for number in self._named.get(key, ()) if self._serves(number, server)]
+        numbers = [number for number in self._named.numbers(key) if self._serves(number, server)]
         return sorted(numbers, key=lambda number: (name_key(self._tools[number].name) != key, self._tools[number].name))
 
     def _serves(self, number: int, server: str | None) -> bool:
         return server is None or self._tools[number].server == server
 
-    def _exact_match(self, number: int, word: str) -> Match:
-        return Match(self._tools[number], _EXACT_SCORE, lambda: (Reason("name", word, _EXACT_SCORE),))
+    def _match(self, number: int, score: float, word: str, field: str = "name", digits: int = 1) -> Match:
+        """A match with one reason, its score rounded to so many digits."""
+        return Match(self._tools[number], score, lambda: (Reason(field, word, round(score, digits)),))
 
     def _match_pattern(self, query: str, pattern: str, limit: int, server: str | None) -> SearchResult:
         with self._lock:
@@ -324,14 +334,13 @@ class ToolIndex:
         matched = patterns.matching(pattern, map(_pattern_text, tools))
         with self._lock:
             numbers = {tried[place] for place in matched} & self._tools.keys()
-            scores = self._postings.best(
-                self._ranker.ask(patterns.literal_words(pattern)).factors, limit, numbers
-            ).scores
+            wanted = self._ranker.ask(patterns.literal_words(pattern)).factors
+            scores = self._postings.best(wanted, limit, numbers).scores
             best = heapq.nsmallest(
                 limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._tools[number].name)
             )
             matches = tuple(
-                Match(self._tools[number], scores.get(number, 0.0), _pattern_reason(pattern, scores.get(number, 0.0)))
+                self._match(number, scores.get(number, 0.0), safe_line(pattern, 64), "name, description", 3)
                 for number in best
             )
             return SearchResult(query, matches, len(numbers), "regex" if numbers else "none")
@@ -352,14 +361,12 @@ class ToolIndex:
 
     def _search_words(
         self,
-        query: str,
+        begun: SearchResult,
         text: str,
         limit: int,
         server: str | None,
         named: Mapping[int, str],
         notes: list[str],
-        error: str,
-        least: float,
     ) -> SearchResult:
         only = None if server is None else self._numbers.get(server, {}).values()
         ranking = self._ranker.rank(text, limit + len(named), only)
@@ -367,41 +374,31 @@ class ToolIndex:
             ranking = self._ranker.favour(ranking, favours)
         asked = ranking.asked
         others = [one for one in ranking.candidates if one.number not in named]
-        best = self._best(others, max(limit - len(named), _NEAREST))
-        notes = [*notes, *ranking.notes]
-        missing = tuple(asked.missing)
-        if not named and server is None and ranking.assessed.strength < least:
-            near = tuple(self._tools[one.number].name for one in best[:_NEAREST]) or self.names_near(text)
-            return self._like_named(text, limit) or SearchResult(
-                query, (), 0, "none", error, tuple(notes), near, missing, ranking.assessed.strength, least
-            )
-        matches = [self._exact_match(number, word) for number, word in named.items()]
-        matches += [self._word_match(one, asked) for one in best[: max(limit - len(named), 0)]]
-        found = max(ranking.found + len(named) - (len(ranking.candidates) - len(others)), len(matches))
-        how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
-        near = () if matches else self.names_near(text)
+        scored = [one for one in others if one.score > 0]
+        best = self._best(scored, max(limit - len(named), _NEAREST))
         strength = math.inf if named else ranking.assessed.strength
-        return SearchResult(
-            query,
-            tuple(matches),
-            found,
-            how if matches else "none",
-            error,
-            tuple(notes),
-            near,
-            missing,
-            strength,
-            least,
-        )
+        begun = replace(begun, notes=(*notes, *ranking.notes), unmatched_words=tuple(asked.missing), strength=strength)
+        weak = strength < begun.least
+        if weak:
+            if like_named := self._like_named(text, limit):
+                return like_named
+            if not ranking.assessed.fits:
+                near = tuple(self._tools[one.number].name for one in best[:_NEAREST]) or self.names_near(text)
+                return replace(begun, nearest=near)
+        matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
+        matches += [self._word_match(one, asked) for one in best[: max(limit - len(named), 0)]]
+        counted = 0 if weak else ranking.found + len(named) - (len(ranking.candidates) - len(others))
+        found = max(counted, len(matches))
+        how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
+        if not matches:
+            return replace(begun, found=found, nearest=self.names_near(text))
+        return replace(begun, matches=tuple(matches), found=found, how=how)
 
     def _best(self, candidates: Sequence[Ranked], count: int) -> list[Ranked]:
         """The `count` best of them, best first; those of the same score by name."""
         scores = [one.score for one in candidates]
-        if len(scores) > count:
-            floor = sorted(scores)[-count]
-            scored = [(-score, one) for score, one in zip(scores, candidates, strict=True) if score >= floor]
-        else:
-            scored = [(-score, one) for score, one in zip(scores, candidates, strict=True)]
+        floor = sorted(scores)[-count] if len(scores) > count else -math.inf
+        scored = [(-score, one) for score, one in zip(scores, candidates, strict=True) if score >= floor]
         scored.sort(key=lambda pair: (pair[0], self._tools[pair[1].number].name))
         return [one for _, one in scored[:count]]
 
@@ -415,17 +412,17 @@ class ToolIndex:
             return {}
         found = {}
         for name, favour in favours.items():
-            for number in self._named.get(name_key(name), ()):
+            for number in self._named.numbers(name_key(name)):
                 if self._tools[number].name == name and (only is None or number in only):
                     found[number] = favour
         return found
 
     def _like_named(self, query: str, limit: int) -> SearchResult | None:
-        """Tools whose names have nearly the letters of the query, where any have; a sentence is no name."""
+        """Tools whose names have nearly the letters of the query, if any have; a sentence is no name."""
         if len(written_words(query)) > _MAX_NAME_WORDS:
             return None
         matches = tuple(
-            Match(self._tools[number], likeness, _name_reason(query, likeness))
+            self._match(number, likeness, safe_line(query, 64))
             for number, likeness in self._near(query, _NAME_LIKENESS, limit)
         )
         return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
@@ -470,25 +467,24 @@ class ToolIndex:
         # The ratio of two texts is at most 2 * shorter / (shorter + longer).
         spread = (200 - likeness) / likeness
         lengths = range(math.ceil(len(key) / spread), math.floor(len(key) * spread) + 1)
-        fitting = chain.from_iterable(self._named_by_length.get(length, ()) for length in lengths)
+        fitting = sorted(self._named.of_length(lengths))  # of names that are as near the same ones are taken
         best: dict[int, float] = {}
         for near, score, _ in extract(key, fitting, scorer=ratio, score_cutoff=likeness, limit=4 * limit):
-            for number in self._named[near]:
+            for number in self._named.numbers(near):
                 best[number] = max(best.get(number, 0.0), score)
         return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self._tools[item[0]].name))
 
 
 @contextlib.contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
+def garbage_collection_paused() -> Iterator[None]:
     """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time."""
-    if not gc.isenabled():
-        yield
-        return
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if enabled:
+            gc.enable()
 
 
 def _check_vectors(embedder: Embedder | None) -> None:
@@ -503,46 +499,45 @@ def _written_names(tool: ToolDefinition) -> tuple[str, ...]:
     return tool.name, local, f"{server}.{local}", f"{server}__{local}"
 
 
-def _name_keys(tool: ToolDefinition) -> set[str]:
-    """The keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
-    local = name_key(local_name(tool))
-    return {name_key(tool.name), local, name_key(tool.server or "") + local} - {""}
-
-
 def _pattern_text(tool: ToolDefinition) -> str:
     local = local_name(tool)
     names = tool.name if local == tool.name else f"{tool.name}\n{local}"
     return f"{names}\n{tool.description[:MAX_TEXT]}"
 
 
-def _pattern_reason(pattern: str, score: float) -> Callable[[], tuple[Reason, ...]]:
-    return lambda: (Reason("name, description", safe_line(pattern, 64), round(score, 3)),)
-
-
-def _name_reason(text: str, likeness: float) -> Callable[[], tuple[Reason, ...]]:
-    return lambda: (Reason("name", safe_line(text, 64), round(likeness, 1)),)
-
-
 def _empty_query(query: str) -> SearchResult:
     return SearchResult(query, error="empty query: say in a few words what the tool should do")
 
 
+def _of_all(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Each text once, in the order in which they come."""
+    return tuple(dict.fromkeys(chain.from_iterable(groups)))
+
+
 def _taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
     """One result from several: the first match of each, then the second of each, and so on; each tool once."""
+    notes = _of_all(result.notes for result in results)
     chosen: dict[str, Match] = {}
     for rank in range(max(len(result.matches) for result in results)):
         for result in results:
             if rank < len(result.matches):
                 chosen.setdefault(result.matches[rank].tool.name, result.matches[rank])
+    weak = [result for result in results if result.matches and result.confidence == "low"]
+    if 0 < len(weak) < len(results):
+        shown = ", ".join(safe_line(result.query, 64) for result in weak)
+        notes = (*notes, f"only weak matches for: {shown}")
     room = max(limit, sum(result.how == "exact" for result in results))
     how: How = next((result.how for result in results if result.how != "none"), "none")
+    strongest = max(results, key=lambda result: (bool(result.matches), result.strength - result.least))
     return SearchResult(
         "\n".join(result.query for result in results),
         tuple(chosen.values())[:room],
         max(len(chosen), max(result.found for result in results)),
         how,
-        "; ".join(dict.fromkeys(result.error for result in results if result.error)),
-        tuple(dict.fromkeys(note for result in results for note in result.notes)),
-        () if chosen else tuple(dict.fromkeys(name for result in results for name in result.nearest)),
-        tuple(dict.fromkeys(word for result in results for word in result.unmatched_words)),
+        error="; ".join(dict.fromkeys(result.error for result in results if result.error)),
+        notes=notes,
+        nearest=() if chosen else _of_all(result.nearest for result in results),
+        unmatched_words=_of_all(result.unmatched_words for result in results),
+        strength=strongest.strength,
+        least=strongest.least,
     )

@@ -12,6 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mcpagent.config.bounded_files import check_own
+from mcpagent.config.file_changes import make_private
 from mcpagent.messages import Part, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.search.words import terms, written_words
 
@@ -24,6 +26,15 @@ CREATE TABLE IF NOT EXISTS uses (
 """
 _MAX_QUERY = 500
 _MAX_ROWS = 5_000
+_IS_A_USE = (
+    "typeof(query) = 'text' AND typeof(tool) = 'text' AND length(tool) <= 500 AND typeof(added) = 'integer'"
+    " AND typeof(called) = 'integer' AND added >= 0 AND called >= 0 AND last_seconds BETWEEN 0 AND 1e11"
+)
+"""SQLite keeps values of any type in any column, and a file can have been written by anybody's program."""
+
+_MAX_STEPS = 20_000_000
+"""Of SQLite's machine for one statement, some hundred times what all rows take: a view may never end."""
+
 _LOCKED_SECONDS = 0.2
 """How long another process may hold the file: what is not learned once is learned the next time."""
 
@@ -96,7 +107,7 @@ class _Searches:
 class SearchHistory:
     """A SQLite file of what was searched, added and called, readable by its user only.
 
-    Raises `sqlite3.Error` or `OSError` where the file cannot be used.
+    Raises `sqlite3.Error` or `OSError` if the file cannot be used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -133,7 +144,9 @@ class SearchHistory:
             return []
         with closing(self._open()) as connection:
             rows = connection.execute(
-                "SELECT query, tool, added, called, last_seconds FROM uses ORDER BY last_seconds DESC, tool"
+                "SELECT query, tool, added, called, last_seconds FROM uses"  # noqa: S608 - our own words
+                f" WHERE {_IS_A_USE} ORDER BY last_seconds DESC, tool LIMIT ?",
+                (_MAX_ROWS,),
             )
             return [Use(*row) for row in rows]
 
@@ -149,7 +162,7 @@ class SearchHistory:
     def favour(self, query: str) -> dict[str, float]:
         """By tool name: 0 to 1, how much earlier searches like this one speak for the tool.
 
-        A search is alike where at least half of all words are common; each use counts once more, ever less.
+        A search is alike if at least half of all words are common; each use counts once more, ever less.
         """
         words = _words(query)
         searches = self._recorded()
@@ -176,9 +189,11 @@ class SearchHistory:
         return self._known
 
     def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.path.parent)
+        check_own(self.path)
         self.path.touch(mode=0o600)
         connection = sqlite3.connect(self.path, timeout=_LOCKED_SECONDS)
+        connection.set_progress_handler(lambda: True, _MAX_STEPS)
         try:
             connection.execute(_SCHEMA)
         except sqlite3.Error:  # no database, or a locked one: nobody else will close it

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable
 
-from mcpagent.names import name_key
+from mcpagent.search.name_forms import name_key
 
 MAX_QUERY = 500
 """Characters of a query that are read."""
+
+MAX_QUERIES = 20
+"""Queries of one list that are searched."""
+
+MAX_SELECTION = 5_000
+"""Characters of a `select:` list that are read."""
+
+MAX_SELECTED = 50
+"""Names of a `select:` list that are looked up."""
 
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _LISTED = re.compile(r"[,;|\n]+")
@@ -19,36 +27,34 @@ _SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Prefixed:
-    """A query of the form `server: words`."""
-
-    server: str
-    words: str
+def shortened(query: str) -> str:
+    """As much of the query as is read, so that nothing looks at the rest; a character more, by which that is seen."""
+    start = query[: MAX_SELECTION + 1].strip()
+    return start if _SELECT.match(start) else start[: MAX_QUERY + 1]
 
 
 def selected_names(query: str) -> list[str] | None:
-    """The names in `select:a,b`; None where the query is no such list."""
+    """The names in `select:a,b`; None if the query is no such list."""
     chosen = _SELECT.fullmatch(query)
     return [name for name in _SEPARATORS.split(chosen[1]) if name] if chosen else None
 
 
-def server_prefix(query: str, servers: Collection[str]) -> Prefixed | None:
-    """The query read as `server: words`, where there is such a server in any style of writing."""
+def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | None:
+    """Server and words of a query read as `server: words`, if there is such a server in any style of writing."""
     prefixed = _PREFIX.fullmatch(query)
     if not prefixed:
         return None
     name, words = (prefixed[1], prefixed[2]) if prefixed[1] else (prefixed[3], prefixed[4])
     key = name_key(name)
     match = next((server for server in servers if name_key(server) == key), None)
-    return Prefixed(match, words) if match and key else None
+    return (match, words) if match and key else None
 
 
-def mentioned_names(query: str, is_name: Collection[str]) -> dict[str, str]:
+def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
     """The tools that the query names, in its order: how it writes each, by key (see `name_key`).
 
     The whole query, each item of a list, and each word that is written as an identifier can be a name; a plain word
-    within a sentence is none, even where a tool is called so.
+    within a sentence is none, even if a tool has that name.
     """
     whole = name_key(query)
     if whole in is_name:
@@ -63,8 +69,8 @@ def mentioned_names(query: str, is_name: Collection[str]) -> dict[str, str]:
     return {key: found for key, found in written.items() if key in is_name}
 
 
-def _all_names(parts: Iterable[str], is_name: Collection[str]) -> dict[str, str]:
-    """The parts by their keys; none where one of them is no name."""
+def _all_names(parts: Iterable[str], is_name: Container[str]) -> dict[str, str]:
+    """The parts by their keys; none if one of them is no name."""
     names: dict[str, str] = {}
     for part in parts:
         if key := name_key(part):

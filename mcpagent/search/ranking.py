@@ -1,4 +1,4 @@
-"""The ranking of one text: BM25 over its words, fused with vectors where there are any, over each of its needs."""
+"""The ranking of one text: BM25 over its words, fused with vectors if there are any, over each of its needs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from mcpagent.safe_text import safe_line
 from mcpagent.search.asked import Asked, Asker
-from mcpagent.search.bm25 import MAX_CANDIDATES, SCORED_POSTINGS, Hits, Postings
+from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Postings, Work
 from mcpagent.search.embedding import EmbeddingError
 from mcpagent.search.strength import Assessed, assess, telling_words
 from mcpagent.search.vectors import Vectors
+from mcpagent.text.safe_text import safe_line
 
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """How much is looked at for one text; half of the candidates are fused with as many that are close in meaning."""
-
-    postings: int
-    candidates: int
-
-
-_FOR_A_QUERY = _Work(SCORED_POSTINGS, MAX_CANDIDATES)
-_FOR_SEVERAL_NEEDS = _Work(1200, 30)
-_FOR_A_NEED = _Work(300, 15)
+_FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
+"""Half of the candidates are fused with as many that are close in meaning."""
 
 _VECTOR_WEIGHT = 0.6
 _STRONG = 3.0
@@ -62,6 +52,7 @@ class Ranked(NamedTuple):
 
     @property
     def score(self) -> float:
+        """What it ranks by: the sum of its parts."""
         return self.words + self.meaning + self.need + self.learned
 
 
@@ -80,21 +71,22 @@ class Ranking:
 
 
 class Ranker:
-    """Ranks texts against one set of postings, and of vectors where the ranking is hybrid."""
+    """Ranks texts against one set of postings, and of vectors if the ranking is hybrid."""
 
-    def __init__(self, postings: Postings, vectors: Vectors | None) -> None:
+    def __init__(self, postings: Postings, vectors: Vectors | None, asker: Asker | None = None) -> None:
         self._postings = postings
         self._vectors = vectors
-        self._asker = Asker(postings)
+        self.asker = asker or Asker(postings)
 
     def ask(self, text: str) -> Asked:
-        return self._asker.ask(text)
+        """The text's words as terms of the postings."""
+        return self.asker.ask(text)
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
         """The best `limit` tools and more; `only` restricts the tools."""
         needs = self._needs(text)
         if len(needs) < 2:
-            return self._rank_one(text, self.ask(text), limit, only, _FOR_A_QUERY)
+            return self._rank_one(text, self.ask(text), limit, only, FOR_A_QUERY)
         whole = self._rank_one(text, self.ask(text), limit, only, _FOR_SEVERAL_NEEDS)
         lifts: dict[int, float] = {}
         for scores in self._need_scores(needs, limit, only, [one.number for one in whole.candidates]):
@@ -105,7 +97,10 @@ class Ranker:
                     lifts[number] = lift
         top = max((one.score for one in whole.candidates), default=0.0) or 1.0
         known = {one.number: one for one in whole.candidates}
-        candidates = [_lifted(known.get(number), number, lift * _NEED_WEIGHT * top) for number, lift in lifts.items()]
+        candidates = [
+            (known.get(number) or Ranked(number, 0.0))._replace(need=lift * _NEED_WEIGHT * top)
+            for number, lift in lifts.items()
+        ]
         candidates += [one for one in whole.candidates if one.number not in lifts]
         return replace(whole, candidates=candidates)
 
@@ -120,7 +115,7 @@ class Ranker:
             with contextlib.suppress(EmbeddingError):  # already noted for the whole request
                 likeness = self._vectors.likeness([need for need, _ in needs], numbers)
                 return [
-                    _fused_scores(hits, near, _shares(hits, near, self._strong(need)))
+                    {one.number: one.score for one in _fused(hits, near, self._strong(need))}
                     for (_, need), hits, near in zip(needs, scores, likeness, strict=True)
                 ]
         return scores
@@ -144,7 +139,7 @@ class Ranker:
         needs = [(clause, self.ask(clause)) for clause in clauses]
         return [need for need in needs if rarities(need[1].factors) >= _NEED_RARITY][:_MAX_NEEDS]
 
-    def _rank_one(self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: _Work) -> Ranking:
+    def _rank_one(self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: Work) -> Ranking:
         pool = limit if self._vectors is None else max(limit, work.candidates // 2)
         hits = self._hits(asked, pool, only, work)
         by_words = [Ranked(number, score) for number, score in hits.scores.items()]
@@ -164,44 +159,18 @@ class Ranker:
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
 
-    def _hits(self, asked: Asked, limit: int, only: Collection[int] | None, work: _Work) -> Hits:
-        return self._postings.best(
-            asked.factors, limit, only, most_postings=work.postings, most_candidates=work.candidates
-        )
-
-
-def _lifted(one: Ranked | None, number: int, need: float) -> Ranked:
-    if one is None:
-        return Ranked(number, 0.0, need=need)
-    return Ranked(number, one.words, one.meaning, need, one.word_share)
-
-
-class _Shares(NamedTuple):
-    """What BM25 scores and cosines are multiplied with before they are added: their scales differ from query to query,
-    so both are divided by the best of their kind, words at least by what few words would have to reach."""
-
-    words: float
-    meaning: float
-
-
-def _shares(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> _Shares:
-    closest = max(likeness.values(), default=0.0)
-    best = max(max(scores.values(), default=0.0), strong) or 1.0
-    return _Shares(1 / best, _VECTOR_WEIGHT / closest if closest > 0 else 0.0)
+    def _hits(self, asked: Asked, limit: int, only: Collection[int] | None, work: Work) -> Hits:
+        return self._postings.best(asked.factors, limit, only, work)
 
 
 def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> list[Ranked]:
-    words, meaning = _shares(scores, likeness, strong)
+    """BM25 scores and cosines added. Their scales differ from query to query, so both are divided by the best of their
+    kind, words at least by `strong`: what few words would have to reach."""
+    closest = max(likeness.values(), default=0.0)
+    words = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
+    meaning = _VECTOR_WEIGHT / closest if closest > 0 else 0.0
     get = scores.get
     return [
-        Ranked(number, get(number, 0.0) * words, close * meaning if close > 0 else 0.0, 0.0, words)
+        Ranked(number, get(number, 0.0) * words, close * meaning if close > 0 else 0.0, word_share=words)
         for number, close in likeness.items()
     ]
-
-
-def _fused_scores(scores: Mapping[int, float], likeness: Mapping[int, float], shares: _Shares) -> dict[int, float]:
-    words, meaning = shares
-    get = scores.get
-    return {
-        number: get(number, 0.0) * words + (close * meaning if close > 0 else 0.0) for number, close in likeness.items()
-    }

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from mcpagent.messages import ToolDefinition
 
 How: TypeAlias = Literal["exact", "regex", "ranked", "fuzzy", "none"]
+Confidence: TypeAlias = Literal["high", "low"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class SearchResult:
     `matches` are the best `limit` of `found`. `how` says what kind of match they are; "fuzzy" ones were found only by
     correcting or completing the query's words. `error` tells what was wrong with the query; there can be matches all
     the same. `notes` tell what else happened (query cut, pattern too slow). `nearest` are names like the query, only
-    where nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the best tool is meant, where
-    it was found by words; below `least` nothing is found.
+    if nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the best tool is meant, if
+    it was found by words; below `least` the `confidence` is low.
     """
 
     query: str
@@ -58,6 +59,11 @@ class SearchResult:
     unmatched_words: tuple[str, ...] = ()
     strength: float = math.inf
     least: float = 0.0
+
+    @property
+    def confidence(self) -> Confidence:
+        """ "low": as good as the best match is, a request that nothing serves often gets one like it."""
+        return "low" if self.strength < self.least else "high"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,15 +11,18 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
+from mcpagent.config.bounded_files import read_own
+from mcpagent.config.file_changes import write_whole
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.bm25 import K1, Postings
 from mcpagent.search.fields import WEIGHTS
-from mcpagent.whole_files import write_whole
 
 logger = logging.getLogger("mcpagent")
 
@@ -41,10 +44,10 @@ def catalogue_key(tools: Iterable[ToolDefinition], server_descriptions: Mapping[
 
 
 def load_postings(folder: Path, key: str, size: int) -> Postings | None:
-    """The postings saved under the key; None where there are none or the file is damaged."""
+    """The postings saved under the key; None if there are none or the file is damaged."""
     path = _path(folder, key)
     try:
-        data = memoryview(path.read_bytes())
+        data = memoryview(read_own(path))
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(bytes(data[8:start]))
         counts: list[int] = header["counts"]
@@ -58,33 +61,50 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings.words.update((word, tuple(ids)) for word, ids in header["words"].items())
         postings.names = dict(enumerate(tuple(ids) for ids in header["names"]))
         middle = start + 4 * sum(counts)
-        postings.tools = list(_arrays("I", data[start:middle], counts))
-        postings.weights = list(_arrays("f", data[middle:end], counts))
+        postings.spelled = list(header["terms"])
+        postings.tools = dict(enumerate(_arrays("I", data[start:middle], counts)))
+        postings.weights = dict(enumerate(_arrays("f", data[middle:end], counts)))
         numbers = _arrays("I", data[end:], list(shared.values()))
-        postings.from_server = {int(term): tools for term, tools in zip(shared, numbers, strict=True)}
+        postings.from_server.update((int(term), tools) for term, tools in zip(shared, numbers, strict=True))
+        _check(postings)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        logger.debug("%s: not read, the tools are indexed anew: %s", path, error)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        logger.debug("%s: not read, the tools are indexed again: %s", path, error)
         return None
     return postings
 
 
+def _check(postings: Postings) -> None:
+    """Raises `ValueError` for a number that is none of a term's or a tool's: those are looked up without a question."""
+    terms = [*chain.from_iterable([*postings.words.values(), *postings.names.values()]), *postings.from_server]
+    if set(map(type, terms)) - {int} or not -1 < min(terms, default=0) <= max(terms, default=-1) < len(postings.ids):
+        raise ValueError("a term in it does not fit")
+    if len(postings.names) != postings.size:
+        raise ValueError("a name in it is missing")
+    numbers = chain(postings.tools.values(), postings.from_server.values())
+    if any(max(tools, default=0) >= postings.size for tools in numbers):
+        raise ValueError("a tool in it does not fit")
+    if not all(math.isfinite(sum(weights)) for weights in postings.weights.values()):
+        raise ValueError("a weight in it does not fit")
+
+
 def save_postings(folder: Path, key: str, postings: Postings) -> None:
     """Saves them; a folder that cannot be written is left alone. Only the last few files are kept."""
+    shared = {term: tools for term, tools in postings.from_server.items() if tools}
     header = {
         "size": postings.size,
         "terms": list(postings.ids),
         "words": postings.words,
         "names": list(postings.names.values()),
-        "counts": [len(tools) for tools in postings.tools],
-        "from_server": {term: len(tools) for term, tools in postings.from_server.items()},
+        "counts": [len(tools) for tools in postings.tools.values()],
+        "from_server": {term: len(tools) for term, tools in shared.items()},
     }
     text = json.dumps(header).encode()
     content = len(text).to_bytes(8, "little") + text
-    content += b"".join(postings.tools) + b"".join(postings.weights) + b"".join(postings.from_server.values())
+    content += b"".join(chain(postings.tools.values(), postings.weights.values(), shared.values()))
     with contextlib.suppress(OSError):
-        write_whole(_path(folder, key), content)
+        write_whole(_path(folder, key), content, is_cache=True)
         for old in sorted(folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime)[_KEPT_FILES:]:
             old.unlink()
 

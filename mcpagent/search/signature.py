@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpagent.messages import ToolDefinition
-from mcpagent.safe_text import safe_line
+from mcpagent.text.safe_text import safe_line
 
 MAX_SIGNATURE = 240
 """Characters that optional arguments are listed within; required ones are always there."""
@@ -95,7 +95,7 @@ def _type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What `{"$ref": "#/$defs/Unit"}` stands for; the schema itself where it refers to nothing in `root`."""
+    """What `{"$ref": "#/$defs/Unit"}` stands for; the schema itself if it refers to nothing in `root`."""
     for _ in range(_MAX_REFERENCES):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 MIN_TYPO_LENGTH = 4
 _TWO_TYPOS_LENGTH = 8
@@ -31,11 +31,11 @@ class Spelling:
                 self._by_first_and_length[word[0], len(word)].append(word)
                 self._by_last_and_length[word[-1], len(word)].append(word)
 
-    def nearest(self, word: str) -> list[tuple[str, float]]:
+    def nearest(self, word: str, held: Collection[str] | None = None) -> list[tuple[str, float]]:
         """The words fewest typos away with their likeness (0 to 1): one typo, or two in a long word.
 
         A typo is a letter missing, added, changed, or swapped with its neighbour; the first or the last letter must
-        be right.
+        be right. Words that are not `held` are no target (None: all are).
         """
         if len(word) < MIN_TYPO_LENGTH or any(char.isdigit() for char in word):
             return []
@@ -47,19 +47,22 @@ class Spelling:
         for letter, buckets in ((word[0], self._by_first_and_length), (word[-1], self._by_last_and_length)):
             fitting = [other for length in lengths for other in buckets.get((letter, length), ())]
             near = extract(word, fitting, scorer=OSA.distance, score_cutoff=most, limit=None)
+            near = near if held is None else [one for one in near if one[0] in held]
             if near:
                 least = near[0][1]
                 return [(other, 1 - distance / len(word)) for other, distance, _ in near if distance == least]
         return []
 
-    def completions(self, word: str) -> list[str]:
-        """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database."""
+    def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
+        """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database; see `nearest`
+        for `held`."""
         if not 2 <= len(word) <= _MAX_ABBREVIATION or not word.isalpha():
             return []
         begun = [long for long in self._by_first_three.get(word[:3], ()) if long.startswith(word)]
+        begun = begun if held is None else [long for long in begun if long in held]
         if begun or not _VOWELS.isdisjoint(word[1:]):
             return begun
-        same_start = self._by_first.get(word[0], ())
+        same_start = [long for long in self._by_first.get(word[0], ()) if held is None or long in held]
         return [long for long in same_start if len(long) > len(word) + 1 and abbreviates(word, long)]
 
 

@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mcpagent.names import plain
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import Postings
+from mcpagent.search.name_forms import plain
 from mcpagent.search.words import written_words
 
 MIN_STRENGTH = 0.25
-"""Odds below which nothing is found; where both kinds of requests are as frequent, 1 is as likely as not."""
+"""Odds below which a match is weak; if both kinds of requests are as frequent, 1 is as likely as not."""
 
 _COVERED = 0.75
 _TELLING = 0.5
@@ -28,6 +28,10 @@ _SEVERAL = 2
 
 _SAME_MEANING = 0.6
 """Cosine from which a match is sure without a common word."""
+
+_LIKE_MEANING = 0.35
+"""Cosine from which a tool without a common word is worth a look: nine of ten requests that nothing serves stay
+below it over 1,220 tools."""
 
 _MANY_TOOLS = 500
 """In smaller catalogues no word is rare, so that scores stay lower."""
@@ -67,45 +71,54 @@ class Evidence(NamedTuple):
 
 
 _BY_WORDS = (-3.65, Evidence(2.86, -2.72, 4.22, -4.31, -2.28, 1.90))
-_WITH_VECTORS = (-7.31, Evidence(2.68, -2.97, 4.79, -2.32, 0.67, 2.02, 9.40))
+_WITH_VECTORS = (-7.31, Evidence(2.68, -2.97, 4.79, -2.32, 0.67, 2.02, meaning=9.40))
 """Intercept and weights."""
 
 
 class Assessed(NamedTuple):
-    """The odds that the best match is meant; infinite without `evidence`, where the tool holds nearly all that was
-    asked or means the same, and 0 without it where nothing scored."""
+    """The odds that the best match is meant; infinite without `evidence`, if the tool holds nearly all that was
+    asked or means the same, and 0 without it if no word scored; `fits` tells whether anything does at all."""
 
     strength: float
     evidence: Evidence | None = None
+    fits: bool = True
 
 
 def assess(
     text: str, asked: Asked, scores: Mapping[int, float], postings: Postings, cosine: float | None = None
 ) -> Assessed:
+    """Judges the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
     if cosine is not None and cosine >= _SAME_MEANING:
         return Assessed(math.inf)
     if not scores:
-        return Assessed(0.0)
-    if is_covered(text, asked, scores, postings):
+        return Assessed(0.0, fits=cosine is not None and cosine >= _LIKE_MEANING)
+    if _is_covered(text, asked, scores, postings):
         return Assessed(math.inf)
     intercept, weights = _BY_WORDS if cosine is None else _WITH_VECTORS
-    found = evidence(text, asked, scores, postings, cosine or 0.0)
+    found = _evidence(text, asked, scores, postings, cosine or 0.0)
     told = sum(weight * value for weight, value in zip(weights, found, strict=True))
     return Assessed(math.exp(intercept + told), found)
 
 
-def is_covered(text: str, asked: Asked, scores: Mapping[int, float], postings: Postings) -> bool:
-    """Whether the best tool holds nearly all that was asked. One mistyped word among others may have been no typo."""
+def _is_covered(text: str, asked: Asked, scores: Mapping[int, float], postings: Postings) -> bool:
+    """Whether a best tool holds nearly all that was asked. One mistyped word among others may have been no typo."""
     highest = max(scores.values())
-    best = min(number for number, score in scores.items() if score == highest)
-    held = {term: factor for term, factor in asked.factors.items() if postings.weight(term, best)}
+    best = (number for number, score in scores.items() if score == highest)
+    return any(_covers(number, text, asked, postings) for number in best)
+
+
+def _covers(number: int, text: str, asked: Asked, postings: Postings) -> bool:
+    held = {term: factor for term, factor in asked.factors.items() if postings.weight(term, number)}
     if len(asked.guessed & held.keys()) == 1 and len(asked.factors) > 1:
         return False
     enough = telling_words(asked) >= _TELLING * len(written_words(text)) or len(held) >= _SEVERAL
     return enough and postings.rarities(held) >= _COVERED * _whole(asked, postings)
 
 
-def evidence(text: str, asked: Asked, scores: Mapping[int, float], postings: Postings, cosine: float = 0.0) -> Evidence:
+def _evidence(
+    text: str, asked: Asked, scores: Mapping[int, float], postings: Postings, cosine: float = 0.0
+) -> Evidence:
+    """What is known of the best match; `scores` hold one score above 0 at least."""
     words = written_words(text)
     names = {plain(word) for word in words[1:] if not word.islower()}
     guessed = {term: asked.factors[term] for term in asked.guessed}

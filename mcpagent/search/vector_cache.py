@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcpagent.config.bounded_files import check_own
+from mcpagent.config.file_changes import make_private
+
 if TYPE_CHECKING:
     from mcpagent.search.embedding import Matrix
 
@@ -41,7 +44,8 @@ class VectorCache:
                 return np.stack([known[key] for key in wanted])
             fresh = embed([texts[place] for place in missing] + [_PROBE])
             probe = known.get(probe_key)
-            if probe is None or (probe.shape == fresh[-1].shape and float(probe @ fresh[-1]) > _SAME):
+            is_of_one_size = all(row.shape == fresh[-1].shape for row in known.values())
+            if is_of_one_size and (probe is None or float(probe @ fresh[-1]) > _SAME):
                 known.update((wanted[place], row) for place, row in zip(missing, fresh, strict=False))
                 self._write([(wanted[place], known[wanted[place]]) for place in missing] + [(probe_key, fresh[-1])])
                 return np.stack([known[key] for key in wanted])
@@ -51,7 +55,8 @@ class VectorCache:
         return rows[:-1]
 
     def _open(self) -> contextlib.closing[sqlite3.Connection]:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self._path.parent)
+        check_own(self._path)
         connection = sqlite3.connect(self._path, timeout=2.0)
         try:
             connection.execute(_SCHEMA)
@@ -71,8 +76,9 @@ class VectorCache:
                     f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(some))})",  # noqa: S608
                     some,
                 )
-                found.update((key, np.frombuffer(row, dtype="<f4")) for key, row in rows if len(row) % 4 == 0)
-        return found
+                vectors = ((key, np.frombuffer(row, dtype="<f4")) for key, row in rows if _is_vector(row))
+                found.update((key, vector) for key, vector in vectors if np.isfinite(vector).all())
+        return found if len({row.shape for row in found.values()}) == 1 else {}
 
     def _write(self, rows: Sequence[tuple[bytes, Matrix]]) -> None:
         with self._open() as connection, connection:
@@ -80,6 +86,11 @@ class VectorCache:
                 "INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)",
                 [(key, row.astype("<f4").tobytes()) for key, row in rows],
             )
+
+
+def _is_vector(row: object) -> bool:
+    """SQLite keeps values of any type in any column."""
+    return isinstance(row, bytes) and len(row) > 0 and len(row) % 4 == 0
 
 
 def _key(model: str, text: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ _PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "
 
 _BETWEEN = "\x1f"
 _WORTH_KEEPING = 300
-"""Tools from which reading their vectors is faster than making them anew from the word vectors."""
+"""Tools from which reading their vectors is faster than making them again from the word vectors."""
 
 _SOME = 16
 
@@ -49,9 +50,11 @@ class Vectors:
         self._matrix: Matrix | None = None
 
     def add(self, number: int, tool: ToolDefinition) -> None:
+        """Embeds the tool at the next search."""
         self._waiting[number] = tool
 
     def remove(self, number: int) -> None:
+        """Forgets the tool, also one that is not embedded yet."""
         if self._waiting.pop(number, None) is not None or self._matrix is None:
             return
         row, last = self._rows.pop(number), self._numbers.pop()
@@ -63,34 +66,39 @@ class Vectors:
     def closest(self, query: str, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
         """Cosine by tool number: the `limit` closest tools, and those asked for as well.
 
-        Raises `EmbeddingError` where the embedder fails.
+        Raises `EmbeddingError` if the embedder fails.
         """
-        import numpy as np
-
         self._embed_waiting()
         if self._matrix is None or not self._numbers:
             return {}
-        likeness = _products(self._matrix[: len(self._numbers)], self._query_vectors([query])[0])
-        rows = np.flatnonzero(likeness >= _nth_highest(likeness, limit))
-        numbers = self._numbers
-        found = {numbers[row]: close for row, close in zip(rows.tolist(), likeness[rows].tolist(), strict=True)}
-        others = [number for number in also if number not in found]
-        found.update(zip(others, likeness[[self._rows[number] for number in others]].tolist(), strict=True))
-        return found
+        likeness = _products(self._matrix[: len(self._numbers)], self.query_vectors([query])[0])
+        return _closest(likeness, self._numbers, self._rows.__getitem__, limit, also)
 
     def likeness(self, queries: Sequence[str], numbers: Sequence[int]) -> list[dict[int, float]]:
         """Cosine by tool number of just these tools, for each query.
 
-        Raises `EmbeddingError` where the embedder fails.
+        Raises `EmbeddingError` if the embedder fails.
         """
         self._embed_waiting()
         if self._matrix is None or not numbers:
             return [{} for _ in queries]
         rows = self._matrix[[self._rows[number] for number in numbers]]
-        products = [_products(rows, vector).tolist() for vector in self._query_vectors(queries)]
+        products = [_products(rows, vector).tolist() for vector in self.query_vectors(queries)]
         return [dict(zip(numbers, row, strict=True)) for row in products]
 
-    def _query_vectors(self, queries: Sequence[str]) -> Matrix:
+    def rows(self, numbers: Sequence[int]) -> Matrix | None:
+        """The vectors of these tools, a row each; None if there are none.
+
+        Raises `EmbeddingError` if the embedder fails.
+        """
+        self._embed_waiting()
+        if self._matrix is None or not numbers:
+            return None
+        rows: Matrix = self._matrix[[self._rows[number] for number in numbers]]
+        return rows
+
+    def query_vectors(self, queries: Sequence[str]) -> Matrix:
+        """A row for each text. Raises `EmbeddingError` if the embedder fails."""
         vectors = self._embed(queries)
         if self._matrix is not None and vectors.shape[1] != self._matrix.shape[1]:
             raise EmbeddingError(f"vectors of {vectors.shape[1]} and of {self._matrix.shape[1]} numbers")
@@ -154,8 +162,40 @@ class Vectors:
         return unit_rows(rows)
 
 
+class VectorsOfSome(Vectors):
+    """Those of some of the tools, by their numbers in `whole`, which makes them; nothing is added here."""
+
+    def __init__(self, whole: Vectors, held: Sequence[int]) -> None:
+        super().__init__()
+        self._whole, self._held = whole, held
+
+    def closest(self, query: str, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
+        """As with these tools alone."""
+        rows = self._whole.rows(self._held)
+        if rows is None:
+            return {}
+        likeness = _products(rows, self._whole.query_vectors([query])[0])
+        return _closest(likeness, self._held, lambda number: bisect_left(self._held, number), limit, also)
+
+    def likeness(self, queries: Sequence[str], numbers: Sequence[int]) -> list[dict[int, float]]:
+        """As with these tools alone."""
+        return self._whole.likeness(queries, numbers)
+
+
+def _closest(
+    likeness: Matrix, numbers: Sequence[int], row_of: Callable[[int], int], limit: int, also: Iterable[int]
+) -> dict[int, float]:
+    import numpy as np
+
+    near = np.flatnonzero(likeness >= _nth_highest(likeness, limit))
+    found = {numbers[row]: close for row, close in zip(near.tolist(), likeness[near].tolist(), strict=True)}
+    others = [number for number in also if number not in found]
+    found.update(zip(others, likeness[[row_of(number) for number in others]].tolist(), strict=True))
+    return found
+
+
 def _nth_highest(likeness: Matrix, rank: int) -> float:
-    """The `rank`th highest of them, the lowest where there are fewer."""
+    """The `rank`th highest of them, the lowest if there are fewer."""
     import numpy as np
 
     if rank >= len(likeness):

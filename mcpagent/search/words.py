@@ -10,12 +10,11 @@ import re
 from functools import cache, lru_cache
 from typing import Protocol
 
-from mcpagent.names import plain
+from mcpagent.search.name_forms import plain
 
 MAX_WORD = 40
 """Characters of one written word that count; longer runs are keys, hashes or encoded data."""
 
-_KEPT_TERMS = 40_000
 _WRITTEN = re.compile(r"[^\W_]+")
 _ONLY_WORDS = bytes(char if chr(char).isalnum() else 32 for char in range(128)) + bytes(128)
 """The same for ASCII texts, as a table for `bytes.translate`: three times as fast."""
@@ -72,7 +71,7 @@ def stem(word: str) -> str:
 
 
 def pieces(written: str) -> list[str]:
-    """The plain words inside one written word, itself first; only itself where it holds no others."""
+    """The plain words inside one written word, itself first; only itself if it holds no others."""
     whole = plain(written[:MAX_WORD])
     if not whole.isascii():
         return _unspaced_pieces(whole)
@@ -104,18 +103,11 @@ def terms(written: str) -> list[str]:
     return list(dict.fromkeys(filter(None, map(_term, pieces(written)))))
 
 
-class _Terms(dict[str, str]):
-    """The index term of each plain word, empty where it says nothing; worked out when it is first met."""
-
-    def __missing__(self, part: str) -> str:
-        if len(self) >= _KEPT_TERMS:
-            self.clear()
-        says_something = part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
-        term = self[part] = _stemmer().stemWord(part) if says_something else ""
-        return term
-
-
-_term = _Terms().__getitem__
+@lru_cache(maxsize=40_000)
+def _term(part: str) -> str:
+    """The index term of a plain word, empty if it says nothing."""
+    says_something = part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
+    return _stemmer().stemWord(part) if says_something else ""
 
 
 def _is_one_piece(written: str) -> bool:

@@ -1,5 +1,46 @@
-"""The offline model: a rule-based stand-in that really searches, adds and calls tools."""
+"""The offline model: rules that answer without a provider. It sees a request and nothing else."""
 
-from mcpagent.models.offline.model import OfflineModel
+from __future__ import annotations
 
-__all__ = ["OfflineModel"]
+import json
+from collections.abc import Callable
+from datetime import datetime
+
+from mcpagent.events import Emit, TextDelta
+from mcpagent.messages import Message, Usage
+from mcpagent.models.base import ModelRequest, ModelResponse
+
+
+class OfflineModel:
+    """A rule-based stand-in that needs no key and no network, and says so once in a conversation.
+
+    It really searches, adds and calls. By itself it runs only tools that are marked as only reading (`read_only` True);
+    of others it says what it would call. The same request gives the same answer; `now` is read only for words such as
+    "tomorrow". `Usage` counts characters / 4, as nothing is billed.
+    """
+
+    name = "offline:rules"
+
+    def __init__(self, now: Callable[[], datetime] = datetime.now) -> None:
+        self._now = now
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """The next answer or calls, by rules alone; raises nothing."""
+        # A chat is at its prompt before the rules are loaded.
+        from mcpagent.models.offline.turn import answer
+
+        message = answer(request, self._now())
+        for line in message.text.splitlines(keepends=True):
+            emit(TextDelta(line))
+        tools = sum(len(f"{tool.name}{tool.description}{json.dumps(tool.parameters)}") for tool in request.tools)
+        sent = tools + len(request.system) + sum(map(_size, request.messages))
+        usage = Usage(sent // 4 + 1, _size(message) // 4 + 1, requests=1)
+        return ModelResponse(message, usage, "tool_calls" if message.tool_calls else "end", dollars=0.0)
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+
+def _size(message: Message) -> int:
+    calls = sum(len(f"{call.name}{json.dumps(call.arguments)}") for call in message.tool_calls)
+    return len(message.text) + calls + sum(len(result.text) for result in message.tool_results)

@@ -1,48 +1,182 @@
-"""One piece of a prompt as a candidate for one property, and what candidates are drawn from."""
+"""What a request holds that can become an argument: quotes, addresses, paths, moments, numbers, sums, places."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any
+from zoneinfo import available_timezones
 
-from mcpagent.models.offline.evidence import Evidence, Found
-from mcpagent.models.offline.leftover import Span
-from mcpagent.models.offline.roles import Property
-from mcpagent.models.offline.words import word_set
+from mcpagent.search.name_forms import plain
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A value for one property. `sure` pieces may also fill optional properties; guesses only required ones."""
+class Piece:
+    """One value with its place. A moment that is none, such as 30 February, has the value None."""
 
+    kind: str
+    start: int
+    end: int
     value: Any
-    spans: tuple[Span, ...] = ()
-    score: float = 1.0
-    sure: bool = True
 
 
-@dataclass(frozen=True)
-class Context:
-    """What candidates are drawn from: the prompt, and the spans that other properties already took."""
+_ONES = "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+_SPOKEN = {word: number for number, word in enumerate(_ONES.split("|"))}
+_DIGITS = rf"(?:\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\b(?:{_ONES})\b)"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_UNIT = "(?:day|week|month|year)s?"
+_DAY = (
+    r"(?:\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{4}"
+    rf"|(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? \d{{4}})?\b"
+    rf"|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?\b(?:,? \d{{4}})?"
+    r"|today\b|tomorrow\b|yesterday\b|christmas\b|(?:(?:next|last) )?(?:mon|tues|wednes|thurs|fri|satur|sun)day\b)"
+)
+_APART = re.compile(rf"(?i)(a|an|\d+|{_ONES}) ({_UNIT}) (after|before|from) ({_DAY})")
+_PATTERNS = {
+    "quoted": r"```[^\n`]*\n(.*?)```|\"([^\"]+)\"|“([^”]+)”|`([^`]+)`|(?<!\w)'([^'\n]+(?:'\w+[^'\n]*)*)'(?!\w)"
+    r"|(?<!\w)(\{\".*\}|\[.*\])",
+    "url": r"\b(?:https?|ftp|file)://[^\s<>\"']*[^\s<>\"'.,;:!?)\]]|\bwww\.[\w-]+(?:\.[\w-]+)+(?:/[^\s]*)?"
+    r"|(?<![\w@/.-])[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|io|dev)\b(?:/\S*)?",
+    "email": r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
+    "colour": r"(?<!\w)#[0-9a-f]{3,8}\b",
+    "date": rf"(?<![\w./-])(?:(?:a|an|\d+|{_ONES}) {_UNIT} (?:(?:after|before|from) {_DAY}|from now\b|ago\b)"
+    rf"|in (?:\d+|{_ONES}) {_UNIT}\b(?! ?,? ?(?:after|before|from)\b)|{_DAY})",
+    "time": r"(?<![\w:.])(?:\d{1,2}:\d\d(?: ?[ap]m\b)?|\d{1,2} ?[ap]m\b|noon\b|midnight\b)",
+    "path": r"(?<![\w/:.])(?![\d/.]+(?:\s|$))(?:[~\w.@*+-]*/[\w./@+*-]*\w/?|[\w.@+-]+/(?=[\s?!,;]|$)"
+    r"|[\w@+*-]*[a-z_*][\w@+*-]*\.[a-z*][a-z0-9]{0,7}|(?:README|LICENSE|Makefile)(?=\W|$)"
+    r"|(?!(?:the|this|that|my|current) )[\w-]+(?= (?:folder|directory)\b))(?![\w/])",
+    "code": r"\b0[xob][0-9a-f]+\b",
+    "number": rf"(?!one (?:of|from)\b)(?:(?<![\w.)])|(?<=\dd)|(?<=[$€£#]))((?:[-−](?=\d))?{_DIGITS})"
+    r"(?:\s?(?:dollars?|euros?|[€$]))?",
+}
 
-    evidence: Evidence
-    used: tuple[Span, ...] = ()
 
-    def is_free(self, start: int, end: int) -> bool:
-        return not any(low < end and start < high for low, high in self.used)
-
-
-def candidate_of(found: Found, score: float = 1.0, *, value: Any = None, sure: bool = True) -> Candidate:
-    return Candidate(found.value if value is None else value, ((found.start, found.end),), score, sure)
-
-
-_FROM_WORDS = frozenset(("from", "between", "since", "by"))
-_TO_WORDS = word_set("to into until till and as with than against")
+def find_pieces(text: str, now: datetime) -> list[Piece]:
+    """The values of a text in its order, none inside another."""
+    found: list[Piece] = []
+    for kind, pattern in _PATTERNS.items():
+        matches = re.finditer(pattern, text, re.DOTALL | re.IGNORECASE)
+        found += [Piece(kind, *match.span(), _value(kind, match, now)) for match in matches]
+        text = text_without(text, found)
+    return sorted(found, key=lambda piece: piece.start)
 
 
-def direction_score(wanted: Property, preposition: str) -> float:
-    """How well "from" and "to" before a piece agree with the property's own direction."""
-    if not wanted.direction or not preposition:
-        return 0.0
-    expected, opposite = (_FROM_WORDS, _TO_WORDS) if wanted.direction < 0 else (_TO_WORDS, _FROM_WORDS)
-    return 2.0 if preposition in expected else -2.0 if preposition in opposite else 0.0
+def text_without(text: str, pieces: list[Piece]) -> str:
+    """The text with zero characters in the place of the pieces, so that all else stays where it is."""
+    for piece in pieces:
+        text = text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
+    return text
+
+
+def _value(kind: str, match: re.Match[str], now: datetime) -> Any:
+    inner = next(filter(None, match.groups()), match[0]).strip("\n")
+    has_year = re.search(rf"(?i)\b{_MONTH}(?: \d\w*,?)? \d{{4}}", match.string)
+    if kind == "date" and has_year and re.match(rf"(?i)(?!.*\d{{4}}).*\b{_MONTH}", inner):
+        return None  # "between 1 May and 1 June 2027" leaves a year out
+    if kind in ("date", "time"):
+        return _moment(inner.lower(), now, "%Y-%m-%d" if kind == "date" else "%H:%M")
+    if kind == "number":
+        return _number(inner)
+    return f"https://{inner}" if kind == "url" and "://" not in inner else inner
+
+
+def _moment(text: str, now: datetime, shape: str) -> str | None:
+    """As ISO 8601, read by dateparser; the day stands before the month, but for 12/31."""
+    import dateparser
+
+    if apart := _APART.fullmatch(text):
+        count, unit, side, anchor = apart.groups()
+        day = _moment(anchor, now, "%Y-%m-%d")
+        there = f"{count} {unit} ago" if side == "before" else f"in {count} {unit}"
+        return _moment(there, datetime.fromisoformat(day), shape) if day else None
+    if re.match(r"(?!(\d\d?)/\1/)0?(?:[1-9]|1[012])/0?(?:[1-9]|1[012])/", text):
+        return None  # nobody can say which one is the month
+    named = {"christmas": "25 december", "noon": "12:00", "midnight": "00:00"}.get(text, text)
+    order = "YMD" if re.match(r"\d{4}-", text) else "MDY" if re.match(r"\d\d?/(?:1[3-9]|[23]\d)/", text) else "DMY"
+    settings = {"RELATIVE_BASE": now.replace(tzinfo=None), "PREFER_DATES_FROM": "future", "DATE_ORDER": order}
+    found: datetime | None = dateparser.parse(named, languages=["en"], settings=settings)
+    return found.strftime(shape) if found else None
+
+
+def _number(text: str) -> int | float:
+    plainly = text.lower().replace(",", "").replace("−", "-")
+    return _SPOKEN[plainly] if plainly in _SPOKEN else float(plainly) if "." in plainly else int(plainly)
+
+
+_MATHS = {
+    r"\b(?:to the power of|raised to)\b|\*\*|\^": "**",
+    r"\b(?:multiplied by|times)\b|[*×]|(?<=\d)x(?=\d)|(?<=\d )x(?= \d)": "*",
+    r"\b(?:divided by|over)\b|[/÷]": "/",
+    r"\bplus\b|\+": "+",
+    r"\bminus\b|[-−]": "-",
+    r"(?:%|\bpercent) of\b": "/ 100 *",
+    r"\bmod(?:ulo)?\b|%": "%",
+    r"\b(?:the )?(?:square root|sqrt) of\b": "sqrt",
+    r"\b(?:sqrt|factorial|abs|round|exp|log10|log2|log|sin|cos|tan|pi)\b|[(),]": "",
+    _DIGITS: "number",
+}
+_TOKEN = "|".join(f"({pattern})" for pattern in _MATHS)
+_RANGE = r"(?:(?<=of )|(?<=from )|(?<=between ))\d+ ?[-–−] ?\d"  # "the sum of 1-9"
+_SUM = re.compile(rf"(?i)(?<![\w.#])(?!{_RANGE})(?:(?:{_TOKEN})\s*){{2,200}}")
+_DONE = r"add|multiply|divide|subtract|(?:sum|product) of(?= \S+ and\b)"
+_ORDERED = re.compile(rf"(?i)\b({_DONE}) ({_DIGITS}) (?:and|to|by|with|from) ({_DIGITS})\b")
+
+
+def find_sum(text: str) -> list[Piece]:
+    """The longest sum, in Python's spelling: "the square root of 2", "15 % of 80"; none if it is not a whole one."""
+    if ordered := _ORDERED.search(text):
+        sign = {"add": "+", "sum": "+", "mul": "*", "pro": "*", "div": "/", "sub": "-"}[ordered[1][:3].lower()]
+        numbers = [str(_number(number)) for number in ordered.groups()[1:]]
+        return [Piece("sum", *ordered.span(), f" {sign} ".join(numbers[:: -1 if sign == "-" else 1]))]
+    found = max(_SUM.finditer(text), key=lambda match: len(match[0]), default=None)
+    written = found[0].rstrip(" ,") if found else ""
+    spelled = list(_MATHS.values())
+    parts = ((spelled[(match.lastindex or 1) - 1], match[0].lower()) for match in re.finditer(f"(?i){_TOKEN}", written))
+    code = " ".join(str(_number(said)) if sign == "number" else sign or said for sign, said in parts)
+    code = re.sub(r"\bsqrt (?:(-) )?([\d.]+)", r"sqrt(\1\2)", code)
+    code = re.sub(r"(?<=\() | (?=[),])|(?<=[a-z\d]) (?=\()", "", code)
+    try:
+        is_sum = isinstance(ast.parse(code, mode="eval").body, ast.BinOp | ast.Call)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return [Piece("sum", found.start(), found.start() + len(written), code)] if found and is_sum else []
+
+
+_PLACES = """
+America/New_York: washington, boston, miami, nyc, georgia | America/Los_Angeles: san francisco, seattle, washington
+UTC: utc, gmt
+America/Sao_Paulo: rio de janeiro | Asia/Kolkata: mumbai, delhi, new delhi | Asia/Shanghai: beijing, china
+Europe/London: uk, england | Europe/Berlin: germany, munich, frankfurt | Europe/Madrid: barcelona
+"""
+
+
+@cache
+def _places() -> dict[str, str]:
+    """`zone.tab` and `iso3166.tab`; no place is what lies in several zones, a country or two of one name (Georgia)."""
+    texts = [(files("tzdata") / "zoneinfo" / name).read_text("utf-8") for name in ("zone.tab", "iso3166.tab")]
+    rows, pairs = ([line.split("\t") for line in text.splitlines() if line[:1] != "#"] for text in texts)
+    codes, countries = [row[0] for row in rows], dict(pairs)
+    named = {(plain(row[2].rpartition("/")[2].replace("_", " ")), row[2]) for row in rows}
+    named |= {(plain(countries[row[0]]), row[2]) for row in rows if codes.count(row[0]) == 1}
+    for zone, _, cities in (entry.partition(":") for entry in re.split(r"[|\n]", _PLACES.strip())):
+        named |= {(city.strip(), zone.strip()) for city in cities.split(",")}
+    counts = Counter(place for place, _ in named)
+    zones = {zone.lower(): zone for zone in available_timezones() if "/" in zone}
+    return {place: zone for place, zone in named if counts[place] == 1} | zones
+
+
+def find_zones(text: str) -> list[Piece]:
+    """The IANA time zone of each place in a text, the longest names first."""
+    words = list(re.finditer(r"[^\W\d_]+(?:[-'’_/][^\W\d_]+)*", text))
+    found: list[Piece] = []
+    for first, word in enumerate(words):
+        for last in words[first : first + 3][::-1]:
+            zone = _places().get(plain(text[word.start() : last.end()].replace("’", "'").removesuffix("'s")))
+            if zone and (not found or found[-1].end <= word.start()):
+                found.append(Piece("zone", word.start(), last.end(), zone))
+    return found

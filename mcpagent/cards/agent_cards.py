@@ -1,0 +1,245 @@
+"""Agents of cards, and cards of agents. A folder of cards is a team: members are tools of those that name them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from mcpagent.cards.card import AgentCard, CardError, CardStrategy, ToolSearchConfig
+from mcpagent.cards.reading import FOREIGN, REQUEST_PARAMS
+from mcpagent.cards.teams import CONNECT_KNOWN, Team, card_at, card_servers, reachable
+from mcpagent.config import ServerConfig, ServersConfig
+from mcpagent.events import Event, Notice, ServerFailed
+from mcpagent.models.base import Model, ModelSettings
+from mcpagent.models.fallback import FallbackModel
+from mcpagent.models.resolve import spec_of
+from mcpagent.python.argument_checks import expect_options
+from mcpagent.run import RunOptions
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.search_options import ToolSearch
+
+MAX_DESCRIPTION = 300
+
+Make: TypeAlias = Callable[..., Any]
+"""What makes an agent: `Agent` itself."""
+
+
+def agent_from_card(make: Make, card: str | Path | AgentCard | Team, **options: Any) -> Any:
+    """The agent of a card, of a file, or of the card in a folder that is its default; see `Agent.from_card`."""
+    expect_options("Agent.from_card", make, options)
+    card = card_at(card) if isinstance(card, str | Path) else card
+    return agents_of(make, card, **options)[(card.first if isinstance(card, Team) else card).name]
+
+
+def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, Any]:
+    """The card's agent and all it can reach through `agents`, by name; of a `Team` nothing is read again.
+
+    Members come from the cards in the same folder. Each has its own context and its own `max_turns`. `options` are the
+    first one's alone, but for what must hold whoever makes a call: `approval`, and what servers share. `on_event` is
+    called too when servers of members fail.
+    """
+    cards, servers = (card.cards, card.servers) if isinstance(card, Team) else (reachable(card), {})
+    first, for_members = next(iter(cards)), _for_members(options)
+    agents: dict[str, Any] = {}
+    for name, item in cards.items():
+        known: dict[str, Any] = {"mcp_config": servers[name]} if name in servers else {}
+        agents[name] = _single(make, item, {**known, **(options if name == first else for_members)})
+    for name, item in cards.items():
+        for member in item.agents:
+            other = cards[member]
+            tool = agents[member].as_tool(
+                re.sub(r"[^A-Za-z0-9_-]", "_", member),
+                _purpose(other),
+                defer_loading=False,
+                timeout_seconds=float(item.child_timeout_sec) if item.child_timeout_sec else None,
+            )
+            # Asking a member changes nothing by itself: each call that it makes is judged on its own.
+            agents[name].tool(replace(tool, definition=replace(tool.definition, read_only=True)))
+    agents[first].start_notices = tuple(line for item in cards.values() for line in card_warnings(item))
+    return agents
+
+
+def _for_members(options: Mapping[str, Any]) -> dict[str, Any]:
+    shared: dict[str, Any] = {"approval": options.get("approval", False)}
+    if (servers := options.get("server_options")) is not None:
+        shared["server_options"] = replace(servers, selected_servers=None, selected_tools=None)
+    if (listener := options.get("on_event")) is not None:
+
+        def report(event: Event) -> None:
+            # What a member does when it is called comes as the caller's `SubagentEvent`.
+            if isinstance(event, ServerFailed | Notice):
+                listener(event)
+
+        shared["on_event"] = report
+    return shared
+
+
+def _purpose(card: AgentCard) -> str:
+    first = next((line for line in card.instruction.splitlines() if line.strip()), "")
+    return safe_line(card.description or first or f"The agent {card.name}.", MAX_DESCRIPTION)
+
+
+def _single(make: Make, card: AgentCard, options: Mapping[str, Any]) -> Any:
+    values: dict[str, Any] = {
+        "model": _model(card),
+        "mcp_config": card_servers(card) if "mcp_config" not in options else options["mcp_config"],
+        "instructions": card.instruction,
+        **({"tool_search": tool_search_of(card.tool_search)} if card.tool_search is not None else {}),
+        **options,
+        "options": _run_options(card, options.get("options") or RunOptions()),
+    }
+    agent = make(values.pop("model"), **values)
+    agent.card = card
+    return agent
+
+
+def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
+    """What the card says, unless something else was asked for."""
+    usual = RunOptions()
+    said = card.max_turns or int(_params(card).get("max_iterations") or 0)
+    turns = said if asked.max_turns == usual.max_turns else 0
+    settings = _settings(card) if asked.settings == usual.settings else asked.settings
+    return replace(asked, max_turns=turns or asked.max_turns, settings=settings)
+
+
+def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
+    """The settings a card's block means here."""
+    if not config.enabled:
+        return ToolSearch(enabled=False)
+    return ToolSearch(scope=config.scope, strategy=config.strategy, eager_tools=config.eager_tools)
+
+
+# -- what a card says ---------------------------------------------------------------------------------------------
+
+
+CARD_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
+_PLACEHOLDER = re.compile(r"\{\{[A-Za-z_][^{}\n]{0,80}\}\}")
+
+
+def _model(card: AgentCard) -> str | None:
+    if not card.model:
+        return None
+    model = CARD_VARIABLE.sub(lambda match: _value_of(match, card), card.model)
+    if not card.api_key or "api_key_env=" in model:
+        return model
+    variable = CARD_VARIABLE.fullmatch(card.api_key)
+    if variable is None:
+        details = "Write api_key: ${NAME_OF_A_VARIABLE}; a key itself does not belong into a file"
+        raise CardError(f"'api_key' must be an environment variable in {card.path}", details)
+    if "," in model:
+        details = "Write ?api_key_env=NAME behind each model instead"
+        raise CardError(f"'api_key' is for one model, and 'model' names several in {card.path}", details)
+    return f"{model}{'&' if '?' in model else '?'}api_key_env={variable[1]}"
+
+
+def _value_of(match: re.Match[str], card: AgentCard) -> str:
+    value = os.environ.get(match[1]) or match[2]
+    if value is None:
+        raise CardError(f"'model' needs the environment variable {match[1]} in {card.path}", "Set it.")
+    return value
+
+
+def _params(card: AgentCard) -> dict[str, Any]:
+    return {REQUEST_PARAMS[key]: value for key, value in card.request_params.items() if key in REQUEST_PARAMS}
+
+
+def _settings(card: AgentCard) -> ModelSettings:
+    params = _params(card)
+    for name, kinds in (("max_tokens", int), ("temperature", (int, float)), ("max_iterations", int)):
+        value = params.get(name)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise CardError(f"'request_params.{name}' must be a number in {card.path}", f"Got: {value!r}")
+    return ModelSettings(max_output_tokens=params.get("max_tokens"), temperature=params.get("temperature"))
+
+
+def card_warnings(card: AgentCard) -> list[str]:
+    """What the card asks for that has no counterpart here, one line per field."""
+    place = card.path or f"card {card.name}"
+    nothing = [f"'{name}'" for name, value in card.foreign.items() if value not in FOREIGN[name]]
+    params = [f"'request_params.{safe_line(key, 60)}'" for key in card.request_params if key not in REQUEST_PARAMS]
+    connects = [
+        f"'mcp_connect[{position}].{safe_line(str(key), 60)}'"
+        for position, entry in enumerate(card.mcp_connect)
+        for key in entry
+        if key not in CONNECT_KNOWN
+    ]
+    lines = [f"{place}: {what} has no counterpart here and does nothing" for what in (*nothing, *params, *connects)]
+    if placeholder := _PLACEHOLDER.search(card.instruction):
+        shown = safe_line(placeholder.group())
+        lines.insert(len(nothing), f"{place}: {shown} in the instruction is not filled in here")
+    return lines
+
+
+# -- cards of agents ----------------------------------------------------------------------------------------------
+
+
+class _Carded(Protocol):
+    """What a card says of an agent."""
+
+    @property
+    def card(self) -> AgentCard | None: ...
+    @property
+    def mcp_config(self) -> str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None: ...
+    @property
+    def instructions(self) -> object: ...
+    @property
+    def model_choice(self) -> str | Model | Sequence[str | Model] | None: ...
+    @property
+    def tool_search(self) -> ToolSearch: ...
+    @property
+    def options(self) -> RunOptions: ...
+
+
+def card_of(agent: _Carded, name: str = "") -> AgentCard:
+    """See `Agent.to_card`."""
+    if agent.card is not None:
+        return replace(agent.card, name=name) if name else agent.card
+    config = agent.mcp_config
+    servers: dict[str, Any] = {}
+    if isinstance(config, Mapping):
+        servers["mcp_servers"] = dict(config.get("mcpServers", config))
+    elif isinstance(config, str | Path):
+        servers["mcp_config"] = str(config)
+    elif config is not None:
+        values = config.servers if isinstance(config, ServersConfig) else tuple(config)
+        servers["servers"] = tuple(server.name for server in values)
+    options, instructions = agent.options, agent.instructions
+    params = {"max_tokens": options.settings.max_output_tokens, "temperature": options.settings.temperature}
+    return AgentCard(
+        name or "agent",
+        instructions.strip() if isinstance(instructions, str) else "",
+        model=_model_text(agent.model_choice),
+        tool_search=_search_config(agent.tool_search),
+        max_turns=options.max_turns if options.max_turns != RunOptions().max_turns else 0,
+        request_params={key: value for key, value in params.items() if value is not None},
+        **servers,
+    )
+
+
+def with_model(card: AgentCard, chosen: str | Model | Sequence[str | Model]) -> AgentCard:
+    """The card with another model; the key that it named was for the one before."""
+    return replace(card, model=_model_text(chosen), api_key="")
+
+
+def _model_text(chosen: str | Model | Sequence[str | Model] | None) -> str:
+    """What a card says of a model: a text that can be read back. A model object that has none is code, and left out."""
+    if chosen is None or isinstance(chosen, str):
+        return chosen or ""
+    if isinstance(chosen, FallbackModel):
+        chosen = chosen.models
+    if isinstance(chosen, Model):
+        return spec_of(chosen)
+    return ", ".join(text for one in chosen if (text := _model_text(one)))
+
+
+def _search_config(search: ToolSearch) -> ToolSearchConfig | None:
+    if search.enabled == "marked":
+        return None
+    strategies: dict[object, CardStrategy] = {"bm25": "bm25", "regex": "regex"}
+    strategy = "auto" if callable(search.strategy) else strategies.get(search.strategy, "auto")
+    eager = {server: tuple(patterns) for server, patterns in search.eager_tools.items()}
+    return ToolSearchConfig(bool(search.enabled), "mcp", strategy, eager)

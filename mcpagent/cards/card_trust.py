@@ -1,0 +1,54 @@
+"""What an agent card makes happen besides its servers: which model is asked where, with which key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mcpagent.cards.agent_cards import CARD_VARIABLE
+from mcpagent.cards.card import AgentCard
+from mcpagent.cards.teams import Team
+from mcpagent.config import ServersConfig
+from mcpagent.config.user_folders import is_users_own
+from mcpagent.models.resolve import parse_spec
+from mcpagent.text.secret_shapes import names_a_secret
+from mcpagent.trust.descriptions import Description, Fact, fact_of, real_place
+
+
+def describe_cards(team: Team, environ: Mapping[str, str], *, is_model_chosen: bool = False) -> list[Description]:
+    """The cards from outside the user's own folders that send something somewhere; their servers are described apart.
+
+    `is_model_chosen`: another model takes the place of the first card's.
+    """
+    found = [
+        _described(card, team.servers[name], environ, has_model=bool(number) or not is_model_chosen)
+        for number, (name, card) in enumerate(team.cards.items())
+        if card.path and not is_users_own(card.path, environ)
+    ]
+    return [item for item in found if item.facts]
+
+
+def _described(card: AgentCard, servers: ServersConfig, environ: Mapping[str, str], *, has_model: bool) -> Description:
+    facts = list(_of_the_model(card, environ)) if has_model else []
+    facts += [Fact("uses", f"your server {server.name}") for server in servers.servers if server.scope == "user"]
+    return Description(card.name, real_place(card.path), card.path, tuple(facts), kind="card")
+
+
+def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]:
+    """Variables stand as their values, but for secrets, which stand as they are written."""
+    told = CARD_VARIABLE.sub(
+        lambda match: match[0] if names_a_secret(match[1]) else environ.get(match[1]) or match[2] or match[0],
+        card.model,
+    )
+    if told.strip() in ("", "offline"):
+        return
+    yield fact_of("asks", told)
+    for name in filter(None, (part.strip() for part in told.split(","))):
+        if name == "offline":
+            continue
+        options = parse_spec(name).options
+        if "base_url" in options:
+            yield fact_of("sends to", options["base_url"])
+        if "api_key_env" in options:
+            yield fact_of("sends the key", options["api_key_env"])
+    if card.api_key:
+        yield fact_of("sends the key", card.api_key)

@@ -1,0 +1,356 @@
+"""The conversation in the terminal: input line, turn, input line ... while servers connect in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+from rich.text import Text
+
+from mcpagent import Model
+from mcpagent.cli.chat.completions import ChatCompleter, words_of
+from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave, is_command
+from mcpagent.cli.chat.startup import Startup, search_line
+from mcpagent.cli.chat.status_line import Status, StatusCommand, short_model, status_document, status_line
+from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.error_lines import MAX_LINE, report_exception
+from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end, within
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.may_run.asking import Asking, ask_about_call, forget_typed_ahead, read_above_output
+from mcpagent.cli.may_run.project_trust import trusted_configuration
+from mcpagent.cli.may_run.server_requests import ServerRequests
+from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approvals, rules_without_effect
+from mcpagent.cli.screen.input import InputLine
+from mcpagent.cli.screen.keys_during_answer import on_interrupt, typing_ahead, usual_terminal
+from mcpagent.cli.screen.lines import notice_line, unfolded_lines
+from mcpagent.cli.screen.rendering import Activity, TurnView, print_failed_server
+from mcpagent.cli.screen.terminal import Terminal, put, warning_line
+from mcpagent.errors import McpAgentError
+from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
+from mcpagent.mcp.lists.pins import ToolChange
+from mcpagent.mcp.server_options import stored_lists
+from mcpagent.messages import Prompt
+from mcpagent.messages import Text as Words
+from mcpagent.text.safe_text import safe_line
+
+CALLS_KEPT = 50
+GOODBYES = frozenset({"exit", "quit", "bye"})
+"""Typed alone they mean the chat, not the model."""
+
+
+def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
+    """Chats until the user leaves. `model` is used instead of the named one."""
+    chat = Chat(options, terminal, model)
+    gc.freeze()  # what is loaded by now stays; looking through it for garbage would take a tenth of the start
+    return run_to_end(chat.run())
+
+
+class Chat:
+    """One chat. `_view` is set while a turn runs: then it gets the events."""
+
+    def __init__(self, options: Options, terminal: Terminal, model: Model | None) -> None:
+        self.options = options
+        self.terminal = terminal
+        configuration = trusted_configuration(options, terminal)
+        self._asking = Asking(terminal.out, terminal.glyphs, read_above_output, self._aside)
+        self.approvals = make_approvals(options, configuration, partial(ask_about_call, self._asking))
+        self.cache = stored_lists(options.environ)
+        self.agent = make_agent(
+            options,
+            configuration,
+            self._on_event,
+            model=model,
+            startup_seconds=0,
+            approvals=self.approvals,
+            cache=self.cache,
+            allow_change=self._allow_change,
+            requests=ServerRequests(self._asking, self._notify_waiting),
+        )
+        self._activity = Activity(terminal.out, terminal.glyphs)
+        self.startup = Startup(
+            self.agent, self._activity, terminal.glyphs, self._refresh, self._connected, options.server_wait
+        )
+        self.desk = Desk(
+            agent=self.agent,
+            configuration=configuration,
+            terminal=terminal,
+            rules=self.approvals.rules,
+            environ=options.environ,
+            folder=options.folder,
+            ready=self.startup.ready,
+            ask=self._answer,
+            edit=self._edit,
+        )
+        completer = ChatCompleter(lambda: words_of(self.agent, options.folder, is_started=self.startup.is_entered))
+        self.input = InputLine(terminal, options.environ, status=self._status, completer=completer, unfold=self._unfold)
+        self._own_status: StatusCommand | None = None
+        if options.status_line.strip():
+            self._own_status = StatusCommand(options.status_line, options.environ, options.folder, self._refresh)
+        self._reported_problem = False
+        self._refused_changes: set[str] = set()
+        self._calls: deque[ToolCallFinished] = deque(maxlen=CALLS_KEPT)
+        self._unfolded = 0
+        self._view: TurnView | None = None
+        self._turn: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._interrupted = False
+
+    async def run(self) -> ExitCode:
+        """From the greeting until the user leaves. Raises what kept the agent from starting."""
+        with typing_ahead(), on_interrupt(self._interrupt):
+            self._greet()
+            await self.startup.begin(self.desk.configuration.enabled, self.cache, self.input.shown)
+            try:
+                code = await self._converse()
+            finally:
+                await self.startup.close()
+                if self._own_status is not None:
+                    await self._own_status.close()
+                await self.agent.aclose()
+        if self.startup.failure is not None:
+            raise self.startup.failure
+        return code
+
+    async def _converse(self) -> ExitCode:
+        interrupts = 0
+        while not self._leaving and self.startup.failure is None:
+            try:
+                line = await self._read()
+            except EOFError:
+                return ExitCode.OK
+            except KeyboardInterrupt:
+                interrupts += 1
+                if interrupts == 2:
+                    return ExitCode.INTERRUPTED
+                self._say(Text("Ctrl-C again quits, Ctrl-D too", "dim"))
+                continue
+            interrupts = 0
+            if not line.strip():
+                continue
+            try:
+                await self._guarded(self._do(line))
+            except Leave:
+                return ExitCode.OK
+            self._say("")
+        return ExitCode.INTERRUPTED
+
+    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+        """Runs one command or turn: Ctrl-C stops it, what goes wrong is one line, and the chat goes on."""
+        self._turn = task = asyncio.create_task(work)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:  # the chat is ended from outside; its work gives the terminal back first
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        try:
+            task.result()
+        except asyncio.CancelledError:
+            self._say(Text("stopped; the conversation can go on", "dim"))
+        except Leave:
+            raise
+        except (McpAgentError, TimeoutError) as error:
+            self._say(Text(f"{self.terminal.glyphs.failed} {safe_line(str(error), MAX_LINE)}", "error"))
+        except Exception as error:  # noqa: BLE001 - a mistake in one turn must not cost the conversation
+            report_exception(error, debug=self.options.debug)
+
+    async def _read(self) -> str:
+        if not self._interrupted:
+            async with self._asking.turn:  # what servers ask comes when the line is sent: no key of it is an answer
+                line = await self.input.read()
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
+        return line
+
+    def _interrupt(self) -> None:
+        """Ctrl-C while no input line is there to take it: stops the turn, a second time also the chat."""
+        if self._turn is None or self._turn.done():
+            # It came just before the input line; that may be open by now.
+            self._interrupted = not self.input.end(KeyboardInterrupt)
+        else:
+            self._leaving = bool(self._turn.cancelling())
+            self._turn.cancel()
+
+    # -- what was typed -----------------------------------------------------------------------------------------------
+
+    async def _do(self, line: str) -> None:
+        from mcpagent.cli.chat.attachments import left_as_words, named_prompt, server_prompt, with_attachments
+
+        loaded = self.terminal.glyphs.loaded
+        if line.startswith("!"):
+            from mcpagent.cli.chat.shell_line import offer_shell
+
+            command, options = line[1:].strip(), self.options
+            kept = await offer_shell(command, options.folder, options.environ, self._choose, self._say)
+            self.desk.kept += [Words(kept)] if kept else []
+        elif (asked := named_prompt(line, self.agent.servers)) is not None:
+            await self.startup.ready()
+            server, name, words = asked
+            parts = await server_prompt(self.agent, server, name, words, alone=not self.desk.kept)
+            size = sum(len(part.text) for part in parts if isinstance(part, Words))
+            self._say(Text(f"  {loaded} prompt of {server}, {size:,} characters", "dim"))
+            await self._answer(line.strip(), parts)
+        elif line.strip().lower() in GOODBYES:
+            raise Leave
+        elif is_command(line):
+            from mcpagent.cli.chat.slash.slash_table import run_command
+
+            await run_command(self.desk, line)
+        else:
+            if "@" in line:
+                await self.startup.ready()
+            prompt, added = await with_attachments(line, self.agent, self.options.folder)
+            self._say(*(Text(f"  {loaded} {said}", "dim") for said in added))
+            if said := left_as_words(line, self.agent, self.options.folder):
+                self._say(Text(f"  {said}", "dim"))
+            await self._answer(line, prompt)
+
+    async def _answer(self, typed: str, prompt: Prompt) -> None:
+        """One question and its answer."""
+        from mcpagent.cli.chat.attachments import joined_parts
+
+        await self.startup.entered()
+        desk = self.desk
+        if desk.kept:
+            prompt = joined_parts(prompt, desk.kept)
+        asked = ChatQuestion(typed, prompt, len(self.agent.messages), desk.trace)
+        self._view = view = TurnView(self.terminal.out, self.terminal.out, self.terminal.glyphs)
+        self._unfolded = 0
+        self._say("")
+        try:
+            async with within(self.options.timeout):
+                await self.agent.ask(prompt)
+        finally:
+            self._view = None
+            view.close()
+            if len(self.agent.messages) > asked.length:
+                desk.asked.append(asked)
+                desk.kept.clear()
+
+    async def _edit(self, text: str) -> str:
+        from mcpagent.cli.frame.programs import edited
+
+        with usual_terminal():
+            return await edited(text, self.options.environ)
+
+    async def _choose(self, question: str) -> str:
+        """One line from the user, typed after the question is there; empty if they give none."""
+        forget_typed_ahead()
+        try:
+            return (await read_above_output(question, "")).strip()
+        except (EOFError, KeyboardInterrupt):
+            return ""
+
+    async def _allow_change(self, change: ToolChange) -> bool:
+        """Whether a tool may be called that its server changed, which has been reported. A no holds for the chat."""
+        if str(change) in self._refused_changes:
+            return False
+        with self._aside():
+            answer = await self._choose("call it as it is now? [y] yes, always  [N] no: ")
+        if answer.lower() in ("y", "yes"):
+            return True
+        self._refused_changes.add(str(change))
+        return False
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        self.desk.trace = self.desk.trace.after(event, self.agent)
+        self.startup.follow(event)
+        glyphs = self.terminal.glyphs
+        if isinstance(event, ToolCallFinished):
+            self._calls.append(event)
+        if isinstance(event, ServerFailed):
+            self._activity.hide()
+            with self._aside():
+                servers = self.desk.configuration.enabled
+                print_failed_server(self.terminal.out, event, servers, glyphs, in_chat=True)
+        elif self._view is not None:
+            from mcpagent.cli.oneshot.headless import STOPPED
+
+            self._view(event)
+            if isinstance(event, RunFinished) and event.stop in STOPPED:
+                self._say(warning_line(STOPPED[event.stop], glyphs))
+        elif isinstance(event, Notice):
+            self._notify(notice_line(event, glyphs))
+        self._refresh()
+
+    def _connected(self) -> None:
+        """No server is connecting any more: what can be said about all of them."""
+        lines = [warning_line(line, self.terminal.glyphs) for line in rules_without_effect(self.agent, self.approvals)]
+        if not self.options.quiet:
+            lines = [*self.startup.summary(), *lines]
+            chosen_by_itself = self.options.tool_search == "auto" and self.options.card is None
+            if self.agent.tools.searching and chosen_by_itself:
+                lines.append(Text(search_line(self.agent), "dim"))
+        if lines:
+            self._notify(*lines)
+
+    def _notify_waiting(self, server: str) -> None:
+        if self._turn is None or self._turn.done():
+            text = f"server {safe_line(server, 64)} asks you something; it is shown after Enter"
+            self._notify(warning_line(text, self.terminal.glyphs))
+
+    def _aside(self) -> AbstractContextManager[None]:
+        return self._view.paused() if self._view is not None else self.input.aside()
+
+    # -- the screen ---------------------------------------------------------------------------------------------------
+
+    def _status(self) -> str:
+        """What stands under the input line: ours or that of the user's command, and how servers come up."""
+        width, trace = self.terminal.out.width, self.desk.trace
+        is_started = self.startup.is_entered
+        status = Status.of(self.agent, self.approvals.rules.mode, trace.used, is_started=is_started)
+        line = status_line(status, self.terminal.glyphs, width)
+        if (own := self._own_status) is not None:
+            own.update(status_document(status, str(self.options.folder)))
+            line = f" {safe_line(own.said, width - 2)}" if own.said is not None else line
+        progress = self.startup.progress(width)
+        return f"{line}\n{progress}" if progress else line
+
+    def _refresh(self) -> None:
+        if self.startup.failure is not None:
+            self.input.end()
+        if self._own_status is not None and self._own_status.problem and not self._reported_problem:
+            self._reported_problem = True
+            self._notify(warning_line(self._own_status.problem, self.terminal.glyphs))
+        self.input.refresh()
+
+    def _unfold(self) -> None:
+        """Prints the last call in full; pressed again, the one before it."""
+        if not self._calls:
+            self._say(Text("no tool was called yet", "dim"))
+            return
+        self._unfolded = self._unfolded % len(self._calls) + 1
+        self._say(*unfolded_lines(self._calls[-self._unfolded], self._unfolded, len(self._calls)))
+
+    def _say(self, *lines: Text | str) -> None:
+        put(self.terminal.out, *lines)
+
+    def _notify(self, *lines: Text | str) -> None:
+        """Says something among the steps of a turn, or above the input line."""
+        self._activity.hide()
+        with self._aside():
+            self._say(*lines)
+
+    def _greet(self) -> None:
+        from mcpagent import __version__
+
+        configuration, dot = self.desk.configuration, self.terminal.glyphs.dot
+        folder = short_path(str(self.options.folder), Path("/nowhere"))
+        self._say(
+            Text.assemble(
+                ("mcpagent", "user"),
+                f" {__version__}   {short_model(self.agent.model.name)}   ",
+                (f"{configuration.describe(self.options.folder)} {dot} {folder} {dot} /help", "dim"),
+            )
+        )
+        if not self.options.quiet:
+            put(self.terminal.err, *hints(self.agent, self.options, configuration), style="dim")
+        self._say("")

@@ -1,0 +1,170 @@
+"""`!command`: what the user typed, run in the user's shell; its output is shown and can go to the model.
+
+Nothing else ever comes here: no text of a model, a tool, a server or a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpagent.cli.frame.figures import duration
+from mcpagent.text.for_model import fenced
+from mcpagent.text.safe_text import safe_text
+
+SECONDS = 120.0
+MAX_KEPT = 50_000
+"""Characters of the output that are kept for the model: half from its start, half from its end."""
+
+MAX_SHOWN = 200_000
+_END_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShellOutput:
+    """What both streams of a command held, shortened in the middle, and how it ended: `exit code 0`."""
+
+    output: str
+    ending: str
+
+
+async def run_shell(command: str, folder: Path, environ: Mapping[str, str], show: Callable[[str], None]) -> ShellOutput:
+    """Runs the line in the user's shell and shows its output as it comes, line by line and printable.
+
+    The command has no input and is ended after `SECONDS`, with all it started; so it is when this is cancelled.
+    """
+    if sys.platform == "win32":
+        words = [environ.get("COMSPEC", "cmd.exe"), "/c", command]
+    else:
+        shell = environ.get("SHELL", "")
+        words = [shell if shell and shutil.which(shell) else "/bin/sh", "-c", command]
+    process = await _begun(
+        asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=folder,
+            env=dict(environ),
+            start_new_session=sys.platform != "win32",
+        )
+    )
+    kept = _Kept(show)
+    assert process.stdout is not None
+    ending = ""
+    try:
+        async with asyncio.timeout(SECONDS):
+            while data := await process.stdout.read(65_536):
+                kept.add(data)
+            await process.wait()
+    except TimeoutError:
+        ending = f"stopped after {SECONDS:g} s"
+    finally:
+        await _end(process)
+    code = process.returncode or 0
+    return ShellOutput(kept.finish(), ending or (f"ended by signal {-code}" if code < 0 else f"exit code {code}"))
+
+
+async def _begun(starting: Coroutine[Any, Any, asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
+    """The process. If this is cancelled in the middle it has ended, and all it has started by then."""
+    task = asyncio.create_task(starting)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            await _end(await task)
+        raise
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends the whole group: politely, then not."""
+    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+        if sys.platform == "win32":
+            if process.returncode is None:
+                process.terminate()
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+        if process.returncode is not None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+
+
+class _Kept:
+    """Shows whole lines as they come, and keeps the start and the end of everything."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._line = ""
+        self._shown = 0
+        self._start = ""
+        self._end = ""
+        self._left_out = 0
+
+    def add(self, data: bytes) -> None:
+        self._take(self._decoder.decode(data))
+
+    def finish(self) -> str:
+        self._take(self._decoder.decode(b"", final=True) + ("\n" if self._line else ""))
+        if not self._left_out:
+            return (self._start + self._end).removesuffix("\n")
+        return f"{self._start}\n[{self._left_out:,} characters left out]\n{self._end}".removesuffix("\n")
+
+    def _take(self, text: str) -> None:
+        *lines, self._line = (self._line + text).split("\n")
+        if len(self._line) > MAX_KEPT:  # one endless line
+            lines.append(self._line)
+            self._line = ""
+        for line in lines:
+            # What is written over itself by carriage returns ends as its last state.
+            self._keep(safe_text(line.rstrip("\r").rpartition("\r")[2]))
+
+    def _keep(self, line: str) -> None:
+        if self._shown < MAX_SHOWN:
+            self._shown += len(line) + 1
+            self._show(line if self._shown < MAX_SHOWN else "[more is not shown]")
+        half = MAX_KEPT // 2
+        text = line + "\n"
+        room = max(half - len(self._start), 0) if not self._end else 0
+        self._start += text[:room]
+        self._end += text[room:]
+        if len(self._end) > half:
+            self._left_out += len(self._end) - half
+            self._end = self._end[-half:]
+
+
+Choose = Callable[[str], Awaitable[str]]
+QUESTION = "run it? [y] yes  [m] yes, and the model gets the output  [N] no: "
+
+
+async def offer_shell(
+    command: str, folder: Path, environ: Mapping[str, str], choose: Choose, say: Callable[[str], None]
+) -> str:
+    """Asks, runs the line and shows what it gave; what the next question takes along, empty if nothing does."""
+    if not command:
+        say("what should run? !COMMAND, for example !git status")
+        return ""
+    answer = (await choose(QUESTION)).lower()
+    if answer not in ("y", "yes", "m"):
+        say("not run")
+        return ""
+    started = time.monotonic()
+    result = await run_shell(command, folder, environ, lambda line: say(f"  {line}"))
+    say(f"{result.ending}, {duration(time.monotonic() - started)}")
+    if answer != "m":
+        return ""
+    say("your next question takes the output along")
+    return fenced(result.output, f"Output of `{safe_text(command)}` ({result.ending})")

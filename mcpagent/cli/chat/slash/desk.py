@@ -1,0 +1,78 @@
+"""What the chat's commands work with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.text import Text
+
+from mcpagent import Agent
+from mcpagent.cli.chat.trace import Trace
+from mcpagent.cli.frame.configuration import Configuration
+from mcpagent.cli.may_run.approvals import Rules
+from mcpagent.cli.screen.terminal import Terminal, put
+from mcpagent.messages import Image, Prompt
+from mcpagent.messages import Text as Words
+
+
+class Leave(Exception):  # noqa: N818 - not an error: `/exit`
+    """The user wants to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatQuestion:
+    """One question: what was typed, what was asked with it, and how things were before it."""
+
+    typed: str
+    prompt: Prompt
+    length: int
+    """Messages in the conversation before it."""
+    trace: Trace
+
+
+@dataclass(kw_only=True, slots=True)
+class Desk:
+    """A chat as its commands see it.
+
+    `ready` waits until there are tools to look at; `ask` has a question answered, `edit` gives a text to the user's
+    editor and returns it as it was saved. `asked` are the questions of this conversation. `kept` is what the next
+    question takes along.
+    """
+
+    agent: Agent
+    configuration: Configuration
+    terminal: Terminal
+    rules: Rules
+    environ: Mapping[str, str]
+    folder: Path
+    ready: Callable[[], Awaitable[None]]
+    ask: Callable[[str, Prompt], Awaitable[None]]
+    edit: Callable[[str], Awaitable[str]]
+    trace: Trace = field(default_factory=Trace)
+    asked: list[ChatQuestion] = field(default_factory=list[ChatQuestion])
+    kept: list[Words | Image] = field(default_factory=list["Words | Image"])
+
+    def say(self, *lines: Text | str) -> None:
+        """Lines on the terminal."""
+        put(self.terminal.out, *lines)
+
+    def warn(self, line: str) -> None:
+        """What is wrong with a command."""
+        self.say(Text(line, "warning"))
+
+    def note(self, line: str) -> None:
+        """What was done, or could be."""
+        self.say(Text(line, "dim"))
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+        return self.terminal.out.width
+
+
+def is_command(line: str) -> bool:
+    """`/word`; a path such as /etc/hosts is part of a question."""
+    word = line.strip().partition(" ")[0]
+    return word.startswith("/") and "/" not in word[1:] and "\n" not in word and len(word) > 1

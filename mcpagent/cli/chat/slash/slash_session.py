@@ -1,0 +1,254 @@
+"""The commands about the conversation itself: going back, keeping it, its model, what it took."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave
+from mcpagent.cli.chat.status_line import context_window_of
+from mcpagent.cli.chat.trace import Trace, context_lines
+from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.figures import counted, money, tokens
+from mcpagent.cli.frame.programs import output_of
+from mcpagent.config.file_changes import make_private
+from mcpagent.config.user_folders import user_data_folder
+from mcpagent.errors import ConfigError
+from mcpagent.text.safe_text import safe_line, safe_text
+
+COPY_SECONDS = 3.0
+MAX_OSC_52 = 74_994
+"""Bytes of base64 that xterm, and most terminals after it, take."""
+
+
+async def new(desk: Desk, _argument: str) -> None:
+    """a new conversation; servers stay connected"""
+    desk.agent.new_conversation()
+    desk.trace = Trace()
+    desk.asked.clear()
+    desk.kept.clear()
+    desk.note("new conversation")
+
+
+async def retry(desk: Desk, _argument: str) -> None:
+    """ask the last question once more, without the first answer"""
+    if not desk.asked:
+        desk.say("there is no question yet")
+        return
+    last = _take_back(desk)
+    await desk.ask(last.typed, last.prompt)
+
+
+async def undo(desk: Desk, argument: str) -> None:
+    """take the last question and its answer back; N: the last N"""
+    if argument and not (argument.isdecimal() and int(argument)):
+        desk.warn(f"/undo {safe_line(argument, 20)} - how many questions? /undo 2 takes the last two back")
+        return
+    wanted = int(argument or 1)
+    if not desk.asked:
+        desk.say("nothing to take back")
+        return
+    if wanted > (most := len(desk.asked)):
+        desk.warn(f"there {'is' if most == 1 else 'are'} {counted(most, 'question')} to take back; /undo {most}")
+        return
+    called = sum(len(message.tool_calls) for message in desk.agent.messages[desk.asked[-wanted].length :])
+    for _ in range(wanted):
+        desk.note(f"taken back: {safe_line(_take_back(desk).typed, 80)}")
+    if called:
+        desk.note(f"what its {counted(called, 'call')} did outside stays done")
+
+
+async def edit(desk: Desk, _argument: str) -> None:
+    """change the last question in $EDITOR and ask it instead"""
+    if not desk.asked:
+        desk.say("there is no question yet; Ctrl+E opens the editor for a new one")
+        return
+    before = desk.asked[-1].typed
+    changed = (await desk.edit(before)).strip()
+    if not changed or changed == before.strip():
+        desk.note("not changed; nothing is asked")
+        return
+    _take_back(desk)
+    await desk.ask(changed, changed)
+
+
+def _take_back(desk: Desk) -> ChatQuestion:
+    """Makes everything as it was before the last question."""
+    last = desk.asked.pop()
+    desk.agent.rewind(last.length)
+    desk.trace = last.trace
+    return last
+
+
+async def leave(_desk: Desk, _argument: str) -> None:
+    """end the chat (also exit, quit, bye, Ctrl-D)"""
+    raise Leave
+
+
+async def model(desk: Desk, argument: str) -> None:
+    """the model in use and which could be; NAME: go on with another"""
+    if not argument:
+        _show_models(desk)
+        return
+    await desk.ready()
+    before = desk.agent.model.name
+    try:
+        await desk.agent.use_model(argument)
+    except ConfigError as error:
+        desk.warn(safe_line(str(error), 300))
+        return
+    found = counted(len(desk.agent.discovered_tools), "tool")
+    desk.say(Text.assemble("model  ", (desk.agent.model.name, "user"), (f"  (was {before})", "dim")))
+    if desk.agent.messages:
+        desk.note(f"the conversation goes on with it, and with {found} found so far; the provider's cache starts anew")
+
+
+def _show_models(desk: Desk) -> None:
+    """The current model, and the providers that could answer: those whose key is set or that need none."""
+    from mcpagent.models.resolve import PROVIDERS
+
+    desk.say(Text.assemble("model  ", (desk.agent.model.name, "user")))
+    ready: list[str] = []
+    missing: list[str] = []
+    for name, provider in PROVIDERS.items():
+        if not provider.needs_key or any(desk.environ.get(variable, "").strip() for variable in provider.key_variables):
+            ready.append(f"{name}:{provider.default_model or '<model>'}")
+        elif provider.key_variables:
+            missing.append(f"{name} ({provider.key_variables[0]})")
+    desk.say(f"ready  {', '.join([*ready, 'offline'])}")
+    if missing:
+        desk.note(f"no key for {', '.join(missing)}")
+    desk.note("/model NAME goes on with another one in this conversation")
+
+
+async def context(desk: Desk, _argument: str) -> None:
+    """what the last request carried, and what each part took"""
+    window = context_window_of(desk.agent.model.name)
+    desk.say(*context_lines(desk.agent, desk.trace, window, desk.terminal.glyphs, desk.width))
+
+
+async def cost(desk: Desk, _argument: str) -> None:
+    """what this chat took so far, and what tool search saved"""
+    spent = desk.agent.spent
+    usage = spent.usage
+    cached = f" ({tokens(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""
+    price = money(spent.dollars, known=spent.cost_known)
+    desk.say(
+        f"{counted(desk.trace.requests, 'request')} in this conversation",
+        f"the whole chat: in {tokens(usage.input_tokens)}{cached}, out {tokens(usage.output_tokens)}, {price}",
+        f"tool definitions: about {tokens(spent.definition_tokens)} tokens of it",
+    )
+    if spent.saved_tokens > 0:
+        desk.say(f"offering every tool each time would have added {tokens(spent.saved_tokens)}")
+    if not spent.cost_known:
+        desk.note("? some prices are not known")
+
+
+# -- the conversation as a file --------------------------------------------------------------------------------------
+
+
+async def save(desk: Desk, argument: str) -> None:
+    """the whole conversation as JSON, under this name"""
+    _write(desk, "json", argument)
+
+
+async def export(desk: Desk, argument: str) -> None:
+    """the conversation as md, json or html, to read or pass on"""
+    from mcpagent.cli.chat.transcript import FORMATS
+
+    form, _, name = argument.partition(" ")
+    form = form or "md"
+    if form in FORMATS:
+        _write(desk, form, name.strip())
+    else:
+        desk.warn(f"no format {safe_line(form, 20)}; /export md, json or html")
+
+
+def _write(desk: Desk, form: str, name: str) -> None:
+    """Under the first name that is free: nothing is ever overwritten."""
+    from mcpagent.cli.chat.transcript import FORMATS, Transcript
+
+    if not desk.agent.messages:
+        desk.say("there is nothing to keep yet")
+        return
+    now = datetime.now(UTC)
+    text = FORMATS[form](Transcript.of(desk.agent, desk.configuration, now))
+    wanted = _path(desk, form, name or f"chat-{now:%Y-%m-%d-%H%M%S}")
+    numbered = (wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}") for number in count(2))
+    path = wanted if not wanted.exists() else next(path for path in numbered if not path.exists())
+    shown = short_path(str(path), desk.folder)
+    try:
+        make_private(path.parent)
+        with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
+            file.write(text)
+    except OSError as error:
+        desk.warn(f"{shown} cannot be written: {safe_line(str(error.strerror or error))}")
+        return
+    desk.say(f"saved as {shown}")
+
+
+def _path(desk: Desk, form: str, name: str) -> Path:
+    """A name goes to the user's folder, a path to where it says."""
+    if "/" in name or "\\" in name or name.endswith(f".{form}"):
+        path = desk.folder / Path(name).expanduser()
+        return path if path.suffix else path.with_suffix(f".{form}")
+    plain = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "chat"
+    return user_data_folder(desk.environ) / "exports" / f"{plain[:80]}.{form}"
+
+
+# -- the clipboard ----------------------------
+
+
+async def copy(desk: Desk, _argument: str) -> None:
+    """the last answer into the clipboard"""
+    answers = [message.text for message in desk.agent.messages if message.role == "assistant" and message.text.strip()]
+    if not answers:
+        desk.say("there is no answer yet")
+        return
+    desk.note(await _copied(safe_text(answers[-1]), desk.terminal.out, desk.environ))
+
+
+async def _copied(text: str, console: Console, environ: Mapping[str, str]) -> str:
+    """Copies, and says in one line what was done."""
+    size = f"{len(text):,} characters"
+    command = _clipboard_command(environ)
+    if command is not None:
+        try:
+            if (await output_of(command, text, COPY_SECONDS))[0] == 0:
+                return f"copied {size} with {command[0]}"
+        except (TimeoutError, OSError):
+            pass  # the terminal may do it
+    payload = base64.b64encode(text.encode()).decode()
+    if not console.is_terminal or environ.get("TERM") in ("dumb", "unknown"):
+        return "not copied: there is no clipboard command, and this is no terminal that could do it"
+    if len(payload) > MAX_OSC_52:
+        return f"not copied: {size} are more than terminals take; /export md writes a file"
+    console.file.write(f"\x1b]52;c;{payload}\x07")
+    console.file.flush()
+    return f"sent {size} to the terminal's clipboard (OSC 52, which some terminals have switched off)"
+
+
+def _clipboard_command(environ: Mapping[str, str]) -> list[str] | None:
+    """The desktop's command; none over SSH: it would copy on the wrong machine."""
+    if environ.get("SSH_CONNECTION"):
+        return None
+    commands: list[tuple[bool, list[str]]] = [
+        (sys.platform == "darwin", ["pbcopy"]),
+        (sys.platform == "win32", ["clip"]),
+        (bool(environ.get("WAYLAND_DISPLAY")), ["wl-copy"]),
+        (bool(environ.get("DISPLAY")), ["xclip", "-selection", "clipboard"]),
+        (bool(environ.get("DISPLAY")), ["xsel", "--clipboard", "--input"]),
+    ]
+    usable = (command for fits, command in commands if fits and shutil.which(command[0], path=environ.get("PATH")))
+    return next(usable, None)

@@ -1,0 +1,189 @@
+"""The servers while the prompt is there already: cached ones are known at once, others connect in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from importlib import import_module
+
+from rich.text import Text
+
+from mcpagent import Agent
+from mcpagent.cli.frame.figures import counted, duration, tokens
+from mcpagent.cli.screen.rendering import Activity
+from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.config import ServerConfig
+from mcpagent.events import Event, ServerConnected, ServerFailed
+from mcpagent.mcp.lists.list_cache import ListCache
+from mcpagent.text.safe_text import safe_line
+
+TICK_SECONDS = 0.5
+PROMPT_SECONDS = 5.0
+
+
+class Startup:
+    """Starts the agent. `follow` gets each event; `changed` is called when there is something new to show.
+
+    `finished` is called once, when no server is connecting any more.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        activity: Activity,
+        glyphs: Glyphs,
+        changed: Callable[[], None],
+        finished: Callable[[], None],
+        wait_seconds: float,
+    ) -> None:
+        self._agent = agent
+        self._activity = activity
+        self._glyphs = glyphs
+        self._changed = changed
+        self._finished = finished
+        self._wait_seconds = wait_seconds
+        self._connected: dict[str, ServerConnected] = {}
+        self._news = asyncio.Event()
+        self._entering: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.is_over = False
+
+    async def begin(self, servers: tuple[ServerConfig, ...], cache: ListCache, shown: asyncio.Event) -> None:
+        """Returns at once, or, if every server is known from the cache, when the agent knows their tools."""
+        all_known = all(cache.path(server).exists() for server in servers)
+        self._entering = asyncio.create_task(self._enter(None if all_known else shown), name="chat-connect")
+        self._watching = asyncio.create_task(self._watch(), name="chat-watch")
+        if all_known:
+            await asyncio.wait({self._entering})
+            if self.is_entered and not self._connecting_now():
+                self._finish()
+
+    async def _enter(self, shown: asyncio.Event | None) -> None:
+        if shown is not None:
+            # Loading the MCP SDK takes longer than all else, so the prompt comes first, and typing goes on meanwhile.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(shown.wait(), PROMPT_SECONDS)
+            await asyncio.to_thread(import_module, "mcpagent.mcp.connection")
+        await self._agent.__aenter__()
+        self._changed()
+
+    async def _watch(self) -> None:
+        assert self._entering is not None
+        await asyncio.wait({self._entering})
+        if self._entering.cancelled() or self._entering.exception() is not None:
+            self._changed()
+            return
+        while self._connecting_now():
+            self._changed()
+            await self._tick()
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.is_over:
+            return
+        self.is_over = True
+        self._finished()
+        self._changed()
+
+    def follow(self, event: Event) -> None:
+        """To be called with each event when it happens."""
+        match event:
+            case ServerConnected(server=server):
+                self._connected.setdefault(server, event)
+                self._news.set()
+            case ServerFailed():
+                self._news.set()
+            case _:
+                pass
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What kept the agent from starting."""
+        entering = self._entering
+        if entering is None or not entering.done() or entering.cancelled():
+            return None
+        return entering.exception()
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether there are tools to look at; more may come."""
+        return self._entering is not None and self._entering.done() and self.failure is None
+
+    async def ready(self) -> None:
+        """Waits, a bounded time, until some tools are known, or none will be soon. Raises as `entered` does."""
+        await self.entered()
+        end = time.monotonic() + self._wait_seconds
+        try:
+            while not self._agent.known_tools and (waited := self._connecting_now()) and time.monotonic() < end:
+                self._activity.show(f"connecting {', '.join(safe_line(name, 40) for name in waited)}")
+                await self._tick()
+        finally:
+            self._activity.hide()
+
+    async def entered(self) -> None:
+        """Waits until the agent can be asked. Raises what kept it from starting."""
+        assert self._entering is not None
+        try:
+            while not self._entering.done():
+                self._activity.show("connecting servers")
+                await asyncio.wait({self._entering}, timeout=TICK_SECONDS)
+            self._entering.result()
+        finally:
+            self._activity.hide()
+
+    def _connecting_now(self) -> dict[str, float]:
+        """The servers that are, with the seconds so far."""
+        servers = self._agent.servers.items()
+        return {name: status.seconds for name, status in servers if status.state == "connecting"}
+
+    async def _tick(self) -> None:
+        """Until there is news, or the seconds that are shown have changed."""
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), TICK_SECONDS)
+
+    def progress(self, width: int) -> str:
+        """` connecting github 3 s, slack 2 s, 4 more`, the slowest first; empty when nothing is connecting."""
+        waiting = sorted(self._connecting_now().items(), key=lambda item: (-item[1], item[0]))
+        line = " connecting"
+        for place, (name, seconds) in enumerate(waiting):
+            piece = f" {safe_line(name, 40)} {seconds:.0f} s"
+            more = f", {len(waiting) - place} more"
+            if len(line) + len(piece) + len(more) + 1 > width and place:
+                return line + more
+            line += ("," if place else "") + piece
+        return line[: width - 1] if waiting else ""
+
+    def summary(self) -> list[Text]:
+        """One line about the servers that were connected now; none if all were known."""
+        events = sorted(self._connected.values(), key=lambda event: event.seconds)
+        if not events:
+            return []
+        tools = counted(sum(event.tools for event in events), "tool")
+        slowest = events[-1]
+        who = safe_line(slowest.server, 64) if len(events) == 1 else counted(len(events), "server")
+        line = f"{who} connected in {duration(slowest.seconds)}, {tools}"
+        if len(events) > 1:
+            line += f"; slowest {safe_line(slowest.server, 40)}"
+        return [Text.assemble((f"{self._glyphs.ok} ", "ok"), (line, "dim"))]
+
+    async def close(self) -> None:
+        """Ends what is still starting; whatever it came to has been reported, or nobody asked for it."""
+        tasks = {task for task in (self._entering, self._watching) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def search_line(agent: Agent) -> str:
+    """What tool search saves in each request, for when it was switched on by itself."""
+    catalog = agent.tools
+    everything = catalog.tokens(catalog.known)
+    offered = catalog.tokens([tool.name for tool in agent.offered_tools()])
+    return (
+        f"tool search on: {counted(len(catalog.known), 'tool')} would cost {tokens(everything)} tokens per request; "
+        f"search sends about {tokens(offered)}"
+    )

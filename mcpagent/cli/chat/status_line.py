@@ -1,0 +1,205 @@
+"""The status line: what the model is offered against what is known; ours, or that of a command of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len
+
+from mcpagent import Agent
+from mcpagent.cli.frame.figures import money, saving, tokens
+from mcpagent.cli.frame.programs import output_of
+from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.errors import ConfigError
+from mcpagent.mcp.server_status import ServerStatus
+from mcpagent.messages import Spent, Usage
+from mcpagent.text.safe_text import safe_line
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What there is to say. Tools and tokens are those of the next request, `used` the input tokens of the last one."""
+
+    model: str
+    approve: str = "ask"
+    servers: Mapping[str, ServerStatus] = field(default_factory=dict[str, "ServerStatus"])
+    offered: int = 0
+    known: int = 0
+    offered_tokens: int = 0
+    known_tokens: int = 0
+    used: int = 0
+    spent: Spent = field(default_factory=Spent)
+
+    @classmethod
+    def of(cls, agent: Agent, approve: str, used: int, *, is_started: bool) -> Status:
+        """As it is now; before the agent is started only what does not need it."""
+        if not is_started:
+            return cls(agent.model.name, approve, agent.servers)
+        tools = agent.tools
+        offered, known_tokens = tools.offer(), tools.catalog.total_tokens()
+        return cls(
+            agent.model.name,
+            approve,
+            agent.servers,
+            offered=len(offered),
+            known=len(tools.known),
+            offered_tokens=sum(map(tools.catalog.tokens, offered)),
+            known_tokens=known_tokens,
+            used=used,
+            spent=agent.spent,
+        )
+
+    def count(self, *states: str) -> int:
+        """Servers in one of these states."""
+        return sum(status.state in states for status in self.servers.values())
+
+
+@cache
+def context_window_of(model: str) -> int | None:
+    """How many tokens this model takes, if that is known."""
+    from mcpagent.models.prices import context_window
+
+    provider, _, name = model.partition(":")
+    return context_window(provider, name.partition("?")[0])
+
+
+def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
+    """` model │ ctx 2% 4.1k/200k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ ask `.
+
+    Drops fields from the right; the last one is the approval mode.
+    """
+    fields = [short_model(status.model)]
+    if status.used:
+        window = context_window_of(status.model)
+        share = f"{100 * status.used / window:.0f}% {tokens(status.used)}/{tokens(window)}" if window else ""
+        fields.append(f"ctx {share or tokens(status.used)}")
+    if status.known:
+        less = saving(status.offered_tokens, status.known_tokens)
+        rest = f"of {tokens(status.known_tokens)} ({less})" if less else "tok"
+        fields.append(f"tools {status.offered}/{status.known} {glyphs.dot} {tokens(status.offered_tokens)} {rest}")
+    if status.servers:
+        fields.append(servers_field(status))
+    if status.spent.usage != Usage():
+        fields.append(money(status.spent.dollars, known=status.spent.cost_known))
+    line = ""
+    for item in (*fields, status.approve):
+        longer = f"{line} {glyphs.bar} {item}" if line else f" {item}"
+        if cell_len(longer) + 1 > width:
+            break
+        line = longer
+    return line + " "
+
+
+def servers_field(status: Status) -> str:
+    """`mcp 61 ok 8.. 1!`: ready, connecting, failed."""
+    ready, connecting, failed = status.count("ready", "cached"), status.count("connecting"), status.count("failed")
+    parts = [f"{ready} ok"] if ready or not connecting else []
+    parts += [f"{connecting}.."] if connecting else []
+    parts += [f"{failed}!"] if failed else []
+    return "mcp " + " ".join(parts)
+
+
+def status_document(status: Status, folder: str) -> dict[str, Any]:
+    """What a user's own status line gets on its standard input.
+
+    `model`, `workspace`, `cost` and `version` are named as other agents name them, so that their scripts work.
+    """
+    from mcpagent import __version__
+
+    names = ("offered", "known", "offered_tokens", "known_tokens")
+    return {
+        "schema": "mcpagent.status/1",
+        "version": __version__,
+        "cwd": folder,
+        "workspace": {"current_dir": folder},
+        "model": {"id": status.model, "display_name": short_model(status.model)},
+        "context": {"tokens": status.used, "window": context_window_of(status.model) if status.used else None},
+        "tools": {name: getattr(status, name) for name in names},
+        "mcp": {
+            "ready": status.count("ready", "cached"),
+            "connecting": status.count("connecting"),
+            "failed": status.count("failed"),
+        },
+        "cost": {"total_cost_usd": status.spent.dollars, "known": status.spent.cost_known},
+        "approve": status.approve,
+    }
+
+
+def short_model(name: str) -> str:
+    """The model's own name, without its provider."""
+    provider, _, model = name.partition(":")
+    return provider if provider == "offline" else safe_line(model or provider, 40)
+
+
+# -- a status line of the user's own -----------------------------------------------------------------------------------
+
+SECONDS = 1.0
+PAUSE_SECONDS = 0.3
+MAX_OUTPUT = 4_096
+
+
+class StatusCommand:
+    """Keeps what the command said last, and runs it again when what it is given has changed.
+
+    Without a shell; at most one run at a time, each within `SECONDS`. It comes from the user's own settings, never from
+    a project's. `changed` is called when there is a new line. Raises `ConfigError` for a command that is none.
+    """
+
+    def __init__(self, command: str, environ: Mapping[str, str], folder: Path, changed: Callable[[], None]) -> None:
+        try:
+            self._words = shlex.split(command)
+        except ValueError as error:
+            raise ConfigError(f"statusLine: {error}; check the quotes in {safe_line(command, 80)}") from None
+        if not self._words:
+            raise ConfigError("statusLine: the command is empty; take it out or name one")
+        self._environ = dict(environ)
+        self._folder = folder
+        self._changed = changed
+        self._given = ""
+        self._running: asyncio.Task[None] | None = None
+        self.said: str | None = None
+        """The line it gave last, None if it gave none or failed."""
+        self.problem = ""
+        """Why its last run gave nothing."""
+
+    def update(self, document: Mapping[str, Any]) -> None:
+        """Has the line made anew if something has changed; returns at once."""
+        given = json.dumps(document)
+        if given == self._given or (self._running is not None and not self._running.done()):
+            return
+        self._given = given
+        self._running = asyncio.create_task(self._run(given), name="status-line")
+
+    async def close(self) -> None:
+        """Ends what still runs."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def _run(self, given: str) -> None:
+        before = self.said
+        self.said, self.problem = await self._output(given)
+        if self.said != before:
+            self._changed()
+        await asyncio.sleep(PAUSE_SECONDS)
+        self._changed()  # what changed meanwhile is shown now
+
+    async def _output(self, given: str) -> tuple[str | None, str]:
+        name = safe_line(self._words[0], 60)
+        try:
+            code, output = await output_of(self._words, given, SECONDS, folder=self._folder, environ=self._environ)
+        except TimeoutError:  # an OSError to Python
+            return None, f"statusLine: {name} took longer than {SECONDS:g} s"
+        except OSError as error:
+            return None, f"statusLine: {name} cannot be started: {error.strerror}"
+        if code:
+            return None, f"statusLine: {name} ended with exit code {code}"
+        lines = output[:MAX_OUTPUT].decode("utf-8", "replace").splitlines()
+        return (safe_line(lines[0], 300) if lines else ""), ""

@@ -1,0 +1,197 @@
+"""What happened in one conversation, and what its last request to the model held: for `/context` and `/why`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rich.text import Text
+
+from mcpagent import Agent
+from mcpagent.cli.frame.figures import saving
+from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.events import (
+    Event,
+    RequestSent,
+    ResponseReceived,
+    ToolCallFinished,
+    ToolsLoaded,
+    ToolsRemoved,
+    ToolsSearched,
+)
+from mcpagent.messages import Image, Message, ToolDefinition, Usage
+from mcpagent.messages import Text as Words
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
+
+BAR_WIDTH = 24
+LARGEST = 3
+IMAGE_TOKENS = 1_500
+"""A guess for one image: providers count by its size in pixels, most between 700 and 2,500."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """One request as it was sent; `deferred` are tokens by name; `usage` once the provider has counted it."""
+
+    number: int
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...]
+    deferred: Mapping[str, int]
+    usage: Usage | None = None
+
+
+def next_request(agent: Agent, number: int) -> SentRequest:
+    """What a request would hold now."""
+    tools, catalog = tuple(agent.offered_tools()), agent.tools
+    offered = {tool.name for tool in tools}
+    deferred = {name: catalog.tokens([name]) for name in catalog.known if name not in offered}
+    return SentRequest(number, agent.system, agent.messages, tools, deferred)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A conversation so far, as a value: an earlier one is taken up again when a question is taken back.
+
+    Requests are counted from 1 over all turns; `loaded`, `removed` and `called` name them. `used` are the input tokens
+    that the provider counted last.
+    """
+
+    requests: int = 0
+    last: SentRequest | None = None
+    used: int = 0
+    searches: tuple[tuple[int, ToolsSearched], ...] = ()
+    loaded: Mapping[str, int] = field(default_factory=dict[str, int])
+    removed: Mapping[str, int] = field(default_factory=dict[str, int])
+    called: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    def after(self, event: Event, agent: Agent) -> Trace:
+        """With this event; to be given when it happens: the conversation is then what was sent."""
+        now = self.requests
+        match event:
+            case RequestSent():
+                return replace(self, requests=now + 1, last=next_request(agent, now + 1))
+            case ResponseReceived(usage=usage) if self.last is not None:
+                return replace(self, last=replace(self.last, usage=usage), used=usage.input_tokens)
+            case ToolsSearched():
+                return replace(self, searches=(*self.searches, (now, event)))
+            case ToolsLoaded(names=names):
+                return replace(self, loaded={**self.loaded, **dict.fromkeys(names, now + 1)})
+            case ToolsRemoved(names=names):
+                return replace(self, removed={**self.removed, **dict.fromkeys(names, now + 1)})
+            case ToolCallFinished(call=call):
+                return replace(self, called={**self.called, call.name: (*self.called.get(call.name, ()), now)})
+            case _:
+                return self
+
+
+# -- /context ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One category of a request, in tokens."""
+
+    label: str
+    tokens: int
+    about: str = ""
+
+
+def context_lines(agent: Agent, trace: Trace, window: int | None, glyphs: Glyphs, width: int) -> list[Text]:
+    """The last request by category, with how it was counted; before the first one, what it would hold."""
+    request = trace.last or next_request(agent, 1)
+    counted = request.usage.input_tokens if request.usage is not None else 0
+    estimate = _estimate(request)
+    total = counted or sum(share.tokens for share in estimate)
+    shares = _scaled(estimate, total)
+    about = f"request {request.number}" if trace.last is not None else "the next request"
+    of_window = f" of {window:,} tokens ({100 * total / window:.0f}%)" if window else " tokens"
+    how = "counted: provider usage; split by characters" if counted else "counted: characters / 4"
+    head = f"context of {about}   {'' if counted else '~'}{total:,}{of_window}"
+    lines = [Text(head, "user")]
+    if len(head) + len(how) + 3 <= width:
+        lines[0].append(f"   {how}", "dim")
+    else:
+        lines.append(Text(f"  {how}", "dim"))
+    largest = max((share.tokens for share in shares), default=0) or 1
+    bar_width = max(min(BAR_WIDTH, width - 76), 4)
+    for share in shares:
+        bar = glyphs.block * round(bar_width * share.tokens / largest)
+        about = safe_line(share.about, max(width - 38 - bar_width, 0)) if width >= 60 else ""
+        line = Text.assemble(f"  {share.label:<22} {share.tokens:>9,}  ", (f"{bar:<{bar_width}}", "tool"))
+        line.append(f"  {about}" if about else "", "dim")
+        line.rstrip()
+        lines.append(line)
+    return [*lines, *_remarks(request, glyphs)]
+
+
+def _remarks(request: SentRequest, glyphs: Glyphs) -> list[Text]:
+    lines: list[Text] = []
+    costs = sorted(((definition_tokens(tool), tool.name) for tool in request.tools), key=lambda item: -item[0])
+    if costs:
+        shown = f" {glyphs.dot} ".join(f"{safe_line(name, 40)} {cost:,}" for cost, name in costs[:LARGEST])
+        sent = sum(cost for cost, _ in costs)
+        less = saving(sent, sent + sum(request.deferred.values()))
+        saved = f"; tool search saves {less.removeprefix('-')} of the definitions" if less else ""
+        lines.append(Text(f"largest tools: {shown}{saved}", "dim"))
+    usage = request.usage
+    if usage is not None and usage.input_tokens:
+        facts = [f"answered with {usage.output_tokens:,} tokens"]
+        if usage.cache_read_tokens or usage.cache_write_tokens:
+            facts.append(f"{usage.cache_read_tokens:,} read from the provider's cache")
+            facts.append(f"{usage.cache_write_tokens:,} written to it")
+        lines.append(Text(", ".join(facts), "dim"))
+    return lines
+
+
+def _estimate(request: SentRequest) -> list[Share]:
+    """Characters / 4 by category; the shares of deferred tools are 0, since they are not sent."""
+    said, results = _message_tokens(request.messages)
+    shares = [
+        Share("system prompt", len(request.system) // CHARACTERS_PER_TOKEN),
+        Share(f"tools loaded ({len(request.tools)})", sum(map(definition_tokens, request.tools)), _owners(request)),
+    ]
+    if request.deferred:
+        would_be = f"would be {sum(request.deferred.values()):,}"
+        shares.append(Share(f"tools deferred ({len(request.deferred)})", 0, would_be))
+    return [*shares, Share("messages", said), Share("tool results", results)]
+
+
+def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
+    """The same proportions with this sum; what rounding leaves goes to the largest."""
+    estimated = sum(share.tokens for share in shares)
+    if not estimated or estimated == total:
+        return list(shares)
+    tokens = [share.tokens * total // estimated for share in shares]
+    tokens[max(range(len(tokens)), key=tokens.__getitem__)] += total - sum(tokens)
+    return [replace(share, tokens=count) for share, count in zip(shares, tokens, strict=True)]
+
+
+def _owners(request: SentRequest) -> str:
+    """`weather 310, search_tools 90`: where the loaded definitions come from, the dearest first."""
+    costs: dict[str, int] = {}
+    for tool in request.tools:
+        owner = tool.server or tool.name
+        costs[owner] = costs.get(owner, 0) + definition_tokens(tool)
+    top = sorted(costs.items(), key=lambda pair: -pair[1])
+    shown = ", ".join(f"{safe_line(owner, 30)} {cost:,}" for owner, cost in top[:LARGEST])
+    return shown + (f", {len(top) - LARGEST} more" if len(top) > LARGEST else "")
+
+
+def _message_tokens(messages: Sequence[Message]) -> tuple[int, int]:
+    """Tokens of what was said and called, and of the tools' results."""
+    said = results = 0
+    for message in messages:
+        said += len(message.text) // CHARACTERS_PER_TOKEN + _images(message.parts)
+        for call in message.tool_calls:
+            said += (len(call.name) + len(json.dumps(call.arguments, default=str))) // CHARACTERS_PER_TOKEN
+        for result in message.tool_results:
+            words = sum(len(part.text) for part in result.content if isinstance(part, Words))
+            results += words // CHARACTERS_PER_TOKEN + _images(result.content)
+    return said, results
+
+
+def _images(parts: Sequence[object]) -> int:
+    return IMAGE_TOKENS * sum(isinstance(part, Image) for part in parts)

@@ -1,0 +1,1 @@
+"""What every command stands on: options, settings, exit codes, error lines."""

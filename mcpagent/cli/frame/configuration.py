@@ -1,0 +1,142 @@
+"""Which servers a command works with: files, `--server`, or the bundled demo server if there is nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.frame.options import Options
+from mcpagent.config import ServerConfig, ServersConfig, load_found_servers, load_named_servers, load_servers
+from mcpagent.config.secret_store import with_stored_keys
+from mcpagent.config.server_files import merged_servers
+from mcpagent.config.spellings import KEY_OF_SPELLING
+from mcpagent.errors import ConfigError, InputError
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import without_shapes
+
+if TYPE_CHECKING:
+    from mcpagent.cards.teams import Team
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The servers of one command. `is_demo`: no server was configured, so the bundled one stands in; `empty` are the
+    files that were found and name none.
+
+    `untrusted` names those of the problems that only wait for a yes (see `may_run/project_trust.py`). `replayed`: a
+    recording stands in for all servers. `team`: the cards of `--card`, as they were read.
+    """
+
+    servers: ServersConfig
+    is_demo: bool = False
+    empty: tuple[str, ...] = ()
+    untrusted: frozenset[str] = frozenset()
+    replayed: Path | None = None
+    team: Team | None = None
+
+    @property
+    def enabled(self) -> tuple[ServerConfig, ...]:
+        """The servers that are used."""
+        return tuple(server for server in self.servers.servers if not server.disabled)
+
+    @property
+    def names(self) -> list[str]:
+        """All configured servers, also those that are disabled or cannot be used."""
+        return [server.name for server in self.servers.servers] + [problem.name for problem in self.servers.problems]
+
+    def describe(self, folder: Path) -> str:
+        """One line: how many servers, from where."""
+        if self.replayed is not None:
+            return f"a replay of {short_path(str(self.replayed), folder)}"
+        if self.is_demo:
+            return f"the bundled demo server ({self.why_demo(folder)})"
+        files = ", ".join(short_path(name, folder) for name in self.servers.files) or "--server"
+        return f"{counted(len(self.enabled) + len(self.servers.problems), 'server')} from {files}"
+
+    def why_demo(self, folder: Path) -> str:
+        """Why the bundled server stands in."""
+        files = ", ".join(short_path(name, folder) for name in self.empty)
+        return f"no servers in {files}" if files else "no configuration"
+
+
+def load_configuration(options: Options) -> Configuration:
+    """The servers that the options, the folder and the user's configuration name. Raises `ConfigError`."""
+    environ = with_stored_keys(options.environ)
+    team = _team(options, environ)
+    if options.replay is not None:
+        return Configuration(ServersConfig(), replayed=options.replay, team=team)
+    added = [_from_option(text, environ) for text in options.server]
+    if options.config:
+        if Path() in options.config:  # "" is that too, as a path
+            raise InputError("--config: is empty or the folder itself; name a file with mcpServers")
+        servers = merged_servers([*(load_named_servers(path, environ) for path in options.config), *added])
+    elif team is not None:
+        servers = merged_servers([team.servers[team.first.name], *added])
+        servers = replace(servers, files=servers.files or (team.first.path,))
+    else:
+        servers = merged_servers([load_found_servers(options.folder, environ), *added])
+    is_named = bool(options.config) or team is not None
+    if servers.servers or servers.problems or (servers.files and is_named):
+        return Configuration(servers, team=team)
+    from mcpagent.demo import demo_server_config
+
+    demo = load_servers(demo_server_config(), environ=environ)
+    return Configuration(demo, is_demo=True, empty=servers.files, team=team)
+
+
+def _team(options: Options, environ: Mapping[str, str]) -> Team | None:
+    if options.card is None:
+        return None
+    from mcpagent.cards.teams import read_team
+
+    return read_team(options.card, environ)
+
+
+def _from_option(text: str, environ: Mapping[str, str]) -> ServersConfig:
+    name, equals, target = text.partition("=")
+    if text.startswith(("http://", "https://")):
+        name, equals, target = urlsplit(text).hostname or "", "=", text
+    name, target = name.strip(), target.strip()
+    if not (equals and name and target):
+        raise InputError(f"--server {safe_line(text, 60)!r}: write NAME='command args' or NAME=https://...")
+    if target.startswith(("http://", "https://")):
+        entry: dict[str, object] = {"url": target}
+    else:
+        try:
+            command, *arguments = shlex.split(target)
+        except ValueError as error:
+            raise InputError(f"--server {name}: {error}; check the quotes in {safe_line(target, 80)}") from None
+        entry = {"command": command, "args": arguments}
+    try:
+        return load_servers({"mcpServers": {name: entry}}, environ=environ)
+    except ConfigError as error:
+        raise InputError(f"--server {str(error).removeprefix('mcp_config: ')}") from None
+
+
+def short_path(name: str, folder: Path) -> str:
+    """The path (maybe with `:line`) as a person would write it from here."""
+    path = Path(name)
+    for base, prefix in ((folder, ""), (Path.home(), "~/")):
+        if path.is_relative_to(base):
+            return safe_line(prefix + str(path.relative_to(base)), 120)
+    return safe_line(name, 120)
+
+
+def target_of(server: ServerConfig, limit: int = 100) -> str:
+    """What is started or where it is, as it is written: variables are not expanded and no key of an issuer is shown.
+
+    A query may hold a key, so it is left out.
+    """
+    entry = {KEY_OF_SPELLING.get(key, key): value for key, value in server.written.items()}
+    url = str(entry.get("url") or server.url)
+    if url:
+        address = url.partition("?")[0]
+        credentials = address.partition("://")[2].partition("/")[0].rpartition("@")[0]
+        return safe_line(without_shapes(address.replace(f"{credentials}@", "", 1) if credentials else address), limit)
+    words = [entry.get("command") or server.command, *(entry.get("args") or server.args)]
+    return safe_line(without_shapes(" ".join(map(str, words))), limit)

@@ -1,0 +1,144 @@
+"""Errors for people: one line on stderr; a traceback only with --debug, and in the log of the program itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mcpagent.config.user_folders import state_folder
+from mcpagent.text.safe_text import safe_line
+
+MAX_LINE = 600
+LONGEST_ENTRY = 20_000
+
+
+def report_error(text: str, *, kept: BaseException | None = None) -> None:
+    """Writes `error: ...` as one line; `kept` is the error whose traceback goes to the log that the line names."""
+    log = ""
+    if kept is not None and keep_error(path := run_log_path(os.environ), kept):
+        home = os.path.expanduser("~").rstrip(os.sep)
+        shown = f"~{str(path)[len(home) :]}" if home and str(path).startswith(home + os.sep) else str(path)
+        log = f"; log: {safe_line(shown, 300)}"
+    _write(f"error: {safe_line(text, MAX_LINE)}{log}\n")
+
+
+def report_warning(text: str) -> None:
+    """Writes `! ...` as one line."""
+    _write(f"! {safe_line(text, MAX_LINE)}\n")
+
+
+def report_exception(error: BaseException, *, debug: bool) -> None:
+    """Writes an exception that nobody expected, or any with `debug`."""
+    if debug:
+        keep_error(run_log_path(os.environ), error)
+        _write("".join(traceback.format_exception(error)))
+    else:
+        report_error(f"internal error: {type(error).__name__}: {error}; --debug shows the traceback", kept=error)
+
+
+def _write(text: str) -> None:
+    if sys.stderr is None:
+        return
+    text = _redacted(text)
+    encoding = sys.stderr.encoding or "utf-8"
+    try:
+        sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass  # nobody can be notified
+
+
+def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:
+    """`did you mean git or gitlab?`; `otherwise` if there is no near name."""
+    names = [safe_line(name, 80) for name in near]
+    return f"did you mean {' or '.join(names)}?" if names else otherwise
+
+
+def cannot_be_read(error: OSError | ValueError) -> str:
+    """Why a file that was named cannot be read and what to do about it, to stand behind its name."""
+    match error:
+        case FileNotFoundError():
+            return "not found; create it or name another file"
+        case IsADirectoryError():
+            return "is a folder; name a file in it"
+        case PermissionError():
+            return "permission denied; make it readable for your user"
+        case UnicodeDecodeError():
+            return "not UTF-8; save the file as UTF-8"
+        case _:
+            why = getattr(error, "strerror", None) or str(error)
+            return f"cannot be read: {safe_line(why, 120)}; name another file"
+
+
+# -- the log of the program -------------------------------------------------------------------------------------------
+
+
+def run_log_path(environ: Mapping[str, str]) -> Path:
+    """`mcpagent.log` in the state folder; a fuller one becomes `mcpagent.log.1`."""
+    return state_folder(environ) / "mcpagent.log"
+
+
+class RunLog(logging.Handler):
+    """Appends each warning of a library, after the time (UTC), without secrets. The first one makes the file."""
+
+    def __init__(self, path: Path, level: int = logging.WARNING) -> None:
+        super().__init__(level)
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Appends the record; called by `logging`."""
+        write_entry(self._path, f"{record.levelname.lower()} {record.name}: {self.format(record)}")
+
+
+def keep_error(path: Path, error: BaseException) -> bool:
+    """Whether the error's traceback stands in the file now."""
+    from mcpagent import __version__
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    head = f"mcpagent {__version__}, Python {python} on {sys.platform}"
+    return write_entry(path, f"{head}\n{''.join(traceback.format_exception(error))}")
+
+
+def write_entry(path: Path, text: str) -> bool:
+    """Appends one entry of printable text. A file that cannot be written is no error: False."""
+    from datetime import UTC, datetime
+
+    from mcpagent.mcp.transports.server_log import append_bounded
+    from mcpagent.text.safe_text import safe_text
+
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    entry = safe_text(_redacted(text[-LONGEST_ENTRY:])).rstrip("\n")
+    try:
+        append_bounded(path, f"{stamp} {entry}\n".encode("utf-8", "replace"))
+    except OSError:
+        return False
+    return True
+
+
+def _redacted(text: str) -> str:
+    from mcpagent.text.known_secrets import without_secrets
+    from mcpagent.text.secret_shapes import without_shapes
+
+    return without_shapes(without_secrets(text))
+
+
+class DebugLog(logging.StreamHandler[Any]):
+    """What libraries log with `--debug`, on stderr: without secrets, and with nothing that moves a cursor."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        from mcpagent.text.known_secrets import hide
+        from mcpagent.text.secret_shapes import secrets_in
+
+        super().__init__(sys.stderr)
+        hide(*secrets_in(environ))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """`logger: message`."""
+        from mcpagent.text.safe_text import safe_text
+
+        return safe_text(_redacted(f"{record.name}: {super().format(record)}"))

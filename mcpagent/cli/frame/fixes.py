@@ -1,0 +1,81 @@
+"""What fixes a server that failed: one line to do, found in what it said last, its configuration and the environment.
+
+A server's words are third-party text: of them only the name of a variable is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from mcpagent.config import ServerConfig
+from mcpagent.config.spellings import KEYS
+from mcpagent.events import ServerFailed
+from mcpagent.text.safe_text import safe_line
+
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){1,5}\b")
+_WANTED = re.compile(
+    r"required|not set|unset|missing|must be|must set|set the|please set|undefined|KeyError|not found|no such"
+    r"|not provided|not defined|empty|expected|need",
+    re.IGNORECASE,
+)
+_NO_PACKAGE = re.compile(
+    r"\bE404\b|\bETARGET\b|is not in this registry|was not found in the package registry|No matching distribution"
+    r"|pull access denied|manifest unknown",
+    re.IGNORECASE,
+)
+_OUR_WORDS = re.compile(r"gave no answer|no answer|did not|within \d|timed out|timeout", re.IGNORECASE)
+
+LAUNCHERS: Mapping[str, str] = {
+    "npx": "install Node.js, which brings npx",
+    "npm": "install Node.js, which brings npm",
+    "node": "install Node.js",
+    "bunx": "install Bun, which brings bunx",
+    "deno": "install Deno",
+    "uvx": "pip install uv, which brings uvx",
+    "uv": "pip install uv",
+    "pipx": "pip install pipx",
+    "docker": "install Docker and start it",
+    "podman": "install Podman",
+}
+"""How to get what starts servers."""
+
+
+def fix_for(event: ServerFailed, config: ServerConfig, environ: Mapping[str, str]) -> str:
+    """What to do about it, as a command or a change; never empty."""
+    reason, words = event.reason, (event.reason, *event.stderr_tail)
+    name = safe_line(shlex.quote(config.name), 64)
+    if "is not on PATH" in reason:
+        program = safe_line(shlex.quote(config.command), 64)
+        return LAUNCHERS.get(config.command, f'install {program}, or give its full path in "command"')
+    if (variable := missing_variable(words)) and not config.url:
+        return _give_variable(variable, config, environ)
+    if config.url and re.search(r"\b40[13]\b|unauthori[sz]ed|forbidden|sign.in", reason, re.IGNORECASE):
+        return f"mcpagent mcp login {name}"
+    if config.url and re.search(r"connect|refused|resolve|unreachable", reason, re.IGNORECASE):
+        return "look whether the address is right and the server runs"
+    if _NO_PACKAGE.search("\n".join(words)) and config.command in LAUNCHERS:
+        return 'look whether the name and the version of the package in "args" are right'
+    if _OUR_WORDS.search(reason):
+        seconds = round(config.connect_timeout_seconds * 2)
+        key = next((key for key in KEYS["connect_timeout_seconds"] if key in config.written), "connect_timeout_seconds")
+        return f'if it only needs longer: "{key}": {seconds} in its entry'
+    return f"mcpagent mcp test {name}"
+
+
+def missing_variable(lines: tuple[str, ...]) -> str:
+    """The environment variable of which these lines say that it is wanted; "" if there is none."""
+    for line in reversed(lines):
+        found = _VARIABLE.search(line[:500])
+        if found is not None and _WANTED.search(line[:500]):
+            return found[0]
+    return ""
+
+
+def _give_variable(name: str, config: ServerConfig, environ: Mapping[str, str]) -> str:
+    """Servers get the variables that their entry names, so exporting one is only half of it."""
+    if name in config.env:
+        return f"give {name} another value: mcpagent keys set {name}"
+    entry = f'"env": {{"{name}": "${{{name}}}"}} in its entry'
+    return entry if environ.get(name) else f"export {name}=...  and  {entry}"

@@ -1,0 +1,346 @@
+"""The options that commands share: each declared once, for the command line and as a field of one value."""
+
+# ruff: noqa: RUF009 - `_option` makes a field
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+
+import typer
+
+PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+"""For every `typer.Typer`: no markup, no boxes, no tracebacks of its own."""
+
+
+ToolSearchMode: TypeAlias = Literal["auto", "on", "off"]
+"""When tools are searched for instead of all being offered."""
+
+SearchStrategy: TypeAlias = Literal["auto", "bm25", "hybrid", "regex"]
+"""How tool search ranks: see `mcpagent.ToolSearch.strategy`."""
+
+ApproveMode: TypeAlias = Literal["ask", "safe", "all", "none"]
+"""What becomes of calls that no rule decides: see `mcpagent.cli.may_run.approvals`."""
+
+WriteScope: TypeAlias = Literal["user", "project"]
+"""Whose file is changed: the user's own `mcp.json`, or the project's `.mcp.json`."""
+
+Client: TypeAlias = Literal["claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "goose"]
+"""Other MCP clients whose servers `mcp import` can take over, in the order in which a name is looked for."""
+
+TokensBy: TypeAlias = Literal["server", "tool"]
+"""What `tools tokens` sums up."""
+
+Shell: TypeAlias = Literal["bash", "zsh", "fish", "pwsh"]
+"""Shells that a completion script is written for."""
+
+OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+"""What stdout holds: the answer, one document, or one document per event."""
+
+ColorMode: TypeAlias = Literal["auto", "always", "never"]
+"""When colours are used; auto: on a terminal that has them."""
+
+
+def one_of(choices: Any) -> str:
+    """The values of a `Literal` as an option's metavar, which help and completion read: `auto|on|off`."""
+    return "|".join(get_args(choices))
+
+
+def _option(default: Any, *short: str, **declared: Any) -> Any:
+    """A field of `Options` that is an option: `--its-name` and `short`, set by MCPAGENT_ITS_NAME too.
+
+    `declared` is for `typer.Option`; `envvar=None`: no variable sets it.
+    """
+    return field(default=default, metadata={"short": short, **declared})
+
+
+def _at_least(low: float) -> Callable[[float | None], float | None]:
+    """A check of an option's value: typer's own either takes "nan" or does not show what was given."""
+
+    def checked(value: float | None) -> float | None:
+        if value is not None and math.isnan(value):
+            raise typer.BadParameter("nan is no number")
+        if value is not None and value < low:
+            raise typer.BadParameter(f"{value:g} is less than {low:g}")
+        return value
+
+    return checked
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line, its variables and the files of settings ask for."""
+
+    model: str | None = _option(
+        None,
+        "-m",
+        metavar="NAME",
+        help="provider:model, such as anthropic:claude-sonnet-5-5, openai:gpt-5.5, ollama:qwen3; or offline. "
+        "Default: the first provider whose key is set, else offline.",
+    )
+    card: Path | None = _option(
+        None,
+        metavar="FILE|FOLDER",
+        help="An agent card, or a folder of them: its model, servers and instruction instead of those found here.",
+    )
+    config: tuple[Path, ...] = _option(
+        (),
+        metavar="FILE",
+        help="Servers to use (mcpServers JSON) instead of those found in .mcp.json or mcp_servers.json from here up to "
+        "the git root and in the user's mcp.json. Repeatable.",
+    )
+    server: tuple[str, ...] = _option(
+        (),
+        envvar=None,
+        metavar="NAME='COMMAND'|NAME=URL",
+        help="One more server: a command that is started, or an address. Repeatable. [MCPAGENT_SERVER]",
+    )
+    tool_search: ToolSearchMode = _option(
+        "auto", help="Let the model search for tools instead of offering all; auto: if that costs less."
+    )
+    search_strategy: SearchStrategy = _option(
+        "auto",
+        help="How a search ranks: by words (bm25), with word vectors besides (hybrid), or regex; auto: hybrid if the "
+        "vectors are installed.",
+    )
+    always_load: tuple[str, ...] = _option(
+        (),
+        metavar="NAME|GLOB",
+        help="Offer these tools from the first request on: a tool's name, a glob, or SERVER.GLOB. Repeatable.",
+    )
+    learn: bool = _option(
+        False,
+        help="Keep what was searched, added and called on this machine, and rank by it; see mcpagent tools learned.",
+    )
+    approve: ApproveMode = _option(
+        "ask",
+        help="Calls that no rule decides: ask about them (deny them if nobody can be asked), safe: deny them, all: run "
+        "them. Tools that only read run in ask and safe, of servers that you trust. none: deny also these.",
+    )
+    allow: tuple[str, ...] = _option(
+        (),
+        metavar="SERVER.TOOL",
+        help="Run these without asking: 'github.get_*' are tools, @github:URI is a resource, /github:NAME a prompt, "
+        "'github.*' all of the server. Repeatable.",
+    )
+    deny: tuple[str, ...] = _option(
+        (),
+        metavar="SERVER.TOOL",
+        help="Never run these, whatever else is said, nor what is spelled alike. A name alone is for every server. "
+        "Repeatable.",
+    )
+    denied_ok: bool = _option(False, help="Exit code 0, not 6, when a call was denied.")
+    trust_changes: bool = _option(
+        False, help="Call tools also if their server changed what it says about them since they were first used."
+    )
+    trust_project: bool = _option(
+        False,
+        help="Use what the project's .mcp.json, a card or a file of --config asks for without a question; else each "
+        "needs one yes as it is.",
+    )
+    refresh: bool = _option(
+        False, envvar=None, help="Ask the servers again; else lists of the last seven days are read from the cache."
+    )
+    max_turns: int = _option(
+        100,
+        metavar="N",
+        min=1,
+        help="Answers of the model per question; then one last answer without tools, and exit code 7.",
+    )
+    max_tokens: int | None = _option(
+        None,
+        metavar="N",
+        min=1,
+        help="No further request once the answer took so many tokens, in and out; exit code 7.",
+    )
+    max_cost: float | None = _option(
+        None,
+        metavar="DOLLARS",
+        callback=_at_least(0),
+        help="No further request once the answer cost so much (US); exit code 7.",
+    )
+    json_schema: Path | None = _option(
+        None,
+        metavar="FILE",
+        help="The answer is one JSON document that fits this JSON Schema; the model gets three attempts.",
+    )
+    estimate: bool = _option(False, help="Say what the first request would be and what it costs, and do not make it.")
+    record: Path | None = _option(
+        None,
+        metavar="FILE",
+        help="Write down what the model is sent and says and what the tools give, without secrets; for --replay.",
+    )
+    replay: Path | None = _option(
+        None,
+        metavar="FILE",
+        help="Take all answers of the model and the tools from a recording: no network, no key, no server.",
+    )
+    timeout: float | None = _option(
+        None,
+        metavar="SECONDS",
+        callback=_at_least(0.1),
+        help="Stop after so many seconds, with exit code 124; in chat, for each question.",
+    )
+    server_wait: float = _option(
+        30.0,
+        metavar="SECONDS",
+        callback=_at_least(0),
+        help="How long a question waits for servers that are still connecting; then they are left out.",
+    )
+    output: OutputFormat = _option("text", "-o", help="What stdout holds.")
+    quiet: bool = _option(False, "-q", help="On stderr only what went wrong.")
+    verbose: bool = _option(False, "-v", help="Report every step on stderr, also in a pipe.")
+    debug: bool = _option(False, help="Tracebacks and the log of the libraries on stderr.")
+    color: ColorMode = _option("auto", help="Default: on a terminal, unless NO_COLOR is set or TERM is dumb.")
+    status_line: str = _option(
+        "", metavar="COMMAND", help="A command that makes the status line: it gets JSON on stdin and prints one line."
+    )
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    folder: Path = field(default_factory=Path.cwd)
+
+
+_FIELDS = {item.name: item for item in fields(Options)}
+
+
+def _declarations() -> Iterator[tuple[str, Any]]:
+    """Each option as typer reads it; a list that nobody gave is None there."""
+    for name, kind in get_type_hints(Options).items():
+        if declared := dict(_FIELDS[name].metadata):
+            if get_origin(kind) is tuple:
+                kind = list[get_args(kind)[0]] | None  # type: ignore[misc]
+            if get_origin(kind) is Literal:
+                declared.setdefault("metavar", one_of(kind))
+            declared.setdefault("envvar", f"MCPAGENT_{name.upper()}")
+            names = (f"--{name.replace('_', '-')}", *declared.pop("short"))
+            yield name, Annotated[kind, typer.Option(*names, **declared)]
+
+
+SHARED: Mapping[str, Any] = {
+    **dict(_declarations()),
+    "yes": Annotated[bool, typer.Option("--yes", envvar="MCPAGENT_YES", help="The same as --approve all.")],
+    "json": Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")],
+}
+"""Each shared option's declaration, by the field of `Options` that it sets; `yes` and `json` are short for others."""
+
+QUIET = ("debug", "color")
+"""For a command that says little."""
+
+REPORT = ("json", *QUIET)
+"""For a command that prints a report."""
+
+OF_SERVERS = ("config", "server", "trust_project", "refresh", *REPORT)
+"""For a command that looks at the servers' tools."""
+
+CATALOGUE = ("card", "config", "server", "tool_search", "search_strategy", "always_load", "learn")
+RULES = ("approve", "yes", "allow", "deny")
+
+Command: TypeAlias = Callable[..., int]
+
+
+def command(app: typer.Typer, name: str, names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
+    """The command of this name in a group, with the options that `taking` gives it."""
+
+    def add(function: Command) -> Command:
+        return app.command(name)(taking(names, **others)(function))
+
+    return add
+
+
+def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
+    """The command has these shared options besides its own parameters, and gets them all as `options`.
+
+    `others` are declared otherwise than usual: the field's name, and an annotation as typer reads it.
+    """
+    declared = {**others, **{name: SHARED[name] for name in names}}
+
+    def declare(command: Command) -> Command:
+        own = [item for item in signature(command, eval_str=True).parameters.values() if item.name != "options"]
+        keyword = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name, False), annotation=annotation)
+            for name, annotation in declared.items()
+        ]
+        parameters = [*own, *keyword]
+        takes_context = any(item.annotation is typer.Context for item in own)
+        if not takes_context:  # of which typer gives one to a command
+            parameters.append(Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context))
+
+        @wraps(command)
+        def run(*, context: typer.Context, **given: Any) -> int:
+            chosen = {name: given.pop(name) for name in declared}
+            options = _options_of(_without_contradictions(chosen, context))
+            return command(options, **given, **({"context": context} if takes_context else {}))
+
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {item.name: item.annotation for item in parameters}
+        return run
+
+    return declare
+
+
+_DEFAULTS = {name: None if item.default == () else item.default for name, item in _FIELDS.items()}
+
+
+_SHORT = (("yes", "approve", "all"), ("json", "output", "json"), ("quiet", "verbose", False))
+"""Each with the option that it says something of, and what."""
+
+
+def _without_contradictions(given: Mapping[str, Any], context: typer.Context) -> dict[str, Any]:
+    """The options as they hold together: what is typed goes before what variables and settings say.
+
+    Raises `typer.BadParameter` for two that say different things in the same place.
+    """
+    values = dict(given)
+    for short, long, means in _SHORT:
+        if not values.get(short) or long not in values or values[long] == means:
+            continue
+        places = {name: _place(context, name) for name in (short, long)}
+        if places[short] == places[long]:
+            told = f"--{long}" if means is False else f"--{long} {values[long]}"
+            raise typer.BadParameter(f"--{short} and {told} contradict each other; write one of them")
+        weaker = max(places, key=places.__getitem__)
+        values[weaker] = False if weaker == short else means
+    return values
+
+
+def _place(context: typer.Context, name: str) -> int:
+    """Where an option's value comes from: 0 typed, 1 a variable, 2 settings, 3 nowhere."""
+    source = context.get_parameter_source(name)
+    order = ("COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP")
+    return order.index(source.name) if source is not None and source.name in order else len(order)
+
+
+def _options_of(given: Mapping[str, Any]) -> Options:
+    """The value of these options; `--yes` and `--json` are short for others."""
+    values: dict[str, Any] = {}
+    for name in _FIELDS.keys() & given.keys():
+        is_list = _FIELDS[name].default == ()
+        values[name] = tuple(given[name] or ()) if is_list else given[name]
+    if "server" in values:  # of the variable one a line: a command has spaces, so they cannot divide servers
+        if not all(text.strip() for text in values["server"]):
+            raise typer.BadParameter("--server is empty; write NAME='command args' or NAME=URL")
+        lines = values["server"] or os.environ.get("MCPAGENT_SERVER", "").splitlines()
+        values["server"] = tuple(line.strip() for line in lines if line.strip())
+    if given.get("yes"):
+        values["approve"] = "all"
+    if given.get("json"):
+        values["output"] = "json"
+    return Options(**values)
+
+
+def leaves(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that does something, of a group as typer makes it, with the words that name it."""
+    for name, item in command.commands.items():
+        if hasattr(item, "commands"):
+            yield from leaves(item, *path, name)
+        else:
+            yield (*path, name), item
+
+
+def options_in(leaf: Any) -> list[Any]:
+    """A command's options, without its arguments."""
+    return [param for param in leaf.params if param.param_type_name == "option"]

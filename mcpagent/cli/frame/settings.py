@@ -1,0 +1,174 @@
+"""`config.toml`: the user's own defaults for options, and those a project may set for whoever works in it.
+
+A flag goes before its variable, that before the project's `.mcpagent.toml`, that before the user's `config.toml`, that
+before the built-in default. A project's file came with a repository, so it sets only what allows nothing more: which
+model (without options, which could send the talk elsewhere), how tools are searched, lower limits, and more to deny.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from mcpagent.cli.frame.error_lines import did_you_mean
+from mcpagent.cli.frame.options import leaves, options_in
+from mcpagent.config.bounded_files import is_nobody_elses
+from mcpagent.config.config_documents import read_bytes
+from mcpagent.config.user_folders import project_folders, user_config_folder
+from mcpagent.errors import ConfigError
+from mcpagent.text.safe_text import safe_line
+
+USER_FILE = "config.toml"
+PROJECT_FILE = ".mcpagent.toml"
+LIMITS = frozenset({"max_turns", "max_tokens", "max_cost", "timeout", "server_wait"})
+PROJECT_KEYS = LIMITS | {"model", "tool_search", "always_load", "deny"}
+ONE_RUN_ONLY = frozenset({"config", "card", "record", "replay", "json_schema", "debug", "trust_project"})
+"""Options that say something about one run, or that nobody should say once and for all."""
+
+APART = frozenset({"demo"})
+MOST_KEYS = 1_000
+_KEY = re.compile(r"[\"']?([^\"'=.\]\s]+)")
+"""Commands that are the same for everybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value of a file; `name` is the option's, in Python's spelling."""
+
+    name: str
+    value: Any
+    file: Path
+    line: int
+    is_project: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values that count, by name; the files they came from; what was left out, one line each."""
+
+    values: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    files: tuple[Path, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settable:
+    """An option that a file may set, and a command that has it, as typer declares them."""
+
+    param: Any
+    command: Any
+
+    def read(self, value: Any) -> Any:
+        """The value as the option takes it. Raises typer's own error."""
+        return self.param.process_value(self.command.context_class(self.command), value)
+
+
+def settable(command: Any) -> dict[str, Settable]:
+    """Each option that a file may set, by name."""
+    found: dict[str, Settable] = {}
+    for path, leaf in leaves(command):
+        for param in options_in(leaf) if len(path) == 1 and path[0] not in APART else ():
+            if param.envvar and param.name not in ONE_RUN_ONLY:
+                found.setdefault(param.name, Settable(param, leaf))
+    return found
+
+
+def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, Settable]) -> Settings:
+    """All files, a later one wins, checked against the options they set. Raises `ConfigError` with file and line."""
+    values: dict[str, Setting] = {}
+    warnings: list[str] = []
+    own = user_config_folder(environ) / USER_FILE
+    if not is_nobody_elses(own):
+        warnings.append(f"{own}: another user's, or everybody may write into it; it counts as a project's; chmod go-w")
+    files = [(own, not is_nobody_elses(own))]
+    files += [(above / PROJECT_FILE, True) for above in project_folders(folder)]
+    files = [(path, is_project) for path, is_project in files if path.is_file()]
+    for path, is_project in files:
+        for setting in _settings_of(path, is_project=is_project):
+            name, place = setting.name, f"{path}:{setting.line}"
+            if warning := _objection(setting, known):
+                warnings.append(f"{place}: {warning}")
+                continue
+            now, before = _checked(setting, known[name]), values.get(name)
+            least = before.value if before is not None else known[name].param.default
+            if is_project and name in LIMITS and least is not None and float(now.value) > float(least):
+                warnings.append(f"{place}: {name} is higher than without it; it is left out")
+            elif name == "deny" and before is not None:  # a project's list is added to the user's
+                values[name] = replace(now, value=[*before.value, *now.value])
+            else:
+                values[name] = now
+    return Settings(values, tuple(path for path, _ in files), tuple(warnings))
+
+
+def default_map(command: Any, settings: Settings) -> dict[str, Any]:
+    """What typer takes as the defaults of each command."""
+    found: dict[str, Any] = {}
+    for path, leaf in leaves(command) if settings.values else ():
+        own = {
+            param.name: settings.values[param.name].value
+            for param in options_in(leaf)
+            if param.name in settings.values and param.envvar
+        }
+        if path[0] not in APART:
+            group = found if len(path) == 1 else found.setdefault(path[0], {})
+            group[path[-1]] = own
+    return found
+
+
+def _settings_of(path: Path, *, is_project: bool) -> Iterable[Setting]:
+    import tomllib
+
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: {safe_line(str(error), 160)}") from None
+    if len(data) > MOST_KEYS:
+        raise ConfigError(f"{path}: has more than {MOST_KEYS} keys; it sets options of the command line")
+    lines: dict[str, int] = {}
+    for number, words in enumerate(text.splitlines(), start=1):
+        found = _KEY.match(words.strip().lstrip("[").lstrip())
+        if found is not None:
+            lines.setdefault(found[1], number)
+    for key, value in data.items():
+        name = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).replace("-", "_").lower()  # statusLine, status-line
+        yield Setting(name, value, path, lines.get(key, 1), is_project)
+
+
+def _objection(setting: Setting, known: Mapping[str, Settable]) -> str:
+    """Why a setting is left out, "" if it counts."""
+    shown = safe_line(setting.name, 60)
+    if setting.name in ONE_RUN_ONLY:
+        return f"{shown} cannot be set for good; it is left out"
+    if setting.name not in known:
+        near = get_close_matches(setting.name[:80], known, n=1)
+        return f"unknown key {shown}; {did_you_mean(near, 'see mcpagent config show')}"
+    if not setting.is_project:
+        return ""
+    if setting.name not in PROJECT_KEYS:
+        return f"{shown} counts only in your own {USER_FILE}, not in a project's; it is left out"
+    if setting.name == "model" and "?" in str(setting.value):
+        return f"a model with options counts only in your own {USER_FILE}, not in a project's; it is left out"
+    return ""
+
+
+def _checked(setting: Setting, option: Settable) -> Setting:
+    """The setting, if the option takes it. Raises `ConfigError`."""
+    from typer.exceptions import TyperException
+
+    value = setting.value
+    if option.param.multiple and isinstance(value, str):
+        value = [value]
+    place = f"{setting.file}:{setting.line}: {safe_line(setting.name, 60)}"
+    if isinstance(value, dict) or isinstance(value, list) != bool(option.param.multiple):
+        raise ConfigError(f"{place}: expected {'a list of strings' if option.param.multiple else 'one value'}")
+    try:
+        option.read(value)
+    except TyperException as error:
+        text = getattr(error, "message", "") or error.format_message()
+        raise ConfigError(f"{place}: {safe_line(text.removeprefix('Value error, ').rstrip('.'), 160)}") from None
+    return replace(setting, value=value)

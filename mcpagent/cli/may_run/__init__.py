@@ -1,0 +1,1 @@
+"""What may run: approvals, trusted projects, what servers ask of a person."""

@@ -1,0 +1,239 @@
+"""The approval box: what wants to run, with all of its arguments, and one line to answer on.
+
+The answer takes Enter, so that a key typed for something else approves nothing; whatever is no answer is a reason
+for "no".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rich.cells import cell_len, chop_cells
+from rich.text import Text
+
+from mcpagent.cli.may_run.approvals import Reply, Scope
+from mcpagent.cli.screen.lines import MAX_WIDTH, column
+from mcpagent.cli.screen.terminal import Glyphs, put
+from mcpagent.text.safe_text import safe_line, visible
+from mcpagent.toolsets.validation import argument_problem
+
+if TYPE_CHECKING:
+    from prompt_toolkit.input import Input
+    from rich.console import Console
+
+    from mcpagent.approval import PendingCall
+    from mcpagent.messages import ToolDefinition
+
+ANSWERS: dict[str, Scope] = {
+    "y": "once",
+    "yes": "once",
+    "s": "session",
+    "t": "tool",
+    "r": "reads",
+    "a": "server",
+    "": "no",
+    "n": "no",
+    "no": "no",
+}
+KEYS = (
+    "[y] once",
+    "[s] this session",
+    "[t] always tool",
+    "[a] always server",
+    "[e] edit",
+    "[N] no + say why",
+)
+READS_KEY = "[r] always what only reads here"
+VIEW_KEY = "[v] view all"
+QUESTION = "run it? [N] "
+MAX_ROWS = 30
+
+ReadLine: TypeAlias = Callable[[str, str], Awaitable[str]]
+"""`await read(question, default)`; raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Where and how somebody is asked, one thing at a time; `read` None: nobody can be.
+
+    While something is asked, `turn` is held and `aside` entered, to keep the moving line away.
+    """
+
+    console: Console
+    glyphs: Glyphs
+    read: ReadLine | None
+    aside: Callable[[], AbstractContextManager[None]] = nullcontext
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
+    """Draws the box and takes the answer, maybe with other arguments."""
+    arguments, console = request.arguments, asking.console
+
+    def draw(limit: int | None = MAX_ROWS) -> None:
+        put(console, *box_lines(arguments, label, tool, asking.glyphs, console.width, limit))
+
+    async with asking.turn:
+        with asking.aside():
+            draw()
+            forget_typed_ahead()
+            while True:
+                typed = (await _line(asking, QUESTION)).strip()
+                word = typed.lower()
+                if word == "v":
+                    draw(limit=None)
+                elif word == "e":
+                    arguments = await _edited(asking, arguments, tool)
+                    draw()
+                elif word in ANSWERS and not (word == "r" and not _claims_to_read(tool)):
+                    scope = ANSWERS[word]
+                    return Reply(scope, None if scope == "no" or arguments == request.arguments else arguments)
+                else:
+                    return Reply("no", words=typed)
+
+
+async def _edited(asking: Asking, arguments: dict[str, Any], tool: ToolDefinition | None) -> dict[str, Any]:
+    """Other arguments, typed as a JSON object that fits the tool; the same if what was typed is none."""
+    typed = await _line(asking, "arguments ", _json(arguments))
+    try:
+        edited = json.loads(typed)
+    except (ValueError, RecursionError) as error:
+        why = f"no JSON: {safe_line(str(error), 100)}"
+    else:
+        if not isinstance(edited, dict):
+            why = 'write an object, {"name": value}'
+        elif tool is not None and (problem := argument_problem(tool.parameters, edited)):
+            why = f"not what the tool takes: {safe_line(problem, 200)}"
+        else:
+            return edited
+    put(asking.console, f"{why}; the arguments are as before", style="warning")
+    return arguments
+
+
+async def _line(asking: Asking, question: str, default: str = "") -> str:
+    """One answer; Ctrl-C ends the turn, as at any other moment."""
+    assert asking.read is not None
+    try:
+        return await asking.read(question, default)
+    except EOFError:
+        return ""
+    except KeyboardInterrupt:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.Event().wait()  # ends with the turn
+        raise
+
+
+def box_lines(
+    arguments: dict[str, Any],
+    label: str,
+    tool: ToolDefinition | None,
+    glyphs: Glyphs,
+    width: int,
+    limit: int | None = MAX_ROWS,
+) -> list[Text]:
+    """The box: title with the server's claim, one row or more per argument, and the keys.
+
+    At most `limit` rows of arguments; it says how many more there are.
+    """
+    width = max(min(width, MAX_WIDTH), 24)
+    rows = _argument_rows(arguments, width - 4)
+    hidden = len(rows) - limit if limit is not None and len(rows) > limit else 0
+    keys = [*KEYS[:-1], *([READS_KEY] if _claims_to_read(tool) else []), *([VIEW_KEY] if hidden else []), KEYS[-1]]
+    if hidden:
+        rows = [*rows[:limit], Text(f"{glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning")]
+    top_left, top_right, bottom_left, bottom_right = glyphs.corners
+    claim = _claim(tool)
+    title = f"{top_left} {safe_line(label, max(width - len(claim) - 21, 20))} wants to run "
+    end = f" {claim} {top_right}"
+    rule = glyphs.line * max(width - cell_len(title) - cell_len(end), 1)
+    lines = [Text.assemble((title, "warning"), (rule, "dim"), (end, "dim"))]
+    if cell_len(lines[0].plain) > width:
+        lines = [Text(title.rstrip(), "warning"), Text(f"{glyphs.bar} {claim}", "dim")]
+    for row in rows:
+        padding = " " * max(width - 4 - cell_len(row.plain), 0)
+        lines.append(Text.assemble((f"{glyphs.bar} ", "dim"), row, padding, (f" {glyphs.bar}", "dim")))
+    in_one_line = "  ".join(keys)
+    if len(in_one_line) + 4 <= width:
+        rule = glyphs.line * (width - len(in_one_line) - 4)
+        return [*lines, Text.assemble((f"{bottom_left} ", "dim"), in_one_line, (f" {rule}{bottom_right}", "dim"))]
+    bottom = Text(bottom_left + glyphs.line * (width - 2) + bottom_right, "dim")
+    # None of them is broken: their own spaces are no places to break at.
+    wrapped = textwrap.wrap("  ".join(key.replace(" ", "\0") for key in keys), width - 2)
+    return [*lines, bottom, *(Text(f"  {line}".replace("\0", " ")) for line in wrapped)]
+
+
+async def read_answer(question: str, default: str, keyboard: Input | None = None) -> str:
+    """One line from the terminal, by prompt_toolkit; see `ReadLine`."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import create_app_session
+
+    from mcpagent.cli.screen.input import terminal_output
+
+    with create_app_session(input=keyboard, output=terminal_output()):
+        session: PromptSession[str] = PromptSession(enable_suspend=True)
+        return await session.prompt_async(question, default=default)
+
+
+async def read_above_output(question: str, default: str) -> str:
+    """The same in a chat: what is printed meanwhile appears above the question."""
+    from prompt_toolkit.patch_stdout import patch_stdout
+
+    from mcpagent.cli.screen.input import keyboard_input
+
+    with patch_stdout(raw=True):
+        return await read_answer(question, default, keyboard_input())
+
+
+def forget_typed_ahead() -> None:
+    """Drops what was typed before the question could be seen: it cannot be the answer."""
+    from prompt_toolkit.input import create_input
+    from prompt_toolkit.input.typeahead import clear_typeahead
+
+    clear_typeahead(create_input())
+    if sys.platform != "win32" and sys.stdin.isatty():
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _claim(tool: ToolDefinition | None) -> str:
+    if tool is not None and tool.kind != "tool":
+        listed = tool.kind == "prompt" or tool.read_only
+        return f"{tool.kind}, {'listed by its server' if listed else 'not listed by its server'}"
+    if tool is None or tool.read_only is None:
+        return "server does not say what it does"
+    return "server says: only reads" if tool.read_only else "server says: changes things"
+
+
+def _claims_to_read(tool: ToolDefinition | None) -> bool:
+    return tool is not None and tool.read_only is True
+
+
+def _json(value: Any) -> str:
+    return visible(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _argument_rows(arguments: dict[str, Any], width: int) -> list[Text]:
+    """Every argument in full: a name in front, the value broken into as many rows as it needs."""
+    if not arguments:
+        return [Text("no arguments", "dim")]
+    names = [safe_line(visible(str(name)), 40) for name in arguments]
+    name_width = min(max(map(cell_len, names)), max(width // 3, 8))
+    rows: list[Text] = []
+    for name, value in zip(names, arguments.values(), strict=True):
+        text = visible(value) if isinstance(value, str) else _json(value)
+        room = max(width - name_width - 2, 10)
+        pieces = [piece for line in text.expandtabs(4).split("\n") for piece in chop_cells(line, room) or [""]]
+        rows += [
+            Text.assemble((column(name if place == 0 else "", name_width), "user"), "  ", piece)
+            for place, piece in enumerate(pieces)
+        ]
+    return rows

@@ -1,0 +1,187 @@
+"""What the user said yes to for longer than one call: for this session in memory, "always" in a file.
+
+`mcpagent approvals list|forget` are here too.
+
+A yes holds for one server as it is configured (another command, address or key under the same name is another server)
+and, if it was given for a tool, for that tool as it was shown: a changed description or schema is asked about anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from rich.text import Text
+
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.screen.lines import table
+from mcpagent.cli.screen.terminal import open_terminal
+from mcpagent.config import ServerConfig
+from mcpagent.config.bounded_files import read_own
+from mcpagent.config.file_changes import alone_with, write_whole
+from mcpagent.config.rule_names import SIGNS
+from mcpagent.config.user_folders import state_folder
+from mcpagent.errors import InputError
+from mcpagent.mcp.lists.list_cache import config_fingerprint
+from mcpagent.messages import ToolDefinition
+from mcpagent.text.globs import fits
+from mcpagent.text.safe_text import safe_line
+
+What: TypeAlias = Literal["tool", "prompt", "resource", "reads", "server"]
+"""One tool, prompt or resource; what only reads, as its server says; all of a server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yes:
+    """One yes. `server` and `definition` are hashes: of the server's configuration, and of the tool as it was shown."""
+
+    name: str
+    what: What
+    server: str
+    tool: str = ""
+    definition: str = ""
+
+    @property
+    def label(self) -> str:
+        """`git.push`, `@git:URI`, or `git.*`: as `--allow` would be given it."""
+        match self.what:
+            case "reads" | "server":
+                return f"{self.name}.*"
+            case "tool":
+                return f"{self.name}.{self.tool}"
+            case kind:
+                return f"{SIGNS[kind]}{self.name}:{self.tool}"
+
+    def covers(self, tool: ToolDefinition) -> bool:
+        """For a tool of this yes's server."""
+        match self.what:
+            case "server":
+                return True
+            case "reads":
+                return tool.read_only is True
+            case kind:
+                is_it = (kind, self.tool) == (tool.kind, tool.key.name)
+                return is_it and self.definition == definition_hash(tool)
+
+
+def definition_hash(tool: ToolDefinition) -> str:
+    """SHA-256 over all that a person or a model is shown of a tool."""
+    shown = [tool.key.name, tool.title, tool.description, tool.parameters, tool.read_only]
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+class KeptApprovals:
+    """The yeses of one user. A file that cannot be read counts as empty, one that cannot be written changes nothing."""
+
+    def __init__(self, path: Path | None, servers: Iterable[ServerConfig]) -> None:
+        self._path = path
+        found = {(server.name, config_fingerprint(server)) for server in servers}
+        named = Counter(name for name, _ in found)
+        # Two servers of one name cannot be told apart, so nothing is kept for either.
+        self._servers = {name: fingerprint for name, fingerprint in found if named[name] == 1}
+        self._always = _read(path)
+        self._session: set[Yes] = set()
+
+    @classmethod
+    def of_user(cls, environ: Mapping[str, str], servers: Iterable[ServerConfig] = ()) -> KeptApprovals:
+        """Those of `approvals.json`, for these servers as they are configured now."""
+        return cls(state_folder(environ) / "approvals.json", servers)
+
+    def has(self, tool: ToolDefinition) -> bool:
+        """Whether a yes covers the tool as it is now."""
+        server = self._servers.get(tool.server or "")
+        held = self._always | self._session
+        return server is not None and any(yes.server == server and yes.covers(tool) for yes in held)
+
+    def add(self, tool: ToolDefinition, what: What, *, always: bool) -> None:
+        """Keeps a yes that was just given; nothing is kept for a tool that is no server's."""
+        server = self._servers.get(tool.server or "")
+        if server is None:
+            return
+        yes = Yes(safe_line(tool.server or "", 64), what, server)
+        if what in SIGNS:
+            yes = replace(yes, tool=tool.key.name, definition=definition_hash(tool))
+        if not always:
+            self._session.add(yes)
+            return
+        self._change(lambda kept: kept | {yes})
+
+    def all(self) -> list[Yes]:
+        """Those that are kept for good, in the order of their labels."""
+        return sorted(self._always, key=lambda yes: (yes.label, yes.what, yes.server, yes.definition))
+
+    def forget(self, glob: str) -> list[Yes]:
+        """Takes back, also in this session, all whose label or server's name the pattern covers; gives those kept."""
+        gone = [yes for yes in self.all() if _is_meant(glob, yes)]
+        self._session = {yes for yes in self._session if not _is_meant(glob, yes)}
+        if gone:
+            self._change(lambda kept: kept - set(gone))
+        return gone
+
+    def _change(self, change: Callable[[set[Yes]], set[Yes]]) -> None:
+        """Another program may have written meanwhile, so the file is read anew."""
+        with alone_with(self._path) if self._path is not None else contextlib.nullcontext():
+            self._always = change(self._always | _read(self._path))
+            if self._path is not None:
+                entries = [{key: value for key, value in asdict(yes).items() if value} for yes in self.all()]
+                with contextlib.suppress(OSError):  # it holds for this run; the next one asks again
+                    write_whole(self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n")
+
+
+def _is_meant(glob: str, yes: Yes) -> bool:
+    return glob == yes.name or fits(yes.label, glob) or glob == yes.label
+
+
+def _read(path: Path | None) -> set[Yes]:
+    if path is None:
+        return set()
+    try:
+        entries = json.loads(read_own(path))["allow"]
+        found = [Yes(**{key: str(value) for key, value in entry.items()}) for entry in entries]  # type: ignore[arg-type]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return set()
+    return {yes for yes in found if yes.what in ("reads", "server") or (yes.what in SIGNS and yes.definition)}
+
+
+# -- mcpagent approvals -----------------------------------------------------------------------------------------------
+
+MEANINGS = {
+    "tool": "this tool as it was shown",
+    "prompt": "this prompt, with any arguments",
+    "resource": "this resource",
+    "reads": "tools of which the server says that they only read, and resources that it lists",
+    "server": "every tool, prompt and resource of the server",
+}
+
+
+def approval_lines(kept: Iterable[Yes]) -> list[Text]:
+    """One line each: what it covers, as `--allow` would be given it, and how far it goes."""
+    return table(((safe_line(yes.label, 140), "tool"), MEANINGS[yes.what]) for yes in kept)
+
+
+def list_approvals(options: Options) -> ExitCode:
+    """`mcpagent approvals list`."""
+    kept = KeptApprovals.of_user(options.environ).all()
+    lines = approval_lines(kept) or [Text("nothing is allowed for good")]
+    open_terminal(options.color).report(options, [{"approval": yes.label, "what": yes.what} for yes in kept], *lines)
+    return ExitCode.OK
+
+
+def forget_approvals(pattern: str, options: Options) -> ExitCode:
+    """`mcpagent approvals forget`. Raises `InputError` for a pattern that covers nothing."""
+    kept = KeptApprovals.of_user(options.environ)
+    gone = kept.forget(pattern)
+    if not gone:
+        known = ", ".join(safe_line(yes.label, 80) for yes in kept.all()[:5]) or "nothing"
+        raise InputError(f'"{safe_line(pattern, 80)}" covers nothing that is allowed for good; allowed: {known}')
+    for yes in gone:
+        open_terminal(options.color).done(f"{safe_line(yes.label, 140)} is asked about again")
+    return ExitCode.OK

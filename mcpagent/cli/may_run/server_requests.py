@@ -1,0 +1,203 @@
+"""What servers ask of us in the middle of a call, at the terminal: a form, an address to open, an answer of the model.
+
+Only servers whose entry says `"elicitation": true` or `"sampling": true` may ask. Who asks always stands above what it
+asks, in words of ours; the default answer is no.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from mcpagent.cli.frame.figures import counted, money
+from mcpagent.cli.may_run.asking import Asking, forget_typed_ahead
+from mcpagent.cli.screen.form import Field, UnfitError, fields_of
+from mcpagent.cli.screen.lines import MAX_WIDTH
+from mcpagent.cli.screen.terminal import put, warning_line
+from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
+from mcpagent.messages import Message
+from mcpagent.messages import Text as Words
+from mcpagent.models.base import ModelRequest, ModelSettings
+from mcpagent.text.for_model import for_model
+from mcpagent.text.safe_text import safe_line, safe_text, visible
+
+if TYPE_CHECKING:
+    from mcpagent import Agent
+    from mcpagent.config import ServerConfig
+
+MAX_MESSAGE_LINES = 12
+MAX_OUTPUT_TOKENS = 4_096
+"""Of one answer for a server, however many it asks for."""
+
+
+class ServerRequests:
+    """Asks one thing at a time; declines everything if nobody can be asked.
+
+    `agent` is set once it is made; its model answers for servers. `waits` gets the name of a server whose question
+    has to wait for its turn.
+    """
+
+    def __init__(self, asking: Asking, waits: Callable[[str], None] = lambda _server: None) -> None:
+        self.agent: Agent | None = None
+        self._asking = asking
+        self._console = asking.console
+        self._glyphs = asking.glyphs
+        self._waits = waits
+
+    def handlers(self, config: ServerConfig) -> Handlers | None:
+        """What this server may ask, as its entry says."""
+        if not (config.elicitation or config.sampling):
+            return None
+        return Handlers(
+            elicit=self.elicit if config.elicitation else None,
+            visit=self.visit if config.elicitation else None,
+            sample=self.sample if config.sampling else None,
+        )
+
+    # -- elicitation --------------------------------------------------------------------------------------------------
+
+    async def elicit(self, server: str, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
+        """A form, filled in; None if it is declined. Raises `DismissedError` if it is taken back."""
+        async with self._turn_of(server):
+            try:
+                fields = fields_of(schema)
+            except UnfitError as error:
+                self._decline(server, f"asks for something that cannot be asked here: {error}")
+                return None
+            if self._asking.read is None:
+                self._decline(server, "asks you something, and nobody can answer here")
+                return None
+            what = f"asks you for {counted(len(fields), 'thing')}" if fields else "asks for your consent"
+            self._head(server, what, message)
+            put(self._console, *(Text(f"  {field.title()}", "dim") for field in fields))
+            if any(field.looks_secret for field in fields):
+                self._say("this looks like a secret: a server must not ask for one here, and what you type goes to it")
+            if not await self._agreed("answer it?"):
+                return None
+            try:
+                given = {field.name: await self._field(field) for field in fields}
+            except EOFError:
+                put(self._console, "taken back; nothing was sent", style="dim")
+                raise DismissedError from None
+            return {name: value for name, value in given.items() if value is not None}
+
+    async def _field(self, field: Field) -> Any:
+        put(self._console, *(Text(f"    {line}", "dim") for line in field.choice_lines()))
+        typed = field.default()
+        while True:
+            typed = await self._line(f"  {safe_line(field.name, 40)}: ", typed)
+            try:
+                return field.value(typed)
+            except UnfitError as error:
+                put(self._console, Text(f"    {self._glyphs.warning} {error}", "warning"))
+
+    async def visit(self, server: str, message: str, url: str) -> bool:
+        """Whether the user opened the address by themselves; nothing here opens it."""
+        async with self._turn_of(server):
+            if not url.lower().startswith(("https://", "http://")):
+                self._decline(server, "asks you to open something that is no web address")
+                return False
+            if self._asking.read is None:
+                self._decline(server, "asks you to open an address, and nobody can here")
+                return False
+            self._head(server, "asks you to open an address in your browser", message)
+            shown = visible(safe_text(url))[:1_000]
+            put(self._console, Text(f"  {shown}", "user"), Text("  open it yourself if you trust it", "dim"))
+            return await self._agreed("did you?")
+
+    # -- sampling -----------------------------------------------------------------------------------------------------
+
+    async def sample(self, server: str, params: dict[str, Any]) -> Sampled:
+        """The model's answer to what a server wrote, once the user agreed. Raises `DismissedError` if not."""
+        async with self._turn_of(server):
+            assert self.agent is not None
+            if self._asking.read is None:
+                self._decline(server, "asks for an answer of the model, and nobody can agree here")
+                raise DismissedError
+            model = self.agent.model.name
+            shown = safe_line(model, 60)
+            request = sampling_request(params)
+            words = "\n".join(message.text for message in request.messages)
+            asked = f"{request.system}\n{words}" if request.system else words
+            tokens = request.settings.max_output_tokens
+            self._head(server, f"asks {shown} for an answer of up to {tokens:,} tokens", asked)
+            if not await self._agreed("let it, at your cost?"):
+                raise DismissedError
+            response = await self.agent.complete(request)
+            usage, price = response.usage, response.dollars
+            cost = f", {money(price)}" if price else ""
+            took = f"in {usage.input_tokens:,} out {usage.output_tokens:,} tokens{cost}"
+            put(self._console, Text(f"  {shown} answered server {_name(server)}: {took}", "dim"))
+            return Sampled(response.message.text, model)
+
+    # -- the screen ---------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _turn_of(self, server: str) -> AsyncIterator[None]:
+        if self._asking.turn.locked():
+            self._waits(server)
+        async with self._asking.turn:
+            with self._asking.aside():
+                yield
+
+    def _head(self, server: str, what: str, message: str) -> None:
+        """Who asks and what, then the server's own words behind a bar, so that they cannot pass for ours."""
+        width = min(self._console.width, MAX_WIDTH)
+        lines = [line for line in visible(safe_text(message)).split("\n") if line.strip()]
+        shown = [safe_line(line, max(width - 4, 20)) for line in lines[:MAX_MESSAGE_LINES]]
+        if len(lines) > MAX_MESSAGE_LINES:
+            shown.append(f"{self._glyphs.ellipsis} {len(lines) - MAX_MESSAGE_LINES} more lines")
+        who = (_name(server), "user")
+        head = Text.assemble((f"{self._glyphs.warning} server ", "warning"), who, (f" {what}", "warning"))
+        put(self._console, head, *(Text(f"  {self._glyphs.bar} {line}", "dim") for line in shown))
+        forget_typed_ahead()
+
+    async def _agreed(self, question: str) -> bool:
+        """Only a typed yes is one; Ctrl-D is no."""
+        try:
+            typed = await self._line(f"{question} [y] yes  [N] no ")
+        except EOFError:
+            return False
+        return typed.strip().lower() in ("y", "yes")
+
+    async def _line(self, question: str, default: str = "") -> str:
+        """One answer; Ctrl-C ends the turn, and the question with it: the server's request is no part of the turn."""
+        assert self._asking.read is not None
+        try:
+            return await self._asking.read(question, default)
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)
+            raise DismissedError from None
+
+    def _decline(self, server: str, why: str) -> None:
+        self._say(f"server {_name(server)} {why}; declined")
+
+    def _say(self, line: str) -> None:
+        put(self._console, warning_line(line, self._glyphs, 300))
+
+
+def sampling_request(params: dict[str, Any]) -> ModelRequest:
+    """A server's `sampling/createMessage` as a request: its texts only, without tools, bounded in length."""
+    messages: list[Message] = []
+    for item in params.get("messages", ()):
+        content = item.get("content")
+        blocks = content if isinstance(content, list) else [content]
+        words = for_model("\n".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict)))
+        if words.strip():
+            role = "assistant" if item.get("role") == "assistant" else "user"
+            messages.append(Message(role, (Words(words),)))  # type: ignore[arg-type]
+    wanted = params.get("maxTokens")
+    limit = min(wanted, MAX_OUTPUT_TOKENS) if isinstance(wanted, int) and wanted > 0 else MAX_OUTPUT_TOKENS
+    temperature = params.get("temperature")
+    settings = ModelSettings(
+        max_output_tokens=limit, temperature=temperature if isinstance(temperature, int | float) else None
+    )
+    return ModelRequest(for_model(str(params.get("systemPrompt") or "")), tuple(messages), settings=settings)
+
+
+def _name(server: str) -> str:
+    return safe_line(server, 64)

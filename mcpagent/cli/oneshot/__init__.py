@@ -1,0 +1,1 @@
+"""One question, one answer, on a terminal or in a pipe."""

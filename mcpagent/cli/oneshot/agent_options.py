@@ -1,0 +1,317 @@
+"""From options to an `Agent`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from mcpagent.cli.frame.error_lines import did_you_mean
+from mcpagent.cli.frame.figures import counted
+from mcpagent.errors import AgentStateError, InputError, ServerError
+from mcpagent.events import Event, Notice, ServerFailed
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcpagent import Agent, Model, ToolSearch
+    from mcpagent.cli.frame.configuration import Configuration
+    from mcpagent.cli.frame.options import Options
+    from mcpagent.cli.may_run.approvals import Approvals, Ask
+    from mcpagent.cli.may_run.server_requests import ServerRequests
+    from mcpagent.cli.screen.rendering import Activity
+    from mcpagent.cli.screen.terminal import Terminal
+    from mcpagent.config import ServerConfig
+    from mcpagent.events import Emit
+    from mcpagent.mcp.lists.list_cache import ListCache
+    from mcpagent.mcp.lists.pins import AllowChange, ToolChange
+    from mcpagent.mcp.server_options import ServerOptions
+    from mcpagent.messages import ToolDefinition
+    from mcpagent.search import SearchHistory
+    from mcpagent.session import Wrapper
+
+KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
+_SERVERS_HINT = "bundled demo server. Your own: .mcp.json or --server NAME='command'"
+
+
+def make_agent(
+    options: Options,
+    configuration: Configuration,
+    on_event: Emit,
+    *,
+    model: str | Model | None = None,
+    startup_seconds: float | None = None,
+    approvals: Approvals | None = None,
+    cache: ListCache | None = None,
+    allow_change: AllowChange | None = None,
+    requests: ServerRequests | None = None,
+) -> Agent:
+    """An agent, not started. Raises `ConfigError` for a model that means nothing.
+
+    `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
+    `approvals` decides on tool calls; without it every call runs. With a `cache`, servers whose lists are known are
+    started by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since it
+    was first used may be called; without it, only if `--trust-changes` is given. `requests` answers what servers ask
+    that may ask something.
+    """
+    from mcpagent.agent import Agent, ApprovalPolicy
+    from mcpagent.cards.agent_cards import agent_from_card
+    from mcpagent.run import RunOptions
+
+    def agent_of(model: str | Model | None, **values: Any) -> Agent:
+        return Agent(model if model is not None else model_of(options), **values)
+
+    def report(event: Event) -> None:
+        if isinstance(event, Notice):
+            on_event(replace(event, text=_with_flags(event.text, is_card=options.card is not None)))
+        # That a project's servers are not trusted one line has said already.
+        elif not (isinstance(event, ServerFailed) and event.server in configuration.untrusted):
+            on_event(event)
+
+    chosen = model if model is not None else options.model
+    servers = _server_options(options, configuration, report, cache, allow_change, requests)
+    common: dict[str, Any] = {
+        "mcp_config": configuration.servers,
+        "pre_discovered_tools": tuple(name for name in options.always_load if not _is_pattern(name)),
+        "server_options": replace(servers, startup_seconds=startup_seconds, question_seconds=options.server_wait),
+        "approval": ApprovalPolicy(approvals.needed, approvals.decide) if approvals is not None else False,
+        "options": RunOptions(
+            max_turns=options.max_turns,
+            max_tokens=options.max_tokens,
+            # What costs nothing is within a limit of nothing.
+            max_dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
+        ),
+        "on_event": report,
+        "wrappers": _wrappers(options),
+    }
+    is_search_chosen = options.tool_search != "auto"
+    if options.replay is not None and not is_search_chosen:
+        agent = agent_of("offline", **common)
+    elif configuration.team is not None:  # what was asked for goes before what a card says
+        if chosen is not None:
+            common["model"] = chosen
+        if is_search_chosen or options.search_strategy != "auto":
+            common["tool_search"] = _tool_search(options, configuration)
+        agent = agent_from_card(agent_of, configuration.team, **common)
+    else:
+        agent = agent_of(chosen, tool_search=_tool_search(options, configuration), **common)
+    if requests is not None:
+        requests.agent = agent
+    return agent
+
+
+def _with_flags(text: str, *, is_card: bool) -> str:
+    """What the library says of its parameters, as the flags that set them; a card sets `tool_search` itself."""
+    text = re.sub(r"^pre_discovered_tools: ", "--always-load: ", text)
+    return text if is_card else re.sub(r"^tool_search\.eager_tools\.(.*?): ", r"--always-load, server \1: ", text)
+
+
+def _wrappers(options: Options) -> list[Wrapper]:
+    from mcpagent.recording import Recorder, Replay
+
+    replay, record = options.replay, options.record
+    if replay is not None and record is not None and replay.resolve() == record.resolve():
+        raise InputError("--record and --replay name the same file, which would be lost; record to another one")
+    wrappers: list[Wrapper] = [Replay(replay)] if replay is not None else []
+    return [*wrappers, Recorder(record)] if record is not None else wrappers
+
+
+def model_of(options: Options) -> str:
+    """The model that is asked for, else that of the first key, else the offline stand-in, which needs none.
+
+    A script without a key gets an error from `Agent()`; who types a command gets an answer, and a line that says whose.
+    """
+    from mcpagent.models.resolve import default_spec
+
+    return options.model or default_spec(options.environ) or "offline"
+
+
+def _server_options(
+    options: Options,
+    configuration: Configuration,
+    on_event: Emit,
+    cache: ListCache | None,
+    allow_change: AllowChange | None,
+    requests: ServerRequests | None,
+) -> ServerOptions:
+    from mcpagent.mcp.server_options import ServerOptions
+
+    async def trusted(_: ToolChange) -> bool:
+        return True
+
+    async def untrusted(_: ToolChange) -> bool:
+        on_event(Notice("the changed tool was not called; --trust-changes accepts it as it is now", "warning"))
+        return False
+
+    stored = ServerOptions.stored(
+        options.environ,
+        cache=cache,
+        allow_change=trusted if options.trust_changes else allow_change or untrusted,
+        handlers=requests.handlers if requests is not None else None,
+    )
+    # The bundled server changes with the program itself.
+    return replace(stored, pins=None) if configuration.is_demo else stored
+
+
+def make_approvals(options: Options, configuration: Configuration, ask: Ask | None) -> Approvals:
+    """The rules that the options and the servers give, with what the user said yes to.
+
+    `ask` is None if nobody can be asked. In a replay nothing runs, so nothing has to be allowed.
+    """
+    from mcpagent.cli.may_run.approvals import Approvals, Rules
+    from mcpagent.cli.may_run.kept_approvals import KeptApprovals
+    from mcpagent.config.permissions import strictest
+
+    # A member's calls are decided on here too; of two servers with one name, what both may do.
+    members = configuration.team.members_servers() if configuration.team is not None else ()
+    servers: dict[str, ServerConfig] = {}
+    for server in (*members, *configuration.enabled):
+        servers[server.name] = strictest(server, servers.get(server.name, server))
+    mode = "all" if configuration.replayed is not None else options.approve
+    harmless = frozenset(servers) if configuration.is_demo else frozenset[str]()
+    rules = Rules(mode, list(options.allow), list(options.deny), servers, harmless)
+    return Approvals(rules, KeptApprovals.of_user(options.environ, (*members, *configuration.enabled)), ask)
+
+
+def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
+    """One line for each rule that does nothing: it covers no tool, with what may have been meant, or may not count."""
+    from mcpagent.config.permissions import vouches_for_itself
+
+    asked = askable(agent)
+    lines = [
+        f"{server.source}: a project's file may not allow or trust its own tools; what it says of {server.name} is left"
+        for server in approvals.rules.servers.values()
+        if server.scope == "project" and vouches_for_itself(server.written)
+    ]
+    written = [("--allow or --deny", glob) for glob in approvals.rules.without_effect(asked)]
+    for server, glob in approvals.rules.configured_without_effect(asked):
+        written.append((f"{server.source or 'configuration'}: approval of {safe_line(server.name, 64)}", glob))
+    for place, glob in written:
+        hint = did_you_mean(near_rules(glob, asked), "mcpagent tools list names them")
+        lines.append(f"{place} {safe_line(glob, 80) or repr(glob)}: nothing of that name is known; {hint}")
+    return lines
+
+
+def askable(agent: Agent) -> list[ToolDefinition]:
+    """All that rules can name: the tools, and what is known of the servers' prompts and resources."""
+    from mcpagent.toolsets.prompt_and_resource_tools import known_content
+
+    tools = [tool.definition for tool in agent.tools.known.values() if tool.asks is None]
+    with contextlib.suppress(AgentStateError):  # a replay has no servers
+        tools += known_content(agent.mcp)
+    return tools
+
+
+def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
+    """What a rule that names nothing may have meant: what has that name in some server, else what is spelled alike."""
+    from mcpagent.config.rule_names import rule_of
+
+    same = [rule_of(tool) for tool in asked if rule in (tool.key.name, tool.name)]
+    spelled = [name for tool in asked if len(name := rule_of(tool)) <= 2 * len(rule) + 80]
+    return same[:3] or get_close_matches(rule[:200], spelled, n=1, cutoff=0.5)
+
+
+def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
+    """How to get a real model and one's own servers, for stand-ins that nobody asked for."""
+    unasked = options.model is None and options.card is None and options.replay is None
+    lines = [KEY_HINT] if unasked and agent.model.name.startswith("offline") else []
+    return [*lines, servers_hint(options, configuration)] if configuration.is_demo else lines
+
+
+def servers_hint(options: Options, configuration: Configuration) -> str:
+    """Why the bundled server stands in, and how to have one's own."""
+    return f"{configuration.why_demo(options.folder)}: {_SERVERS_HINT}"
+
+
+@contextmanager
+def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Activity]:
+    """Says on stderr that servers are being connected, while they are."""
+    from mcpagent.cli.screen.rendering import Activity
+
+    activity = Activity(terminal.err, terminal.glyphs)
+    with activity.showing(f"connecting {counted(len(configuration.enabled), 'server')}"):
+        yield activity
+
+
+@asynccontextmanager
+async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Agent]:
+    """The agent for commands about tools: no model is asked, and from the cache no server is started.
+
+    Failures are reported on stderr. Raises `ServerError` if no server works.
+    """
+    from mcpagent.cli.may_run.project_trust import trusted_configuration
+    from mcpagent.cli.screen.lines import notice_line
+    from mcpagent.cli.screen.rendering import print_failed_server
+    from mcpagent.cli.screen.terminal import put
+    from mcpagent.mcp.server_options import stored_lists
+
+    configuration = trusted_configuration(options, terminal)
+    cache = stored_lists(options.environ, stale_seconds=0.0)
+    for server in configuration.enabled if options.refresh else ():
+        cache.drop(server)
+
+    def report(event: Event) -> None:
+        with moving.paused():  # it may be on stderr while the line goes to stdout
+            if isinstance(event, ServerFailed):
+                print_failed_server(terminal.err, event, configuration.enabled, terminal.glyphs)
+            elif isinstance(event, Notice) and event.level == "warning":
+                put(terminal.err, notice_line(event, terminal.glyphs))
+
+    agent = make_agent(options, configuration, report, model="offline", cache=cache)
+    if configuration.is_demo and options.output == "text":
+        put(terminal.err, servers_hint(options, configuration), style="dim")
+    with connecting(terminal, configuration) as moving:
+        await agent.__aenter__()
+    try:
+        require_a_server(agent)
+        yield agent
+    finally:
+        await agent.aclose()
+
+
+def require_a_server(agent: Agent) -> None:
+    """Raises `ServerError` if servers are configured and none works: the answer would be made up."""
+    states = agent.servers
+    if states and all(status.state == "failed" for status in states.values()):
+        which = "the only server" if len(states) == 1 else f"all {len(states)} servers"
+        raise ServerError(f"{which} failed; mcpagent mcp test tells more", server=next(iter(states)), phase="connect")
+
+
+def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
+    from mcpagent.config.user_folders import cache_folder
+    from mcpagent.tool_search.search_options import ToolSearch
+
+    names = {server.name for server in configuration.enabled}
+    eager: dict[str, list[str]] = {}
+    for pattern in filter(_is_pattern, options.always_load):
+        owner, dot, rest = pattern.partition(".")
+        of_one_server = bool(dot) and owner in names
+        for name in [owner] if of_one_server else sorted(names):
+            eager.setdefault(name, []).append(rest if of_one_server else pattern)
+    # Whoever tries the bundled server wants to see tool search, however small that server is.
+    unsaid = True if configuration.is_demo else "auto"
+    enabled = {"on": True, "off": False}.get(options.tool_search, unsaid)
+    return ToolSearch(
+        enabled=enabled,  # type: ignore[arg-type]
+        strategy=options.search_strategy,
+        eager_tools=eager,
+        cache_folder=cache_folder(options.environ) / "search",
+        history=search_history(options) if options.learn else None,
+    )
+
+
+def search_history(options: Options) -> SearchHistory:
+    """What tool search has learned on this machine; the file is made with the first thing that is."""
+    from mcpagent.config.user_folders import state_folder
+    from mcpagent.search import SearchHistory
+
+    return SearchHistory(state_folder(options.environ) / "search-history.sqlite3")
+
+
+def _is_pattern(name: str) -> bool:
+    """Whether this is a glob or SERVER.GLOB rather than a tool's name in one of its forms."""
+    return any(char in name for char in "*?[")

@@ -1,0 +1,274 @@
+"""One question, one answer: stdout holds the answer or the documents and nothing else, stderr the rest."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from rich.text import Text
+
+from mcpagent import Agent, Model
+from mcpagent.approval import PendingCall
+from mcpagent.cli.frame.configuration import Configuration
+from mcpagent.cli.frame.exit_codes import ExitCode, MisfitError, code_of_stop, run_to_end, within
+from mcpagent.cli.frame.figures import counted, money
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.may_run.approvals import Denial, label_of
+from mcpagent.cli.may_run.asking import Asking, ask_about_call, read_answer
+from mcpagent.cli.may_run.project_trust import trusted_configuration
+from mcpagent.cli.may_run.server_requests import ServerRequests
+from mcpagent.cli.oneshot.agent_options import (
+    connecting,
+    hints,
+    make_agent,
+    make_approvals,
+    require_a_server,
+    rules_without_effect,
+)
+from mcpagent.cli.oneshot.output import JsonReport
+from mcpagent.cli.oneshot.prompts import ATTEMPTS, AnswerSchema
+from mcpagent.cli.screen.lines import notice_line
+from mcpagent.cli.screen.rendering import TurnView, print_failed_server
+from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put, readable_json, write_out
+from mcpagent.config import ServersConfig
+from mcpagent.errors import InputError, LimitError
+from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
+from mcpagent.mcp.lists.pins import ToolChange
+from mcpagent.messages import Usage
+from mcpagent.run import check_budget
+from mcpagent.text.for_model import for_model
+from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
+
+STOPPED: Mapping[str, str] = {
+    "max_turns": "stopped at --max-turns; the answer is what the model knew by then",
+    "repeated_calls": "stopped: the model made the same call again and again",
+    "truncated": "the answer is cut off: the model reached its limit of output tokens",
+    "refused": "the model refused to answer",
+    "calls_pending": "stopped: a call waits for an approval or a result from outside",
+}
+_FLAGS = {"max_tokens": "--max-tokens", "max_dollars": "--max-cost"}
+
+
+def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
+    """Asks and writes the answer in the format asked for. `model` is used instead of the named one."""
+    run = _OneShot(options, prompt, terminal, model)
+    try:
+        return run_to_end(run.answer())
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        if run.report is not None and not isinstance(error, BrokenPipeError):
+            run.report.fail(error, run.agent, run.denials)
+        raise
+
+
+class _OneShot:
+    def __init__(self, options: Options, prompt: str, terminal: Terminal, model: Model | None) -> None:
+        self.options = options
+        self.prompt = prompt
+        self.terminal = terminal
+        self.model = model
+        self.agent: Agent | None = None
+        self.report: JsonReport | None = None
+        if options.output != "text":
+            self.report = JsonReport(write_out, streaming=options.output == "stream-json")
+        self.shows_steps = not options.quiet and (options.verbose or terminal.err.is_terminal)
+        self.shows_words = self.report is None and terminal.out.is_terminal and options.json_schema is None
+        self.connecting = True
+        self.view: TurnView | None = None
+        self.configuration = Configuration(ServersConfig())
+        self.denials: list[Denial] = []
+        # By server and its name for them: tools that were not called because their server changed them.
+        self.changed: set[tuple[str | None, str]] = set()
+
+    async def answer(self) -> ExitCode:
+        """The run within `--timeout`."""
+        async with within(self.options.timeout):
+            return await self._run()
+
+    async def _run(self) -> ExitCode:
+        options = self.options
+        schema = AnswerSchema.read(options.json_schema) if options.json_schema is not None else None
+        self.configuration = trusted_configuration(options, self.terminal)
+        asking = Asking(self.terminal.err, self.terminal.glyphs, read_answer, self._aside)
+        can_ask = is_a_terminal(sys.stdin) and self.terminal.err.is_terminal
+        approvals = make_approvals(options, self.configuration, partial(ask_about_call, asking) if can_ask else None)
+        self.denials = approvals.denials
+        agent = make_agent(
+            options,
+            self.configuration,
+            self._before_the_run,
+            model=self.model,
+            startup_seconds=options.server_wait,
+            approvals=approvals,
+            allow_change=self._refuse_change,
+            # One-shot runs are left alone: whatever a server asks is declined, and said so.
+            requests=ServerRequests(replace(asking, read=None)),
+        )
+        self._say_what_is_used(agent)
+        with connecting(self.terminal, self.configuration) if self.shows_steps else nullcontext():
+            await agent.__aenter__()
+        self.agent = agent
+        self.connecting = False
+        try:
+            self.prompt = self.prompt or next(iter(getattr(agent.definition.sources, "questions", ())), "")
+            if not self.prompt:
+                raise InputError("the recording holds no question; write one")
+            require_a_server(agent)
+            self.terminal.warn(*rules_without_effect(agent, approvals))
+            if options.estimate:
+                return self._estimate(agent, schema)
+            if schema is not None:
+                return self._judge(await self._fitting(agent, schema))
+            finished = await self._follow(agent, self.prompt)
+            self._write_answer(agent, finished)
+            return self._judge(finished)
+        except LimitError as error:
+            raise LimitError(re.sub("|".join(_FLAGS), lambda found: _FLAGS[found[0]], str(error))) from None
+        finally:
+            await agent.aclose()
+
+    async def _fitting(self, agent: Agent, schema: AnswerSchema) -> RunFinished:
+        """Asks until the answer fits, three times at most. Raises `MisfitError` for one that still does not."""
+        question = schema.asked_for(self.prompt)
+        problem = ""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                check_budget(agent.options, agent.spent)
+            finished = await self._follow(agent, question)
+            total = replace(finished, spent=agent.spent)
+            if finished.stop != "answered":
+                if self.report is not None:
+                    self._write_answer(agent, total)
+                return finished
+            try:
+                document = schema.read_answer(finished.answer)
+            except MisfitError as error:
+                problem = str(error)
+                question = f"That answer cannot be used: {problem}. Give it again, whole, as the JSON document alone."
+                continue
+            if self.report is not None:
+                self._write_answer(agent, total, document)
+            else:
+                write_out(readable_json(document) + "\n")
+            return finished
+        raise MisfitError(f"no answer that fits --json-schema in {ATTEMPTS} attempts: {problem}")
+
+    async def _follow(self, agent: Agent, question: str) -> RunFinished:
+        steps = self.terminal.err if self.shows_steps else None
+        self.view = view = TurnView(steps, self.terminal.out if self.shows_words else None, self.terminal.glyphs)
+        if self.report is not None:
+            self.report.ask(agent, question)
+        finished: RunFinished | None = None
+        with closing(view):
+            async with agent.stream(question) as events:
+                async for event in events:
+                    if self.report is not None:
+                        self.report(event)
+                    view(event)
+                    self._note_denial(agent, event)
+                    if steps is None:
+                        self._warn(event)
+                    if isinstance(event, RunFinished):
+                        finished = event
+        assert finished is not None
+        return finished
+
+    def _note_denial(self, agent: Agent, event: Event) -> None:
+        """What was denied when it was recorded still is, and so is a tool that its server changed: no rule decides."""
+        if not (isinstance(event, ToolCallFinished) and event.result.error == "denied"):
+            return
+        tool = agent.known_tools.get(event.call.name)
+        if tool is None:
+            return
+        denied = partial(Denial, PendingCall.of("approval", event.call, tool), label_of(tool))
+        if self.options.replay is not None:
+            self.denials.append(denied("as it was recorded"))
+        elif (tool.server, tool.original_name) in self.changed:
+            self.denials.append(denied("its server changed it since it was first used", "--trust-changes"))
+
+    def _estimate(self, agent: Agent, schema: AnswerSchema | None) -> ExitCode:
+        document, lines = _estimated(agent, schema.asked_for(self.prompt) if schema is not None else self.prompt)
+        if self.report is not None:
+            self.report.write(document)
+        else:
+            write_out("\n".join(lines) + "\n")
+        return ExitCode.OK
+
+    def _write_answer(self, agent: Agent, finished: RunFinished, document: Any = None) -> None:
+        if self.report is not None:
+            self.report.finish(agent, finished, self.denials, document)
+        elif not self.shows_words:
+            answer = for_model(finished.answer)
+            write_out(answer if answer.endswith("\n") else answer + "\n")
+
+    def _before_the_run(self, event: Event) -> None:
+        """What happens while servers connect; the stream has the rest."""
+        if not self.connecting:
+            return
+        if self.report is not None:
+            self.report(event)
+        if isinstance(event, ServerFailed):
+            print_failed_server(self.terminal.err, event, self.configuration.enabled, self.terminal.glyphs)
+        else:
+            self._warn(event)
+
+    async def _refuse_change(self, change: ToolChange) -> bool:
+        """Nobody is asked about a tool that its server changed; how it differs has been reported."""
+        self.changed.add((change.server, change.tool))
+        return False
+
+    def _warn(self, event: Event) -> None:
+        if isinstance(event, Notice) and event.level == "warning":
+            put(self.terminal.err, notice_line(event, self.terminal.glyphs))
+
+    def _say_what_is_used(self, agent: Agent) -> None:
+        lines = [] if self.options.quiet else hints(agent, self.options, self.configuration)
+        if self.shows_steps:
+            used = self.configuration.describe(self.options.folder)
+            lines.append(f"{agent.model.name} {self.terminal.glyphs.dot} {used}")
+        put(self.terminal.err, *lines, style="dim")
+
+    def _judge(self, finished: RunFinished) -> ExitCode:
+        if finished.stop in STOPPED:
+            self.terminal.warn(STOPPED[finished.stop])
+        for line in dict.fromkeys(denial.line() for denial in self.denials):
+            put(self.terminal.err, Text(line, "error"))
+        if finished.stop == "answered" and self.denials and not self.options.denied_ok:
+            return ExitCode.DENIED
+        return code_of_stop(finished.stop) if finished.answer.strip() else ExitCode.ERROR
+
+    def _aside(self) -> AbstractContextManager[None]:
+        return self.view.paused() if self.view is not None else nullcontext()
+
+
+def _estimated(agent: Agent, question: str) -> tuple[dict[str, Any], list[str]]:
+    """What asking this would send first, as a document and as lines; tokens are characters / 4. No model is asked."""
+    from mcpagent.models.prices import dollars_for
+
+    names, known = [tool.name for tool in agent.offered_tools()], agent.tools.known
+    system, asked = (len(text) // CHARACTERS_PER_TOKEN for text in (agent.system, question))
+    offered, everything = agent.tools.tokens(names), agent.tools.tokens(known)
+    total = system + asked + offered
+    provider, _, model = agent.model.name.partition(":")
+    dollars = 0.0 if provider == "offline" else dollars_for(Usage(input_tokens=total), provider, model, "")
+    price = money(dollars) if dollars is not None else "price not known"
+    document = {
+        "type": "estimate",
+        "model": agent.model.name,
+        "input_tokens": total,
+        "input_tokens_with_every_tool": system + asked + everything,
+        "tools_offered": names,
+        "tools_known": len(known),
+        "cost_usd": dollars,
+    }
+    lines = [
+        f"first request to {agent.model.name}: about {total:,} tokens, {price}",
+        f"  system {system:,}, question {asked:,}, {counted(len(names), 'tool')} offered {offered:,}",
+        f"  offering all {counted(len(known), 'tool')}: {system + asked + everything:,} tokens",
+        "characters / 4; each call makes one more request, with what was said before and what the tools gave",
+    ]
+    return document, lines

@@ -1,0 +1,254 @@
+"""`--output json` and `stream-json`: what happened as JSON documents, with the names that other agents' parsers know.
+
+Every document has `type`, the first one of a run also `schema`; the rest is in `docs/events.schema.json`.
+Text is ASCII-escaped, so that any locale can carry it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from mcpagent import Agent
+from mcpagent.cli.frame.exit_codes import code_of_error, kind_of_error
+from mcpagent.cli.may_run.approvals import Denial
+from mcpagent.cli.screen.terminal import portable_json
+from mcpagent.events import (
+    Event,
+    Notice,
+    RequestSent,
+    ResponseReceived,
+    RunFinished,
+    ServerFailed,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolProgress,
+    ToolsLoaded,
+    ToolsRemoved,
+    ToolsSearched,
+)
+from mcpagent.messages import Image, Spent, Text
+
+SCHEMA = "mcpagent.events/1"
+
+Document = dict[str, Any]
+Write = Callable[[str], None]
+
+
+class JsonReport:
+    """Follows one run. `streaming`: each event is written as a line as it happens; else only the result at the end."""
+
+    def __init__(self, write: Write, *, streaming: bool) -> None:
+        self._put = write
+        self._streaming = streaming
+        self._first = True
+        self._started = False
+        self._waiting: list[Document] = []
+        self._words: list[str] = []
+        self._sent_max = 0
+        self._last_request: RequestSent | None = None
+        self._about_agent: Document = {}
+        self._tokens: Callable[[Iterable[str]], int] = lambda _names: 0
+
+    def ask(self, agent: Agent, prompt: str) -> None:
+        """Writes the question; before the first one `init`, and what happened before that was known."""
+        if not self._started:
+            self._started = True
+            self._look_at(agent)
+            offered = [tool.name for tool in agent.offered_tools()]
+            init = {
+                "type": "init",
+                "model": agent.model.name,
+                "tool_search": agent.tools.searching,
+                "tools": {"known": len(agent.known_tools), "offered": offered},
+                "servers": self._about_agent["servers"],
+            }
+            self._stream(init, *self._waiting)
+        self._stream({"type": "message", "role": "user", "content": prompt})
+
+    def __call__(self, event: Event) -> None:
+        """Follows the run; what comes before its first question waits for it."""
+        match event:
+            case TextDelta(text=text):
+                self._words.append(text)
+            case RequestSent():
+                self._last_request = event
+                self._sent_max = max(self._sent_max, len(event.offered))
+        documents = [document] if (document := self._document(event)) is not None else []
+        if self._started:
+            self._stream(*documents)
+        else:
+            self._waiting += documents
+
+    def finish(
+        self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = (), structured: Any = None
+    ) -> None:
+        """Writes the result of a run that gave an answer; `structured` is the document it holds, if one was wanted."""
+        self._look_at(agent)
+        self._write_result(
+            {
+                "type": "result",
+                "subtype": "success" if finished.stop == "answered" else f"stopped_{finished.stop}",
+                "is_error": finished.stop != "answered",
+                "result": finished.answer,
+                "stop_reason": finished.stop,
+                "num_turns": finished.turns,
+                "duration_ms": _milliseconds(finished.seconds),
+                **self._figures(finished.spent, denials),
+                **({"structured": structured} if structured is not None else {}),
+            }
+        )
+
+    def fail(self, error: BaseException, agent: Agent | None = None, denials: Sequence[Denial] = ()) -> None:
+        """Writes the result of a run that gave none."""
+        message, code = _ENDED.get(type(error)) or str(error), code_of_error(error)
+        document: Document = {
+            "type": "result",
+            "subtype": "error",
+            "is_error": True,
+            "result": None,
+            "error": {"kind": kind_of_error(error), "message": message, "exit_code": int(code)},
+        }
+        if agent is not None and self._started:
+            turns = self._last_request.turn if self._last_request is not None else 0
+            document |= {"num_turns": turns, **self._figures(agent.spent, denials)}
+        self._write_result(document)
+
+    def _look_at(self, agent: Agent) -> None:
+        """Keeps what can be asked only while the agent is open."""
+        self._tokens = agent.tools.tokens
+        servers = {
+            name: {
+                "state": status.state,
+                "tools": status.tool_count,
+                "seconds": round(status.seconds, 3),
+                **({"reason": status.reason} if status.reason else {}),
+            }
+            for name, status in agent.servers.items()
+        }
+        self._about_agent = {"model": agent.model.name, "known": len(agent.known_tools), "servers": servers}
+
+    def _figures(self, spent: Spent, denials: Sequence[Denial]) -> Document:
+        last = self._last_request
+        return {
+            "model": self._about_agent["model"],
+            "session_id": None,
+            "usage": asdict(spent.usage),
+            "cost_usd": round(spent.dollars, 6) if spent.cost_known else None,
+            "cost_known": spent.cost_known,
+            "tools": {
+                "total": self._about_agent["known"],
+                "sent_max": self._sent_max,
+                "schema_tokens_full": last.known_tokens if last else None,
+                "schema_tokens_sent": last.offered_tokens if last else None,
+            },
+            "denials": [
+                {
+                    "tool_use_id": denial.call.call_id,
+                    "name": denial.call.tool,
+                    "server": denial.call.server,
+                    "input": denial.call.arguments,
+                    "reason": denial.reason,
+                    "allow": denial.flag or None,
+                }
+                for denial in denials
+            ],
+            "servers": self._about_agent["servers"],
+        }
+
+    def _document(self, event: Event) -> Document | None:
+        match event:
+            case ResponseReceived(usage=usage):
+                words, self._words = "".join(self._words), []
+                return {"type": "message", "role": "assistant", "content": words, "usage": asdict(usage)}
+            case ToolsSearched():
+                return {
+                    "type": "tool_search",
+                    "query": event.query,
+                    "matches": list(event.matches),
+                    "found": event.found,
+                    "known": event.known,
+                    "tokens": self._tokens(event.matches),
+                    "duration_ms": _milliseconds(event.seconds),
+                    "connecting": list(event.connecting),
+                }
+            case _:
+                return event_document(event)
+
+    def _stream(self, *documents: Document) -> None:
+        for document in documents if self._streaming else ():
+            self.write(document)
+
+    def _write_result(self, document: Document) -> None:
+        if not self._started:
+            self._stream(*self._waiting)
+        self.write(document)
+
+    def write(self, document: Document) -> None:
+        """One document and the end of its line; the first one says which schema it keeps to."""
+        if self._first:
+            document = {"type": document["type"], "schema": SCHEMA, **document}
+            self._first = False
+        self._put(portable_json(document) + "\n")
+
+
+def event_document(event: Event) -> Document | None:
+    """One event as a document, None for those that have none, or that a run reports with more."""
+    match event:
+        case RequestSent():
+            return {
+                "type": "context",
+                "turn": event.turn,
+                "tools_offered": list(event.offered),
+                "tools_known": event.known_tools,
+                "schema_tokens_sent": event.offered_tokens,
+                "schema_tokens_full": event.known_tokens,
+            }
+        case ToolCallStarted(call=call, server=server):
+            return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "server": server}
+        case ToolCallFinished(call=call, result=result, server=server):
+            return {
+                "type": "tool_result",
+                "tool_use_id": result.call_id,
+                "name": call.name,
+                "server": server,
+                "is_error": result.error is not None,
+                "error": result.error,
+                "content": content_document(result.content),
+                "duration_ms": _milliseconds(result.seconds),
+            }
+        case ToolProgress(progress=progress) if isfinite(progress):
+            return {"type": "tool_progress", **asdict(event)}
+        case ToolsLoaded(names=names, tokens=tokens):
+            return {"type": "tools_loaded", "names": list(names), "tokens": tokens}
+        case ToolsRemoved(names=names):
+            return {"type": "tools_removed", "names": list(names)}
+        case ServerFailed(server=server, reason=reason):
+            return {"type": "error", "kind": "server", "server": server, "message": reason, "fatal": False}
+        case Notice(text=text, level=level):
+            return {"type": "notice", "level": level, "message": text}
+        case _:
+            return None
+
+
+def content_document(content: Sequence[Text | Image]) -> list[Document]:
+    """What a tool gave."""
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image", "media_type": part.media_type, "data": part.data}
+        for part in content
+    ]
+
+
+_ENDED: Mapping[type[BaseException], str] = {
+    KeyboardInterrupt: "interrupted by Ctrl-C",
+    SystemExit: "ended by a signal; everything was closed first",
+}
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1_000)

@@ -1,0 +1,164 @@
+"""The question of a one-shot run: the argument, files and what stands on stdin; and the form of its answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpagent.cli.frame.error_lines import cannot_be_read
+from mcpagent.cli.frame.exit_codes import MisfitError
+from mcpagent.config.bounded_files import open_given
+from mcpagent.config.config_documents import no_json
+from mcpagent.errors import ConfigError, InputError
+from mcpagent.text.for_model import fenced, for_model
+from mcpagent.text.safe_text import safe_line
+from mcpagent.toolsets.json_schema.schema_form import UncheckedError
+from mcpagent.toolsets.validation import problems
+
+MAX_BYTES = 10_000_000
+WAITING_NOTICE_SECONDS = 3.0
+
+Notify = Callable[[str], None]
+
+
+def joined_prompt(question: str, files: Sequence[Path], piped: str) -> str:
+    """The question with each file and the piped text as fenced blocks; the piped text is the question if there is none.
+
+    Raises `InputError` if there is nothing to ask or a file cannot be read.
+    """
+    piped = piped.removesuffix("\n")
+    if not question.strip() and not files:
+        if not piped.strip():
+            raise InputError('there is no question; write mcpagent -p "..." or pipe one in')
+        return piped
+    blocks = [(safe_line(str(path), 200), _file_text(path)) for path in files]
+    if piped.strip():
+        blocks.append(("", piped))
+    return "\n\n".join([question, *(fenced(for_model(text), label) for label, text in blocks)]).strip()
+
+
+def piped_text(notify: Notify, timeout: float | None = None) -> str:
+    """What was piped in, as UTF-8; empty on a terminal or if stdin is closed.
+
+    `notify` gets one line when nothing comes: whoever started this may have left a pipe open. Raises `TimeoutError`.
+    """
+    stream = sys.stdin
+    try:
+        if stream is None or stream.closed or stream.isatty():
+            return ""
+        return _read(stream.fileno(), notify, timeout).decode("utf-8", "replace")
+    except TimeoutError:  # an OSError to Python
+        raise
+    except (OSError, ValueError):
+        return ""
+
+
+def _read(descriptor: int, notify: Notify, timeout: float | None) -> bytes:
+    started = time.monotonic()
+    pieces: list[bytes] = []
+    notified = False
+    while sum(map(len, pieces)) <= MAX_BYTES:
+        passed = time.monotonic() - started
+        if timeout is not None and passed > timeout:
+            raise TimeoutError(f"stdin did not end within {timeout:g} s (--timeout)")
+        # On Windows select() knows only sockets.
+        if sys.platform != "win32" and not select.select([descriptor], [], [], 0.5)[0]:
+            if not notified and not pieces and passed > WAITING_NOTICE_SECONDS:
+                notify("waiting for stdin to end (there is nothing on it yet; run with </dev/null if nothing comes)")
+                notified = True
+            continue
+        pieces.append(os.read(descriptor, 65_536))
+        if not pieces[-1]:
+            return b"".join(pieces)
+    raise InputError(f"stdin holds more than {MAX_BYTES // 1_000_000} MB; pass less")
+
+
+def _file_text(path: Path) -> str:
+    shown = safe_line(str(path), 80)
+    try:
+        with open_given(path) as file:  # what a shell opened may never end
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(f'no file "{shown}"; put the whole question in quotes') from None
+    except (OSError, ValueError) as error:
+        raise InputError(f'"{shown}" {cannot_be_read(error)}') from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f'"{shown}" is larger than {MAX_BYTES // 1_000_000} MB; pass less')
+    return data.decode("utf-8", "replace").removesuffix("\n")
+
+
+# -- `--json-schema FILE`: the answer as one JSON document that fits a schema of the user's own -----------------------
+
+ATTEMPTS = 3
+MAX_PROBLEMS = 3
+_FENCED = re.compile(r"```[a-zA-Z]*\n(.*?)\n?```", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSchema:
+    """A JSON Schema that answers have to fit. References are looked up inside the schema only, never on a network."""
+
+    schema: Any
+
+    @classmethod
+    def read(cls, path: Path) -> AnswerSchema:
+        """Raises `ConfigError` for a file that is no JSON Schema."""
+        shown = safe_line(str(path), 100)
+        try:
+            with open_given(path) as file:
+                schema = json.loads(file.read(MAX_BYTES + 1))
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"--json-schema {no_json(shown, error)}") from None
+        except RecursionError:
+            raise ConfigError(f"--json-schema {shown}: nests too deeply; name another file") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--json-schema {shown}: {cannot_be_read(error)}") from None
+        if not isinstance(schema, dict):
+            raise ConfigError(f"--json-schema {shown}: expected an object, a JSON Schema")
+        try:
+            problems(schema, None)  # what no answer could be checked against is told before one is paid for
+        except UncheckedError as error:
+            raise ConfigError(f"--json-schema {shown}: no JSON Schema that can be used: {error}") from None
+        return cls(schema)
+
+    def asked_for(self, prompt: str) -> str:
+        """The question with the form of its answer."""
+        shape = json.dumps(self.schema, ensure_ascii=False)
+        return (
+            f"{prompt}\n\nGive the answer as one JSON document and nothing else: no words around it, no code fence. "
+            f"It must fit this JSON Schema:\n{shape}"
+        )
+
+    def read_answer(self, text: str) -> Any:
+        """The document in an answer. Raises `MisfitError`."""
+        try:
+            document = _document(text)
+            json.dumps(document, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            raise MisfitError(f"it is no JSON: {safe_line(str(error), 120)}") from None
+        try:
+            found = problems(self.schema, document)[:MAX_PROBLEMS]
+        except UncheckedError as error:
+            raise ConfigError(f"--json-schema: the answer cannot be checked: {error}") from None
+        if found:
+            raise MisfitError("; ".join(f"{place or 'the document'}: {text}" for place, text in found))
+        return document
+
+
+def _document(text: str) -> Any:
+    """The JSON of the whole text, or of its only code block."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        blocks = _FENCED.findall(text)
+        if len(blocks) != 1:
+            raise
+        return json.loads(blocks[0])

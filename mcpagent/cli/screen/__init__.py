@@ -1,0 +1,1 @@
+"""The terminal: what is printed, what is typed."""

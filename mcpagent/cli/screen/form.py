@@ -1,0 +1,182 @@
+"""Fields that a server asks for, read one by one: what each takes, and a typed text as its value.
+
+The schema is a server's: flat, with texts, numbers, yes or no, and choices (MCP, `elicitation/create`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from mcpagent.text.safe_text import safe_line
+from mcpagent.toolsets.validation import argument_problem
+
+MAX_FIELDS = 20
+MAX_CHOICES = 50
+_SECRET = re.compile(r"pass(word|phrase|code)|secret|token|api.?key|\bpin\b|credential|private.?key", re.IGNORECASE)
+
+_FORMATS: Mapping[str, tuple[str, Callable[[str], object], str]] = {
+    "email": ("an e-mail address", re.compile(r"[^@\s]{1,64}@[^@\s]{1,255}").fullmatch, "write an e-mail address"),
+    "uri": ("an address", lambda text: urlsplit(text).scheme, "write an address, https://..."),
+    "date": ("a date, 2026-01-31", date.fromisoformat, "write it as 2026-01-31"),
+    "date-time": ("a time", datetime.fromisoformat, "write it as 2026-01-31T12:00:00Z"),
+}
+"""Of texts: what they are, whether one is that, and what to say if not."""
+
+
+class UnfitError(Exception):
+    """What was typed is no value of the field; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field. `choices` are (value, what is shown of it); `many`: several of them may be given."""
+
+    name: str
+    rule: Mapping[str, Any]
+    required: bool
+    kind: str
+    choices: tuple[tuple[str, str], ...] = ()
+    many: bool = False
+
+    @property
+    def looks_secret(self) -> bool:
+        """Whether its words are those of a password or a key, which a form must not ask for."""
+        words = f"{self.name} {self.rule.get('title', '')} {self.rule.get('description', '')}"
+        return _SECRET.search(words[:500]) is not None
+
+    def title(self) -> str:
+        """`city - Where to (text, 3 to 20 characters)`, in one printable line."""
+        name = safe_line(str(self.rule.get("title") or self.name), 60)
+        about = safe_line(str(self.rule.get("description") or ""), 120)
+        takes = ", ".join((self._takes(), *(() if self.required else ("may be left empty",))))
+        return f"{name}{f' - {about}' if about else ''} ({takes})"
+
+    def choice_lines(self) -> list[str]:
+        """`1. Rome`, by the number that can be typed."""
+        return [f"{place}. {safe_line(shown, 80)}" for place, (_, shown) in enumerate(self.choices, start=1)]
+
+    def default(self) -> str:
+        """What stands there to be taken with Enter."""
+        value = self.rule.get("default")
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, list):
+            return ", ".join(safe_line(str(item), 60) for item in value)
+        return safe_line(str(value), 200) if isinstance(value, str | int | float) else ""
+
+    def value(self, typed: str) -> Any:
+        """The value that was typed, None for a field that was left empty. Raises `UnfitError`."""
+        text = typed.strip()
+        if not text:
+            if self.required:
+                raise UnfitError("it must be given; Ctrl-D takes the whole form back")
+            return None
+        value = self._parsed(text)
+        rule = {key: item for key, item in self.rule.items() if key not in ("format", "default")}
+        schema = {"type": "object", "properties": {self.name: rule}, "required": [self.name]}
+        if not self.choices and (problem := argument_problem(schema, {self.name: value})):
+            raise UnfitError(safe_line(problem, 200))
+        _, fits, hint = _FORMATS.get(str(self.rule.get("format")), ("", str, ""))
+        try:
+            if isinstance(value, str) and not fits(value):
+                raise UnfitError(hint)
+        except ValueError:
+            raise UnfitError(hint) from None
+        return value
+
+    def _parsed(self, text: str) -> Any:
+        if self.choices:
+            return self._chosen(text)
+        match self.kind:
+            case "boolean":
+                answers = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+                if text.lower() not in answers:
+                    raise UnfitError("answer yes or no")
+                return answers[text.lower()]
+            case "integer" | "number":
+                try:
+                    return int(text) if self.kind == "integer" or text.lstrip("+-").isdecimal() else float(text)
+                except ValueError:
+                    what = "a whole number" if self.kind == "integer" else "a number"
+                    raise UnfitError(f"write {what}") from None
+            case _:
+                return text
+
+    def _chosen(self, text: str) -> Any:
+        if not self.many:
+            return self._choice(text)
+        values = [self._choice(piece.strip()) for piece in text.split(",") if piece.strip()]
+        least, most = self.rule.get("minItems"), self.rule.get("maxItems")
+        if isinstance(least, int) and len(values) < least:
+            raise UnfitError(f"choose {least} or more, with commas between them")
+        if isinstance(most, int) and len(values) > most:
+            raise UnfitError(f"choose {most} at most")
+        return values
+
+    def _choice(self, text: str) -> str:
+        """By number, value or shown name."""
+        if text.isdecimal() and 1 <= int(text) <= len(self.choices):
+            return self.choices[int(text) - 1][0]
+        for value, shown in self.choices:
+            if text.lower() in (value.lower(), shown.lower()):
+                return value
+        raise UnfitError(f"choose one of 1 to {len(self.choices)}")
+
+    def _takes(self) -> str:
+        if self.choices:
+            return "choices, with commas between them" if self.many else "a choice"
+        words = {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}.get(self.kind, "text")
+        words = _FORMATS.get(str(self.rule.get("format")), (words, str, ""))[0]
+        is_text = self.kind == "string"
+        low, high = (self.rule.get(key) for key in (("minLength", "maxLength") if is_text else ("minimum", "maximum")))
+        bounds = [f"from {low:g}"] if _is_number(low) else []
+        bounds += [f"up to {high:g}"] if _is_number(high) else []
+        return f"{words}, {' '.join(bounds)}{' characters' if is_text else ''}" if bounds else words
+
+
+def fields_of(schema: Mapping[str, Any]) -> list[Field]:
+    """The fields of a form, in its order. Raises `UnfitError` for a schema that is none."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or len(properties) > MAX_FIELDS:
+        raise UnfitError(f"it is no form with up to {MAX_FIELDS} fields")
+    wanted = schema.get("required")
+    required = set(map(str, wanted)) if isinstance(wanted, list) else set()
+    return [_field(str(name), rule, str(name) in required) for name, rule in properties.items()]
+
+
+def _field(name: str, rule: Any, required: bool) -> Field:
+    shown = f'field "{safe_line(name, 40)}"'
+    if not isinstance(rule, Mapping):
+        raise UnfitError(f"{shown} is not described")
+    kind = rule.get("type")
+    if kind == "array":
+        items = rule.get("items")
+        choices = _choices(items) if isinstance(items, Mapping) else ()
+        if not choices:
+            raise UnfitError(f"{shown} is a list of something other than choices")
+        return Field(name, rule, required, "array", choices, many=True)
+    if kind not in ("string", "integer", "number", "boolean"):
+        raise UnfitError(f"{shown} is of a kind that a form cannot have")
+    return Field(name, rule, required, str(kind), _choices(rule))
+
+
+def _choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    values = rule.get("enum")
+    if isinstance(values, list):
+        shown = rule.get("enumNames")
+        names: Sequence[Any] = shown if isinstance(shown, list) and len(shown) == len(values) else values
+        return tuple((str(value), str(name)) for value, name in zip(values, names, strict=True))[:MAX_CHOICES]
+    options = rule.get("oneOf") or rule.get("anyOf")
+    if isinstance(options, list):
+        found = [option for option in options if isinstance(option, Mapping) and "const" in option]
+        return tuple((str(item["const"]), str(item.get("title") or item["const"])) for item in found)[:MAX_CHOICES]
+    return ()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

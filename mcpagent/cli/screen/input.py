@@ -1,0 +1,240 @@
+"""The input line: history, several lines, completion, keys, and the status line under it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.application.current import get_app_or_none
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import is_searching
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.output.plain_text import PlainTextOutput
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
+from prompt_toolkit.utils import is_dumb_terminal
+
+from mcpagent.cli.screen.terminal import Terminal
+from mcpagent.config.file_changes import is_writable
+from mcpagent.config.user_folders import state_folder
+
+ESCAPE_SECONDS = 0.3
+"""How long Esc waits for another key: terminals send Alt+Enter as Esc and Enter."""
+
+
+class KeptHistory(FileHistory):
+    """Typed lines in a file. What cannot be read or written is known for this run only, and `problem` says why."""
+
+    problem = ""
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The newest first; none if the file cannot be read."""
+        try:
+            return super().load_history_strings()
+        except OSError as error:
+            self._note(error)
+            return ()
+
+    def store_string(self, string: str) -> None:
+        """Adds the line to the file, if that can be."""
+        try:
+            super().store_string(string)
+        except OSError as error:
+            self._note(error)
+
+    def _note(self, error: OSError) -> None:
+        self.problem = f"what you type is not kept for the next time: {self.filename!s}: {error.strerror or error}"
+
+
+class InputLine:
+    """Reads what the user types.
+
+    `status` gives the text under the line, `completer` what Tab offers; `unfold` is Ctrl+T. `shown` is set once the
+    line is on the screen.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        environ: Mapping[str, str],
+        *,
+        status: Callable[[], str],
+        completer: Completer,
+        unfold: Callable[[], None],
+    ) -> None:
+        self.shown = asyncio.Event()
+        path = history_file(environ)
+        self._terminal, self._has_warned = terminal, False
+        self._history: History = KeptHistory(str(path)) if path is not None else InMemoryHistory()
+        has_color = terminal.out.color_system is not None
+        with create_app_session(input=keyboard_input(), output=terminal_output()):
+            self._session: PromptSession[str] = PromptSession(
+                message=[("class:prompt", "> ")],
+                history=self._history,
+                multiline=True,
+                enable_suspend=True,
+                prompt_continuation="  ",
+                key_bindings=_keys(unfold),
+                completer=completer,
+                complete_while_typing=True,
+                tempfile_suffix=".md",
+                reserve_space_for_menu=6,
+                bottom_toolbar=status,
+                style=Style.from_dict(_STYLE if has_color else _PLAIN_STYLE),
+                include_default_pygments_style=False,
+                color_depth=ColorDepth.DEPTH_4_BIT if has_color else ColorDepth.DEPTH_1_BIT,
+            )
+        self._session.app.timeoutlen = self._session.app.ttimeoutlen = ESCAPE_SECONDS
+        self._session.app.after_render += lambda _app: self.shown.set()
+
+    async def read(self) -> str:
+        """The next input. Raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty line.
+
+        What others print meanwhile appears above the line.
+        """
+        if (problem := getattr(self._history, "problem", "")) and not self._has_warned:
+            self._has_warned = True
+            self._terminal.warn(problem)
+        if is_dumb_terminal():  # nothing is drawn that would have to move, and the proxy writes escape sequences
+            self.shown.set()
+            return await self._session.prompt_async()
+        with patch_stdout(raw=True):
+            return await self._session.prompt_async()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Around what is printed by others; a line that cannot move out of the way is written again below."""
+        app = get_app_or_none() if is_dumb_terminal() else None
+        if app is None or not app.is_running:
+            yield
+            return
+        output = terminal_output()
+        output.write("\n")
+        output.flush()
+        yield
+        output.write(f"> {app.current_buffer.text}")
+        output.flush()
+
+    def end(self, error: type[BaseException] = EOFError) -> bool:
+        """Ends `read` with this error; False if nothing is being read."""
+        app = self._session.app
+        if not app.is_running or app.is_done:
+            return False
+        app.exit(exception=error())
+        return True
+
+    def refresh(self) -> None:
+        """Shows the status line anew."""
+        if self._session.app.is_running:
+            self._session.app.invalidate()
+
+
+_STYLE = {
+    "prompt": "bold",
+    "bottom-toolbar": "noreverse ansibrightblack",
+    "bottom-toolbar.text": "noreverse",
+    "completion-menu": "noreverse bg:default",
+    "completion-menu.completion": "bg:default fg:default",
+    "completion-menu.completion.current": "reverse",
+    "completion-menu.meta.completion": "bg:default ansibrightblack",
+    "completion-menu.meta.completion.current": "bg:default ansibrightblack",
+}
+_PLAIN_STYLE = {
+    "bottom-toolbar": "noreverse",
+    "bottom-toolbar.text": "noreverse",
+    "completion-menu": "noreverse",
+    "completion-menu.completion.current": "noreverse",
+}
+
+
+def _keys(unfold: Callable[[], None]) -> KeyBindings:
+    keys = KeyBindings()
+    typing = ~is_searching  # Ctrl+R has an Enter, an Esc and a Ctrl+C of its own
+
+    @keys.add("enter", filter=typing)
+    def send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None
+            return
+        buffer.validate_and_handle()
+
+    @keys.add("escape", "enter", filter=typing)
+    @keys.add("c-j", filter=typing)
+    def new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("c-c", filter=typing)
+    def clear_or_interrupt(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt())
+
+    @keys.add("escape", filter=typing)
+    def clear(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None:
+            buffer.cancel_completion()
+        else:
+            buffer.reset()
+
+    @keys.add("c-e")
+    def edit(event: KeyPressEvent) -> None:
+        given_back = lend(event.app.input)
+        event.current_buffer.open_in_editor(validate_and_handle=False).add_done_callback(given_back)
+
+    @keys.add("c-t")
+    def show_more(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface's own
+        unfold()
+
+    return keys
+
+
+def history_file(environ: Mapping[str, str]) -> Path | None:
+    """The file of typed questions, readable by its user only; None if none can be written."""
+    path = state_folder(environ) / "history"
+    return path if is_writable(path) else None
+
+
+def keyboard_input() -> Input:
+    """Stdin, read so that keys typed while something is printed above the line mean what they always do.
+
+    prompt_toolkit makes the terminal an ordinary one for that moment: it would echo, and make Enter a Ctrl+J.
+    """
+    made = create_input()
+    if sys.platform == "win32":
+        return made
+    from prompt_toolkit.input.vt100 import Vt100Input
+
+    class TypedAheadInput(Vt100Input):
+        is_lent = False
+
+        def cooked_mode(self) -> AbstractContextManager[None]:
+            return super().cooked_mode() if self.is_lent else nullcontext()
+
+    return TypedAheadInput(sys.stdin) if isinstance(made, Vt100Input) and sys.stdin.isatty() else made
+
+
+def lend(keyboard: Input) -> Callable[[object], None]:
+    """Makes the terminal an ordinary one for the program that gets it next, until what is returned is called."""
+    keyboard.is_lent = True  # type: ignore[attr-defined]
+
+    def take_back(_result: object) -> None:
+        keyboard.is_lent = False  # type: ignore[attr-defined]
+
+    return take_back
+
+
+def terminal_output() -> Output:
+    """Stdout, or stderr if stdout goes into a pipe; a dumb terminal gets no escape sequence at all."""
+    stream = sys.stdout if sys.stdout.isatty() else sys.stderr
+    return PlainTextOutput(stream) if is_dumb_terminal() else create_output(stream)

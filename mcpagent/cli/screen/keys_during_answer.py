@@ -1,0 +1,103 @@
+"""The keyboard between input lines: Ctrl-C stops an answer, and what is typed meanwhile is kept for the next line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+MAX_TYPED_BEFORE = 65_536
+
+
+@contextlib.contextmanager
+def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C calls `act` in the event loop instead of raising `KeyboardInterrupt`."""
+    loop = asyncio.get_running_loop()
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(act)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def typing_ahead() -> Iterator[None]:
+    """What is typed does not appear between the lines of an answer; the next input line gets it as it was typed."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield
+        return
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    silent = termios.tcgetattr(descriptor)
+    silent[0] &= ~termios.ICRNL  # Enter stays Enter, instead of the line feed that Ctrl-J sends
+    silent[3] &= ~(termios.ECHO | termios.ICANON)
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        """Ctrl-Z: the shell gets the terminal as it was, and we have it as it is now when we go on."""
+        now = termios.tcgetattr(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        termios.tcsetattr(descriptor, termios.TCSANOW, now)
+
+    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    stopping = signal.signal(signal.SIGTSTP, stop)
+    _keep_typed_before(descriptor)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, stopping)
+        # If the terminal is gone there is nothing to put back.
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _keep_typed_before(descriptor: int) -> None:
+    """Gives the first input line what was typed before we were up: the terminal made Enter a line feed then."""
+    from prompt_toolkit.input import create_input
+    from prompt_toolkit.input.typeahead import store_typeahead
+    from prompt_toolkit.input.vt100_parser import Vt100Parser
+    from prompt_toolkit.key_binding.key_processor import KeyPress
+
+    typed = b""
+    while len(typed) < MAX_TYPED_BEFORE and select.select([descriptor], [], [], 0)[0]:
+        piece = os.read(descriptor, 4096)
+        if not piece:
+            break
+        typed += piece
+    if not typed:
+        return
+    keys: list[KeyPress] = []
+    parser = Vt100Parser(keys.append)
+    parser.feed_and_flush(typed.decode("utf-8", "replace").replace("\n", "\r"))
+    store_typeahead(create_input(), keys)
+
+
+@contextlib.contextmanager
+def usual_terminal() -> Iterator[None]:
+    """Lines and echo as a program expects them that gets the terminal for a while."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield
+        return
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    usual = termios.tcgetattr(descriptor)
+    usual[0] |= termios.ICRNL
+    usual[3] |= termios.ECHO | termios.ICANON
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,0 +1,242 @@
+"""What happened, as single lines: pure functions from events to rich texts. Third-party words are made safe here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from mcpagent.cli.frame.configuration import short_path, target_of
+from mcpagent.cli.frame.figures import counted, duration, money, tokens
+from mcpagent.cli.frame.fixes import fix_for
+from mcpagent.cli.screen.terminal import Glyphs, warning_line
+from mcpagent.config import ServerConfig
+from mcpagent.events import (
+    Event,
+    Notice,
+    RunFinished,
+    ServerFailed,
+    ToolCallFinished,
+    ToolProgress,
+    ToolsLoaded,
+    ToolsRemoved,
+    ToolsSearched,
+)
+from mcpagent.messages import Image
+from mcpagent.text.safe_text import safe_line, safe_text
+
+MAX_WIDTH = 100
+ERROR_LINES = 5
+MAX_VALUE = 60
+UNFOLDED_LINES = 500
+
+
+def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Text]:
+    """The lines of an event that is reported once and leaves nothing to follow; `calls` were made until now."""
+    room = min(width, MAX_WIDTH)
+    match event:
+        case ToolsSearched():
+            return search_lines(event, glyphs, width)
+        case ToolsLoaded(names=names):
+            left = Text.assemble((glyphs.loaded, "ok"), " added ", (names_line(names, room - 24, glyphs), "tool"))
+            return [_spread(left, f"+{tokens(event.tokens)} tok", glyphs, width)]
+        case ToolsRemoved(names=names):
+            return [Text(f"- removed {names_line(names, room - 12, glyphs)}", "dim")]
+        case Notice():
+            return [notice_line(event, glyphs)]
+        case RunFinished():
+            return [usage_line(event, calls, glyphs)]
+        case _:
+            return []
+
+
+def notice_line(event: Notice, glyphs: Glyphs) -> Text:
+    """A warning in its colour, a hint dimmed."""
+    line = warning_line(event.text, glyphs, 300)
+    return line if event.level == "warning" else Text(line.plain, "dim")
+
+
+def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str = "") -> list[Text]:
+    """One line per call; of a failed one also the first lines of what it said."""
+    result = event.result
+    name = safe_line(event.call.name, 80)
+    own = name.removeprefix(f"{event.server}__")  # so it is called if several servers have a tool of that name
+    shown = f"{event.server}.{own}" if event.server and not own.startswith(f"{event.server}_") else own
+    arguments = short_arguments(event.call.arguments) or safe_line(event.call.malformed, MAX_VALUE)
+    mark = (glyphs.call, "ok") if result.error is None else (glyphs.failed, "error")
+    left = Text.assemble((indent, "dim"), mark, " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
+    if result.error is None:
+        size = f"{duration(result.seconds)} {glyphs.dot} {tokens(len(result.text))} chars"
+        return [_spread(left, size, glyphs, width)]
+    kind = result.error.replace("_", " ")
+    said = [line for line in safe_text(result.text).splitlines() if line.strip()]
+    margin = " " * (len(indent) + 2)
+    room = max(width - len(margin) - 1, 20)
+    body = [Text(f"{margin}{safe_line(line, room)}", "error") for line in said[:ERROR_LINES]]
+    if len(said) > ERROR_LINES:
+        body.append(Text(f"{margin}{glyphs.ellipsis} {len(said) - ERROR_LINES} more lines", "dim"))
+    return [_spread(left, f"{kind} {glyphs.dot} {duration(result.seconds)}", glyphs, width), *body]
+
+
+def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
+    """The call that is `back` calls before the end of the last `of`, 1 being the last one."""
+    result = event.result
+    where = "the last call" if back == 1 else f"call {back} from the end, of {of}"
+    how = (result.error or "").replace("_", " ") or f"{len(result.text):,} characters"
+    name = safe_line(f"{event.server}.{event.call.name}" if event.server else event.call.name, 120)
+    lines = [Text.assemble((name, "tool"), (f"  {where}, {duration(result.seconds)}, {how}", "dim"))]
+    arguments = event.call.malformed or json.dumps(event.call.arguments, indent=2, ensure_ascii=False, default=str)
+    lines += [Text(f"  {line}", "dim") for line in safe_text(arguments).splitlines()[:UNFOLDED_LINES]]
+    said = safe_text(result.text).expandtabs(4).splitlines()
+    lines += [Text(f"  {line}") for line in said[:UNFOLDED_LINES]]
+    if len(said) > UNFOLDED_LINES:
+        lines.append(Text(f"  {len(said) - UNFOLDED_LINES:,} more lines; /save keeps all of it", "dim"))
+    if images := sum(isinstance(part, Image) for part in result.content):
+        lines.append(Text(f"  {images} image(s); /export html shows them", "dim"))
+    return lines
+
+
+def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
+    """The search on a line of its own, and under it what it showed the model."""
+    found = f"{event.found} of {event.known}" if event.found else f"none of {event.known}"
+    left = Text.assemble((glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user"))
+    lines = [_spread(left, f"{found} {glyphs.dot} {duration(event.seconds)}", glyphs, width)]
+    if event.matches:
+        names = names_line(event.matches, min(width, MAX_WIDTH) - 6, glyphs)
+        lines.append(Text(f"  {glyphs.under} {names}", "dim"))
+    if event.connecting:
+        servers = ", ".join(safe_line(server, 40) for server in event.connecting)
+        lines.append(Text(f"  {glyphs.under} not searched, still connecting: {servers}", "warning"))
+    return lines
+
+
+def progress_words(event: ToolProgress) -> str:
+    """`index_files: reading (3 of 10)`."""
+    done = f"{event.progress:g} of {event.total:g}" if event.total is not None else f"{event.progress:g}"
+    return safe_line(f"{event.tool}: {event.message} ({done})" if event.message else f"{event.tool}: {done}")
+
+
+def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
+    """What the turn used: requests, tokens as the provider counted them, calls, time, money."""
+    usage = event.usage
+    parts = [counted(event.turns, "request")]
+    if usage.input_tokens or usage.output_tokens:
+        cached = f" (cache {100 * usage.cache_read_tokens // usage.input_tokens}%)" if usage.cache_read_tokens else ""
+        parts.append(f"in {tokens(usage.input_tokens)}{cached} out {tokens(usage.output_tokens)}")
+    if calls:
+        parts.append(counted(calls, "call"))
+    parts.append(duration(event.seconds))
+    if event.spent.dollars or not event.spent.cost_known:
+        parts.append(money(event.spent.dollars, known=event.spent.cost_known))
+    return Text("  " + f" {glyphs.dot} ".join(parts), "dim")
+
+
+def server_failed_lines(
+    event: ServerFailed,
+    config: ServerConfig | None,
+    glyphs: Glyphs,
+    *,
+    short: bool,
+    in_chat: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
+) -> list[Text]:
+    """A failed server: what and why, what it said last, where it is configured, and what to do about it.
+
+    `short`: two lines, for when nobody watches. `in_chat` names the command that tries it again. `environ` is what the
+    server may have missed; paths are seen from `folder`, by default the one we are in.
+    """
+    name = safe_line(event.server, 64)
+    why = reason(name, event.reason)
+    head = Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", why)
+    if config is None:  # what is wrong with its entry, and how to fix it, is in the reason
+        return [head]
+    do = safe_line(fix_for(event, config, environ), 160)
+    quoted = safe_line(shlex.quote(event.server), 64)
+    log = f"full log: mcpagent mcp logs {quoted}" if config.command else ""
+    done = [Text.assemble(("  do      ", "dim"), do)]
+    if in_chat:
+        done.append(Text.assemble(("  then    ", "dim"), f"/mcp restart {quoted}"))
+    if done[-1].cell_len + len(log) + 3 <= MAX_WIDTH:
+        done[-1].append(f"   {log}" if log else "", "dim")
+    elif not short:
+        done.append(Text(f"          {log}", "dim"))
+    if short:
+        return [head, done[0]]
+    said = [line for line in event.stderr_tail[-ERROR_LINES:] if safe_line(line, 400) not in why]
+    source = short_path(config.source, folder or Path.cwd()) if config.source else ""
+    target = f"{'command' if config.command else 'url'}  {target_of(config, 70)}"
+    return [
+        head,
+        *(Text(f"    {glyphs.bar} {safe_line(line, 160)}", "dim") for line in said),
+        Text(f"  config  {source}   {target}" if source else f"  config  {target}", "dim"),
+        *done,
+    ]
+
+
+def reason(server: str, text: str) -> str:
+    """Why a server failed, for a line that has its name already."""
+    return safe_line(text, 400).removeprefix(f'server "{server}" ')
+
+
+def short_arguments(arguments: Mapping[str, Any]) -> str:
+    """`city=Tokyo days=3 units="metric or not"`: values cut, strings quoted only if they need it."""
+    return " ".join(f"{safe_line(str(key), 40)}={_short_value(value)}" for key, value in arguments.items())
+
+
+def names_line(names: Iterable[str], width: int, glyphs: Glyphs) -> str:
+    """The names with commas; those that do not fit are counted."""
+    kept: list[str] = []
+    rest = [safe_line(name, 64) for name in names]
+    used = 0
+    while rest and (not kept or used + len(rest[0]) + 2 <= width - 10):
+        used += len(rest[0]) + 2
+        kept.append(rest.pop(0))
+    more = f" {glyphs.ellipsis} {len(rest)} more" if rest else ""
+    return ", ".join(kept) + more
+
+
+def _short_value(value: Any) -> str:
+    if isinstance(value, str):
+        line = safe_line(value, MAX_VALUE)
+        return line if line and " " not in line and "=" not in line else json.dumps(line, ensure_ascii=False)
+    return safe_line(json.dumps(value, ensure_ascii=False, default=str), MAX_VALUE)
+
+
+def _spread(left: Text, right: str, glyphs: Glyphs, width: int) -> Text:
+    """Left and right on one line; what does not fit is cut from the left's end."""
+    width = min(width, MAX_WIDTH)
+    room = max(width - cell_len(right) - 2, 10)
+    if cell_len(left.plain) > room:
+        left = left.copy()
+        left.truncate(room, overflow="crop")
+        left.right_crop(len(glyphs.ellipsis))
+        left.append(glyphs.ellipsis, "dim")
+    padding = " " * (room - cell_len(left.plain) + 2)
+    return Text.assemble(left, padding, (right, "dim"))
+
+
+def column(text: str, width: int) -> str:
+    """The text in exactly so many terminal columns."""
+    return set_cell_size(text, width)
+
+
+Cell: TypeAlias = str | tuple[str, str]
+"""A text, or one with its style."""
+
+
+def table(rows: Iterable[Sequence[Cell]], indent: str = "") -> list[Text]:
+    """One line for each row, every column but the last as wide as its longest text."""
+    cells = [[(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
+    widths = [max(cell_len(text) for text, _ in cells_of) for cells_of in zip(*cells, strict=True)][:-1]
+    lines = []
+    for *first, last in cells:
+        padded = [(f"{column(text, width)}  ", style) for (text, style), width in zip(first, widths, strict=True)]
+        lines.append(Text.assemble(indent, *padded, last))
+    return lines

@@ -1,0 +1,118 @@
+"""Markdown that arrives in pieces, printed block by block: a finished block is printed once and never touched again."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.text import Text
+
+from mcpagent.text.safe_text import safe_text
+
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+
+
+class BlockSplitter:
+    """Divides a growing text into Markdown blocks.
+
+    A block ends at an empty line that is followed by a line at the margin, outside a fenced code block; so nothing
+    that is printed can be changed by what comes later.
+    """
+
+    def __init__(self) -> None:
+        self._partial = ""
+        self._lines: list[str] = []
+        self._fence = ""
+        self._after_empty = False
+
+    def feed(self, text: str) -> list[str]:
+        """The blocks that this piece of text finishes."""
+        *lines, self._partial = (self._partial + text).split("\n")
+        return [block for line in lines if (block := self._take(line))]
+
+    def finish(self) -> list[str]:
+        """What is left at the end of the text."""
+        last = self._take(self._partial) if self._partial else ""
+        self._partial = ""
+        rest = self._close()
+        return [block for block in (last, rest) if block]
+
+    @property
+    def open_line(self) -> str:
+        """The newest words of the block that is not finished."""
+        return self._partial or (self._lines[-1] if self._lines else "")
+
+    def _take(self, line: str) -> str:
+        finished = ""
+        if not self._fence:
+            if not line.strip():
+                self._after_empty = bool(self._lines)
+            elif self._after_empty and not line[0].isspace():
+                finished = self._close()
+        if line.strip():
+            self._after_empty = False
+        if (match := _FENCE.match(line)) is not None:
+            if not self._fence:
+                self._fence = match[1]
+            elif match[1].startswith(self._fence) and not line[match.end() :].strip():
+                self._fence = ""
+        if self._lines or line.strip():
+            self._lines.append(line)
+        return finished
+
+    def _close(self) -> str:
+        block = "\n".join(self._lines).rstrip()
+        self._lines = []
+        self._fence = ""
+        self._after_empty = False
+        return block
+
+
+def print_block(console: Console, block: str) -> None:
+    """Prints one block and an empty line. Addresses stay visible; code has no frame and no padding, to be copied."""
+    markdown = _markdown_class()(safe_text(block), hyperlinks=False, code_theme="ansi_dark")
+    lines: list[Text] = []
+    for segments in console.render_lines(markdown, pad=False):
+        # Entities of HTML (&#8238;) are characters only now, and a style could hold an address that nobody sees.
+        line = Text.assemble(*((safe_text(segment.text), _without_link(segment.style)) for segment in segments))
+        line.rstrip()
+        lines.append(line)
+    while lines and not lines[0].plain.strip():
+        del lines[0]
+    while lines and not lines[-1].plain.strip():
+        del lines[-1]
+    for line in [*lines, Text()]:
+        console.print(line, soft_wrap=True)
+
+
+def _without_link(style: Style | None) -> Style | str:
+    return "" if style is None else style.update_link(None) if style.link else style
+
+
+@cache
+def _markdown_class() -> type:
+    from rich import markdown
+    from rich.syntax import Syntax
+
+    class Heading(markdown.Heading):
+        LEVEL_ALIGN = dict.fromkeys(markdown.Heading.LEVEL_ALIGN, "left")
+
+    class CodeBlock(markdown.CodeBlock):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            code = Syntax("", self.lexer_name, theme=self.theme).highlight(str(self.text).rstrip("\n"))
+            code.rstrip()
+            code.overflow = "fold"
+            yield code
+
+    class LeftMarkdown(markdown.Markdown):
+        elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
+            **markdown.Markdown.elements,
+            "heading_open": Heading,
+            "fence": CodeBlock,
+            "code_block": CodeBlock,
+        }
+
+    return LeftMarkdown

@@ -1,0 +1,276 @@
+"""From events to the terminal while a question is being answered, and the line that moves meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from mcpagent.cli.frame.figures import duration
+from mcpagent.cli.screen.lines import event_lines, progress_words, server_failed_lines, tool_line
+from mcpagent.cli.screen.markdown import BlockSplitter, print_block
+from mcpagent.cli.screen.terminal import Glyphs, put, silent_console
+from mcpagent.events import (
+    Event,
+    RequestSent,
+    ResponseReceived,
+    ServerFailed,
+    ServersAwaited,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolProgress,
+    ToolsLoaded,
+    ToolsSearched,
+)
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from mcpagent.config import ServerConfig
+
+_TOLD_BY_AN_EVENT = {"search_tools": ToolsSearched, "add_tool": ToolsLoaded}
+"""Calls whose own line is replaced by what they brought about."""
+
+
+REFRESHES_PER_SECOND = 8
+
+
+class Activity:
+    """What is going on right now, with a spinner and the seconds so far; taken away before anything is printed.
+
+    Nothing at all if the console cannot take it back.
+    """
+
+    def __init__(self, console: Console, glyphs: Glyphs) -> None:
+        self._console = console
+        self._frames = glyphs.spinner
+        self._dot = glyphs.dot
+        self._live: Live | None = None
+        self._label = ""
+        self._pauses = 0
+        self._wanted = False
+        self._since = time.monotonic()
+
+    def show(self, label: str) -> None:
+        """Shows the label from now on; the clock starts anew when it was not shown before."""
+        self._label = label
+        self._wanted = True
+        if self._pauses or self._live is not None or not self._console.is_interactive:
+            return
+        from rich.live import Live
+
+        self._since = time.monotonic()
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._line,
+            transient=True,
+            refresh_per_second=REFRESHES_PER_SECOND,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def hide(self) -> None:
+        """Takes the line away until `show` is called again."""
+        self._wanted = False
+        self._take_away()
+
+    @contextmanager
+    def showing(self, label: str) -> Iterator[None]:
+        """Shows the label until this is left."""
+        self.show(label)
+        try:
+            yield
+        finally:
+            self.hide()
+
+    def _take_away(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Takes the line away while something else is printed or asked."""
+        self._take_away()
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if self._wanted:
+                self.show(self._label)
+
+    def _line(self) -> Text:
+        passed = time.monotonic() - self._since
+        frame = self._frames[int(passed * REFRESHES_PER_SECOND) % len(self._frames)]
+        clock = f" {self._dot} {duration(passed)}" if passed >= 1 else ""
+        room = max(self._console.width - len(clock) - 4, 10)
+        return Text(f"{frame} {safe_line(self._label, room)}{clock}", "dim", no_wrap=True)
+
+
+SHOWN = 3
+"""Running calls that the moving line names; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a finished call stands: in a group that `opens` with so many calls, or is_last of one; else alone."""
+
+    in_group: bool = False
+    opens: int = 0
+    is_last: bool = False
+
+
+class RunningCalls:
+    """The calls that run right now. Those are in one group that were all running when the first of them ended."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[ToolCallStarted, str]] = {}
+        self._group: set[str] = set()
+
+    def start(self, event: ToolCallStarted) -> None:
+        """A call that runs from now on."""
+        self._running[event.call.id] = event, safe_line(event.call.name, 64)
+
+    def progress(self, event: ToolProgress) -> None:
+        """A server reports by its own name for the tool; the offered one ends with it."""
+        for call_id, (started, _) in self._running.items():
+            name = started.call.name
+            if started.server == event.server and (name == event.tool or name.endswith(f"_{event.tool}")):
+                self._running[call_id] = started, progress_words(event)
+
+    def finish(self, event: ToolCallFinished) -> Place:
+        """Where the line of a call that has ended goes."""
+        call_id = event.call.id
+        opens = 0
+        if not self._group and len(self._running) > 1 and call_id in self._running:
+            self._group, opens = set(self._running), len(self._running)
+        self._running.pop(call_id, None)
+        if call_id not in self._group:
+            return Place()
+        self._group.discard(call_id)
+        return Place(in_group=True, opens=opens, is_last=not self._group)
+
+    @property
+    def label(self) -> str:
+        """`index: reading (3 of 10), fetch, 2 more`; empty if nothing runs."""
+        labels = [label for _, label in self._running.values()]
+        more = f", {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
+        return ", ".join(labels[:SHOWN]) + more
+
+
+class TurnView:
+    """Shows the events of one turn: steps on `steps`, the model's words on `words`; None is nowhere."""
+
+    def __init__(self, steps: Console | None, words: Console | None, glyphs: Glyphs) -> None:
+        self._steps = steps or silent_console()
+        self._words = words
+        self._glyphs = glyphs
+        self._activity = Activity(self._steps, glyphs)
+        self._blocks = BlockSplitter()
+        self._running = RunningCalls()
+        self._held: ToolCallFinished | None = None
+        self._calls = 0
+        self._prints_steps = False
+
+    def __call__(self, event: Event) -> None:
+        self._settle(event)
+        match event:
+            case RequestSent() | ThinkingDelta():
+                self._activity.show("thinking")
+            case TextDelta(text=text):
+                self._show_words(self._blocks.feed(text))
+                self._activity.show(self._blocks.open_line or "writing")
+            case ResponseReceived():
+                self._show_words(self._blocks.finish())
+            case ServersAwaited(servers=servers):
+                self._activity.show(f"connecting {', '.join(safe_line(server, 40) for server in servers)}")
+            case ToolCallStarted():
+                self._running.start(event)
+                self._show_running()
+            case ToolProgress():
+                self._running.progress(event)
+                self._show_running()
+            case ToolCallFinished():
+                self._finish_call(event)
+            case _:
+                self._print(*event_lines(event, self._calls, self._glyphs, self._steps.width))
+
+    def note(self, line: Text) -> None:
+        """Prints one more line among the steps."""
+        self._settle(None)
+        self._print(line)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing moves while somebody is asked something."""
+        self._settle(None)
+        with self._activity.paused():
+            yield
+
+    def close(self) -> None:
+        """Prints what is still held back and takes the moving line away; to be called however the turn ends."""
+        self._settle(None)
+        self._show_words(self._blocks.finish())
+        self._activity.hide()
+
+    def _finish_call(self, event: ToolCallFinished) -> None:
+        self._calls += 1
+        place = self._running.finish(event)
+        if place.opens:
+            self._print(Text(f"{self._glyphs.call} {place.opens} calls at the same time", "dim"))
+        if event.result.error is None and event.call.name in _TOLD_BY_AN_EVENT:
+            self._held = event
+        elif place.in_group:
+            branch = self._glyphs.under if place.is_last else self._glyphs.branch
+            self._print_call(event, f"  {branch} ")
+        else:
+            self._print_call(event)
+        self._show_running()
+
+    def _show_running(self) -> None:
+        if label := self._running.label:
+            self._activity.show(f"running {label}")
+
+    def _settle(self, event: Event | None) -> None:
+        """The held call's line is printed, unless this event says the same better."""
+        held, self._held = self._held, None
+        if held is not None and not isinstance(event, _TOLD_BY_AN_EVENT[held.call.name]):
+            self._print_call(held)
+
+    def _print_call(self, event: ToolCallFinished, indent: str = "") -> None:
+        self._print(*tool_line(event, self._glyphs, self._steps.width, indent))
+
+    def _show_words(self, blocks: list[str]) -> None:
+        if not blocks or self._words is None:
+            return
+        self._activity.hide()
+        if self._prints_steps:  # an empty line between the steps and the words
+            self._steps.print()
+            self._prints_steps = False
+        for block in blocks:
+            print_block(self._words, block)
+
+    def _print(self, *lines: Text) -> None:
+        if not lines:
+            return
+        self._prints_steps = True
+        self._activity.hide()
+        put(self._steps, *lines)
+
+
+def print_failed_server(
+    console: Console, event: ServerFailed, servers: Iterable[ServerConfig], glyphs: Glyphs, *, in_chat: bool = False
+) -> None:
+    """The failure block on a terminal, two lines elsewhere; `in_chat` names the command that tries it again."""
+    config = next((server for server in servers if server.name == event.server), None)
+    put(console, *server_failed_lines(event, config, glyphs, short=not console.is_terminal, in_chat=in_chat))

@@ -1,0 +1,247 @@
+"""What the terminal can do: colours, characters, width; the two consoles that are written to; documents on stdout."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+from rich.theme import Theme
+
+from mcpagent.cli.frame.options import ColorMode, Options
+from mcpagent.text.safe_text import safe_line
+
+PIPE_WIDTH = 200
+"""Columns if nobody watches: lines are for programs then and are not broken."""
+
+HANGING = 2
+"""Columns by which the rest of a wrapped line is moved in."""
+
+_STYLES = {
+    "user": "bold",
+    "tool": "cyan",
+    "ok": "green",
+    "warning": "yellow",
+    "error": "red",
+    "dim": "dim",
+    "markdown.code": "cyan",
+    "markdown.code_block": "none",
+    "markdown.block_quote": "dim",
+    "markdown.item.number": "none",
+    "markdown.list": "none",
+}
+"""Our roles, and those of rich's own that paint a background or use a colour without need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The few characters beyond words; each has an ASCII form."""
+
+    call: str = "●"
+    search: str = "⌕"
+    loaded: str = "+"
+    ok: str = "✓"
+    failed: str = "✗"
+    warning: str = "!"
+    under: str = "└"
+    branch: str = "├"
+    bar: str = "│"
+    dot: str = "·"
+    ellipsis: str = "…"
+    block: str = "█"
+    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+    line: str = "─"
+    corners: tuple[str, str, str, str] = ("┌", "┐", "└", "┘")
+
+
+ASCII_GLYPHS = Glyphs(
+    call="*",
+    search="?",
+    ok="ok",
+    failed="x",
+    under="-",
+    branch="-",
+    bar="|",
+    dot="-",
+    ellipsis="...",
+    block="#",
+    spinner="|/-\\",
+    line="-",
+    corners=("+", "+", "+", "+"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """`out` is stdout, `err` is stderr; `glyphs` fit both."""
+
+    out: Console
+    err: Console
+    glyphs: Glyphs
+
+    def report(self, options: Options, document: Any, *lines: Text | str) -> None:
+        """On stdout the document if `--json` asks for one, else the lines."""
+        if options.output == "json":
+            write_json(document)
+        else:
+            put(self.out, *lines)
+
+    def done(self, text: str) -> None:
+        """`✓ text` on stdout."""
+        put(self.out, Text.assemble((self.glyphs.ok, "ok"), f" {text}"))
+
+    def warn(self, *texts: str) -> None:
+        """`! text` on stderr, one line each."""
+        put(self.err, *(warning_line(text, self.glyphs) for text in texts))
+
+
+def warning_line(text: str, glyphs: Glyphs, limit: int = 600) -> Text:
+    """`! text`, printable and in one line."""
+    return Text(f"{glyphs.warning} {safe_line(text, limit)}", "warning")
+
+
+def open_terminal(color: ColorMode, environ: Mapping[str, str] = os.environ) -> Terminal:
+    """The consoles of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        # A character the locale cannot write becomes "?", never a traceback.
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    glyphs = Glyphs() if all(_writes(stream, Glyphs()) for stream in (sys.stdout, sys.stderr)) else ASCII_GLYPHS
+    return Terminal(make_console(sys.stdout, color, environ), make_console(sys.stderr, color, environ), glyphs)
+
+
+def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, str]) -> Console:
+    """A console that prints plain text as it is: no markup, no emoji codes, no highlighting; 16 colours at most."""
+    file = stream if stream is not None else io.StringIO()
+    is_terminal = is_a_terminal(stream)
+    is_dumb = environ.get("TERM", "") in ("dumb", "unknown")
+    columns = environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() and int(columns) > 0 else None
+    if is_dumb and is_terminal and width is None:
+        width = shutil.get_terminal_size().columns
+    return _PipeConsole(
+        # A stream that may be replaced while it is used (by the input line) is looked up at each print.
+        file=None if file is sys.stdout else file,
+        force_terminal=is_terminal,
+        force_interactive=is_terminal and not is_dumb,
+        color_system="standard" if wants_color(is_terminal, color, environ) else None,
+        width=width if is_terminal else (width or PIPE_WIDTH),
+        height=25 if is_dumb else None,  # without a height rich takes a dumb terminal to be 80 columns wide
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+        theme=Theme(_STYLES),
+    )
+
+
+def put(console: Console, *lines: Text | str, style: str | None = None) -> None:
+    """Prints lines; on a terminal they are wrapped at words, elsewhere they stay whole.
+
+    What is wrapped goes on indented: no text of others, however long it is, begins a line as ours do.
+    """
+    for line in lines:
+        if console.is_terminal:
+            console.print(_wrapped(line, console), style=style)
+        else:
+            console.print(line, style=style, soft_wrap=True)
+
+
+def _wrapped(line: Text | str, console: Console) -> Text:
+    text = Text(line) if isinstance(line, str) else line
+    if text.cell_len <= console.width:
+        return text
+    indent = len(text.plain) - len(text.plain.lstrip(" ")) + HANGING
+    first, *rest = text.wrap(console, max(console.width - indent, 20), overflow="fold")
+    return Text("\n").join([first, *(Text.assemble(" " * indent, piece) for piece in rest)])
+
+
+def silent_console() -> Console:
+    """A console that prints nothing."""
+    return Console(quiet=True, force_terminal=False, force_interactive=False)
+
+
+class _PipeConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """Lets the error reach the top, where it becomes an exit code; rich would exit with 1 here."""
+        raise BrokenPipeError
+
+
+def wants_color(is_terminal: bool, color: ColorMode, environ: Mapping[str, str]) -> bool:
+    """`--color`, then NO_COLOR, then FORCE_COLOR, then what the stream is."""
+    if color != "auto":
+        return color == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR", "0") not in ("", "0", "false"):
+        return True
+    return is_terminal and environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+def is_a_terminal(stream: TextIO | None) -> bool:
+    """Whether a person may be there; also for a stream that is closed or was never there."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _writes(stream: TextIO | None, glyphs: Glyphs) -> bool:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        f"{glyphs.call}{glyphs.search}{glyphs.ok}{glyphs.failed}{glyphs.under}{glyphs.spinner}".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+# -- documents on stdout --------------------------------------
+
+
+def write_out(text: str) -> None:
+    """To stdout, at once."""
+    if sys.stdout is not None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def write_json(document: Any, indent: int | None = 2) -> None:
+    """The document and the end of its line."""
+    write_out(portable_json(document, indent) + "\n")
+
+
+def portable_json(document: Any, indent: int | None = None) -> str:
+    """JSON that any parser reads in any locale: ASCII, and null for what is no number.
+
+    Python's own "NaN" and "Infinity" come in easily: `1e999` in what a server or a model said is enough.
+    """
+    try:
+        return json.dumps(document, indent=indent, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(document), indent=indent, default=str, allow_nan=False)
+
+
+def readable_json(document: Any) -> str:
+    """The same with its characters as they are, if stdout can carry all of them."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return portable_json(document)
+    return text
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,1 @@
+"""`mcpagent mcp`: adding, checking and signing in to servers."""

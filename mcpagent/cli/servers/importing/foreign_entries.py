@@ -1,0 +1,312 @@
+"""One server's entry of another client, as ours, and what becomes of the secrets in it: pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from mcpagent.cli.frame.options import Client
+from mcpagent.config.literals import LiteralSecret, holds_a_reference, literal_secrets, variable_name
+from mcpagent.config.spellings import KEY_OF_SPELLING
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import redacted
+
+_WRITTEN = {
+    "transport": "type",
+    "command": "command",
+    "args": "args",
+    "env": "env",
+    "env_file": "envFile",
+    "cwd": "cwd",
+    "url": "url",
+    "headers": "headers",
+    "description": "description",
+    "required": "required",
+    "connect_timeout_seconds": "startupTimeout",
+    "timeout_seconds": "toolTimeout",
+    "total_timeout_seconds": "totalTimeout",
+    "enabled_tools": "enabledTools",
+    "disabled_tools": "disabledTools",
+    "always_load": "alwaysLoad",
+}
+"""Our keys, in the order and with the names that we write."""
+
+_MEANINGLESS = frozenset({"name", "display_name", "bundled", "gallery", "version", "dev", "icon", "id", "timeout"})
+"""Keys of other clients that change nothing here, or are read in another way."""
+
+_TIMEOUT_UNITS = {"claude-code": 0.001, "gemini": 0.001, "goose": 1.0}
+"""Seconds that one unit of the bare key `timeout` has, by the client's documentation."""
+
+Inputs = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSecret:
+    """A secret that is to be kept under a name."""
+
+    name: str
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An entry as we would write it, None if it cannot be taken over; what is different; what has to be kept for it."""
+
+    entry: dict[str, Any] | None
+    notes: tuple[str, ...] = ()
+    secrets: tuple[NewSecret, ...] = ()
+
+
+def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Taken:
+    """The entry as we would write it. Approvals are never taken over: those are asked for here.
+
+    `inputs` are those that VS Code asks its user for, by id.
+    """
+    if not isinstance(entry, Mapping):
+        return Taken(None, ("is no object",))
+    given = {str(key): value for key, value in entry.items()}
+    if client == "goose" and (kind := str(given.get("type", ""))) in _GOOSE_OWN:
+        return Taken(None, (f"is a {kind} extension of goose and no MCP server",))
+    notes: list[str] = []
+    prepared = _prepared(client, given, notes)
+    known: dict[str, Any] = {}
+    for name, value in prepared.items():
+        if (key := KEY_OF_SPELLING.get(name)) is not None:
+            known.setdefault(key, value)
+    unknown = [name for name in prepared if name not in KEY_OF_SPELLING and name not in _MEANINGLESS]
+    if not (known.get("command") or known.get("url")):
+        return Taken(None, ("has neither a command nor a URL",))
+    if unknown:
+        notes.append(f"not taken over: {', '.join(sorted(map(_shown, unknown)))}")
+    _take_timeout(client, prepared.get("timeout"), known, notes)
+    known |= {key: _texts(known[key]) for key in ("args", "env", "headers") if key in known}
+    written = {name: known[key] for key, name in _WRITTEN.items() if known.get(key) not in (None, {}, [], "")}
+    for key in ("cwd", "envFile"):
+        if isinstance(written.get(key), str):
+            written[key] = _in_workspace(written[key])
+    written = _with_our_variables(written, client, inputs or {}, notes)
+    if known.get("disabled") is True or known.get("enabled") is False:
+        written["disabled"] = True
+    return Taken(written, tuple(dict.fromkeys(notes)))
+
+
+def taken_by_project(server: str, entry: dict[str, Any]) -> Taken:
+    """With references to variables in the place of secrets, which everybody who shares the file sets."""
+
+    def name_of(found: LiteralSecret) -> str:
+        return found.variable if found.path[0] == "env" else f"{variable_name(server)}_{found.variable}"
+
+    changed, moved, left = _without_literal_secrets(entry, name_of, "${{{}}}")
+    if left:
+        return Taken(None, (f"has a secret in {_place(left[0])} that no reference can replace",))
+    notes = [f"{found} is now ${{{new.name}}}: set it, or mcpagent keys set {new.name}" for found, new in moved]
+    return Taken(changed, tuple(notes))
+
+
+def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> Taken:
+    """With references to keys of this server's own, `${keyring:server.VARIABLE}`.
+
+    With the server's name before them and a dot they are never taken for a variable, so that no other server and no
+    model finds them in its environment.
+    """
+    if plain:
+        return Taken(entry)
+    prefix = re.sub(r"[^A-Za-z0-9_@:/-]", "_", server)[:60]
+
+    def name_of(found: LiteralSecret) -> str:
+        return f"{prefix}.{re.sub(r'[^A-Za-z0-9_]', '_', found.variable)[:30]}"
+
+    changed, moved, left = _without_literal_secrets(entry, name_of, "${{keyring:{}}}")
+    notes = [f"{found} is now ${{keyring:{new.name}}}" for found, new in moved]
+    notes += [f"a secret stays in {_place(found)}, which no reference can replace" for found in left]
+    return Taken(changed, tuple(notes), tuple(new for _, new in moved))
+
+
+def _place(found: LiteralSecret) -> str:
+    return "its URL" if len(found.path) == 1 else str(found)
+
+
+def _without_literal_secrets(
+    entry: Mapping[str, Any], name_of: Callable[[LiteralSecret], str], form: str
+) -> tuple[dict[str, Any], list[tuple[LiteralSecret, NewSecret]], list[LiteralSecret]]:
+    """The entry with references of this form in the place of secrets, what they were, and those that none replaces."""
+    moved: list[tuple[LiteralSecret, NewSecret]] = []
+    left: list[LiteralSecret] = []
+    changed = _with_texts(entry, str)
+    for found in literal_secrets(entry):
+        holder = changed[str(found.path[0])]
+        secret = holder[found.path[1]].removeprefix(found.before) if len(found.path) > 1 else ""
+        if not secret or holds_a_reference(secret):
+            left.append(found)
+            continue
+        taken = {new.name: new.value for _, new in moved}
+        wanted = name_of(found)
+        # With a number behind it if another secret of this entry has the name.
+        tries = (wanted, *(f"{wanted}_{number}" for number in range(2, len(taken) + 3)))
+        name = next(item for item in tries if taken.get(item, secret) == secret)
+        holder[found.path[1]] = found.before + form.format(name)
+        moved.append((found, NewSecret(name, secret)))
+    return changed, moved, left
+
+
+def moved_workspace(entry: dict[str, Any], inner: PurePath) -> dict[str, Any]:
+    """The entry for a file of a folder further up, from where `inner` is the way to the folder it was written for."""
+    if inner == PurePath():
+        return entry
+    place = f"${{workspaceFolder}}/{inner.as_posix()}"
+
+    def moved(text: str) -> str:
+        return text.replace("${workspaceFolder}", place).replace("${workspaceFolderBasename}", inner.name)
+
+    return _with_texts(entry, moved)
+
+
+_GOOSE_OWN = frozenset({"builtin", "platform", "frontend", "inline_python"})
+
+
+def _prepared(client: Client, entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The entry with what only this client has written in the way that all share."""
+    match client:
+        case "codex":
+            return _of_codex(entry, notes)
+        case "goose":
+            return _of_goose(entry, notes)
+        case "gemini":
+            # `httpUrl` goes before `url`, that before `command`; `url` alone does not say which of the two kinds it is.
+            chosen = next((key for key in ("httpUrl", "url", "command") if entry.get(key)), "")
+            others = {"httpUrl", "url", "command", "trust"} - {chosen}
+            kind = {"type": "http"} if chosen == "httpUrl" else {}
+            return kind | {key: value for key, value in entry.items() if key not in others}
+        case _:
+            return entry
+
+
+def _of_codex(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    own = ("bearer_token_env_var", "env_http_headers", "env_vars", "default_tools_approval_mode", "tools")
+    rest = {key: value for key, value in entry.items() if key not in own}
+    headers = dict(_strings(entry.get("http_headers")))
+    headers |= {name: f"${{{variable}}}" for name, variable in _strings(entry.get("env_http_headers")).items()}
+    if isinstance(variable := entry.get("bearer_token_env_var"), str):
+        headers["Authorization"] = f"Bearer ${{{variable}}}"
+    env = {name: f"${{{name}}}" for name in _codex_variables(entry.get("env_vars"), notes)}
+    started = rest.pop("startup_timeout_ms", None)
+    if _is_number(started):
+        rest.setdefault("startup_timeout_sec", started / 1000)
+    return rest | {"http_headers": headers, "env": env | _strings(entry.get("env"))}
+
+
+def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
+    """Names as they are, or tables of `name` and `source`; what another machine holds is not to be had here."""
+    names: list[str] = []
+    for item in listed if isinstance(listed, list) else ():
+        if isinstance(item, Mapping):
+            if item.get("source") == "remote":
+                notes.append(f"env_vars: {_shown(str(item.get('name')))} is a variable of another machine; set it here")
+            item = item.get("name")
+        if isinstance(item, str):
+            names.append(item)
+    return names
+
+
+def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Secrets of goose are in a keyring of its own, and named by `env_keys`."""
+    rest = {key: value for key, value in entry.items() if key not in ("uri", "envs", "env_keys", "available_tools")}
+    keys = entry.get("env_keys")
+    names = [name for name in keys if isinstance(name, str)] if isinstance(keys, list) else []
+    notes += [
+        f"{_shown(name)} is kept by goose: set it here too, or mcpagent keys set {_shown(name)}" for name in names
+    ]
+    given = _strings(entry.get("envs"))
+    if entry.get("available_tools"):
+        rest["enabled_tools"] = entry["available_tools"]
+    if "uri" not in entry:
+        return rest | {"envs": {name: f"${{{name}}}" for name in names} | given}
+
+    def filled(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return given.get(name, f"${{{name}}}" if name in names else match.group())
+
+    # For an address the variables are there to be put into its headers.
+    rest["url"] = entry["uri"]
+    rest["headers"] = _with_texts(_strings(entry.get("headers")), lambda text: _ANY_VARIABLE.sub(filled, text))
+    return rest
+
+
+_ANY_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def _take_timeout(client: Client, timeout: Any, known: dict[str, Any], notes: list[str]) -> None:
+    """The bare key `timeout` as the seconds of a call."""
+    if not _is_number(timeout):
+        return
+    # If the client does not say: nobody waits 1000 seconds, nor 999 milliseconds.
+    seconds = timeout * _TIMEOUT_UNITS.get(client, 0.001 if timeout >= 1000 else 1.0)
+    if 0.1 <= seconds <= 86_400:
+        known.setdefault("timeout_seconds", int(seconds) if seconds == int(seconds) else round(seconds, 3))
+    else:
+        notes.append(f"not taken over: timeout {safe_line(str(timeout), 20)}")
+
+
+def _texts(value: Any) -> Any:
+    """Numbers and truth values in a list or an object as texts; what is null is not there."""
+
+    def text(item: Any) -> Any:
+        if isinstance(item, bool):
+            return str(item).lower()
+        return str(item) if isinstance(item, int | float) else item
+
+    if isinstance(value, Mapping):
+        return {str(key): text(item) for key, item in value.items() if item is not None}
+    return [text(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _in_workspace(place: str) -> str:
+    """A path that starts where the client was started, as one that starts at the project."""
+    if PurePath(place).is_absolute() or place.startswith(("$", "~")) or place[1:2] == ":":
+        return place
+    return f"${{workspaceFolder}}/{place.removeprefix('./')}"
+
+
+def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, notes: list[str]) -> dict[str, Any]:
+    """References in our form: `$VAR` of Gemini, `${input:id}` of VS Code."""
+
+    def changed(text: str) -> str:
+        if client == "gemini":
+            text = re.sub(r"\$([A-Za-z_][A-Za-z0-9_]*)", r"${\1}", text)
+        return re.sub(r"\$\{input:([^{}]{1,100})\}", asked, text)
+
+    def asked(match: re.Match[str]) -> str:
+        variable = variable_name(match[1])
+        about = inputs.get(match[1], {})
+        default, words = about.get("default"), about.get("description")
+        has_default = isinstance(default, str) and default != "" and not set("{}") & set(default)
+        reference = f"${{{variable}:-{default}}}" if has_default else f"${{{variable}}}"
+        meaning = f" ({safe_line(words, 60)})" if isinstance(words, str) and words else ""
+        notes.append(
+            f"{safe_line(match.group(), 60)}{meaning} is now {reference}: set it, or mcpagent keys set {variable}"
+        )
+        return reference
+
+    return _with_texts(entry, changed)
+
+
+def _with_texts(entry: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """A copy with every text in it changed."""
+    return {key: redacted(value, change) for key, value in entry.items()}
+
+
+def _strings(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        return {}
+    return {str(key): item for key, item in value.items() if isinstance(item, str)}
+
+
+def _shown(key: str) -> str:
+    return safe_line(key, 40)

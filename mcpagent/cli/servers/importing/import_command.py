@@ -1,0 +1,212 @@
+"""`mcpagent mcp import`: what other clients know, into our file; `--dry-run` shows it as a diff."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from pathlib import PurePath
+from typing import Any, get_args
+
+from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.error_lines import did_you_mean
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.frame.options import Client, Options, WriteScope
+from mcpagent.cli.may_run.key_commands import place_of_secret
+from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_out
+from mcpagent.cli.servers.importing.clients import ClientFile, client_files, read_client_file
+from mcpagent.cli.servers.importing.foreign_entries import (
+    NewSecret,
+    Taken,
+    moved_workspace,
+    taken_by_project,
+    taken_by_user,
+    taken_over,
+)
+from mcpagent.cli.servers.server_editing import ServerFile, file_to_write
+from mcpagent.config.literals import literal_secrets
+from mcpagent.config.secret_store import SecretStore, key_store
+from mcpagent.errors import ConfigError, InputError
+from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.text.secret_shapes import redactor
+
+
+@dataclass(slots=True)
+class Imported:
+    """What came of one file: names by what happened to them, and remarks."""
+
+    file: ClientFile
+    added: list[str] = field(default_factory=list[str])
+    there: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    secrets: list[NewSecret] = field(default_factory=list[NewSecret])
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How servers are taken over: `replaceable` are names that may be replaced, `plan` says what becomes of secrets."""
+
+    replaceable: frozenset[str]
+    plan: Callable[[str, dict[str, Any]], Taken]
+    kept: Callable[[str], str | None]
+
+
+def import_servers(
+    options: Options,
+    clients: Sequence[Client],
+    scope: WriteScope,
+    *,
+    dry_run: bool,
+    replace: bool,
+    plain_secrets: bool = False,
+    store: SecretStore | None = None,
+) -> ExitCode:
+    """Writes, or with `dry_run` shows, what the clients know and our file does not. Exit code 1: nothing was found.
+
+    Secrets go to the store of keys, with `plain_secrets` into the user's file as they are, and never into a project's.
+    """
+    terminal = open_terminal(options.color)
+    store = store or key_store(options.environ)
+    before = file_to_write(options, scope)
+    files = [file for file in files_to_read(options, scope) if not clients or file.client in clients]
+    plan = taken_by_project if before.is_project else partial(taken_by_user, plain=plain_secrets)
+    manner = Manner(frozenset(before.entries if replace else ()), plan, store.get)
+    file, outcomes = _merged(options, before, files, manner)
+    path = short_path(str(file.path), options.folder)
+    added = [name for outcome in outcomes for name in outcome.added]
+    if not added and not any(outcome.there for outcome in outcomes):
+        _report(terminal, options, outcomes)
+        whose = ", ".join(clients or get_args(Client))
+        put(terminal.err, f"no servers found to take over (looked for {whose})")
+        return ExitCode.ERROR
+    if dry_run:
+        secrets = [secret.value for outcome in outcomes for secret in outcome.secrets]
+        write_out(_diff(before, file, path, secrets))
+    else:
+        for outcome in outcomes:  # secrets first: a file must not refer to what was not kept
+            kept = [store.set(secret.name, secret.value) for secret in outcome.secrets]
+            outcome.notes += [f"{secret.name} is kept in {place_of_secret(secret)}" for secret in kept]
+        if file.text != before.text:
+            before.saved(lambda fresh: _merged(options, fresh, files, manner)[0])
+    _report(terminal, options, outcomes)
+    put(terminal.err, f"{counted(len(added), 'server')} {'would be added' if dry_run else 'added'} to {path}")
+    return ExitCode.OK
+
+
+def clients_named(text: str) -> list[Client]:
+    """The clients of `--from a,b`. Raises `InputError`."""
+    names, known = [name.strip().lower() for name in text.split(",") if name.strip()], get_args(Client)
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=2) or known
+            raise InputError(f'--from: no client "{safe_line(name, 40)}"; {did_you_mean(near)}')
+    return [client for name in names for client in known if client == name]
+
+
+def files_to_read(options: Options, scope: WriteScope) -> list[ClientFile]:
+    """For the user's file the user's, so that no project's server gets there unseen; for a project's file all."""
+    found = client_files(options.environ, options.folder)
+    return [file for file in found if scope == "project" or not file.is_project]
+
+
+def servers_elsewhere(options: Options) -> dict[Client, int]:
+    """How many servers each other client of this user knows; what cannot be read counts as none."""
+    counts: dict[Client, int] = {}
+    for file in files_to_read(options, "user"):
+        try:
+            entries, _ = read_client_file(file, options.folder)
+        except ConfigError:
+            continue
+        usable = sum(1 for entry in entries.values() if taken_over(file.client, entry).entry is not None)
+        if usable:
+            counts[file.client] = counts.get(file.client, 0) + usable
+    return counts
+
+
+def _merged(
+    options: Options, file: ServerFile, files: Sequence[ClientFile], manner: Manner
+) -> tuple[ServerFile, list[Imported]]:
+    """The file with the servers of all others, and what came of each of these."""
+    outcomes: list[Imported] = []
+    for source in files:
+        outcome = Imported(source)
+        outcomes.append(outcome)
+        # From the project of the file that is written to that of the one that is read, if both are of one project.
+        above, below = file.path.absolute().parent, source.path.absolute().parent.parent
+        is_one = file.is_project and source.is_project and below.is_relative_to(above)
+        inner = below.relative_to(above) if is_one else PurePath()
+        try:
+            entries, inputs = read_client_file(source, options.folder)
+        except ConfigError as error:
+            outcome.notes.append(str(error))
+            continue
+        for name, given in entries.items():
+            taken = taken_over(source.client, given, inputs)
+            if taken.entry is None:
+                outcome.notes.append(f"{safe_line(name, 64)} {'; '.join(taken.notes)}")
+            else:
+                entry = moved_workspace(taken.entry, inner)
+                file = _with_one(file, name, Taken(entry, taken.notes), outcome, manner)
+    return file, outcomes
+
+
+def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, manner: Manner) -> ServerFile:
+    """The file with this server too, if it is a new one."""
+    assert taken.entry is not None
+    shown, there = safe_line(name, 64), file.entries.get(name)
+    plan = manner.plan(name, taken.entry)
+    if plan.entry is None:
+        outcome.notes.append(f"{shown} {'; '.join([*taken.notes, *plan.notes])}")
+        return file
+    if there == plan.entry:
+        is_same = all(manner.kept(secret.name) == secret.value for secret in plan.secrets)
+        difference = "" if is_same else "with another secret; --replace takes this one"
+    elif there == taken.entry:
+        difference = "with its secrets in the file; --replace moves them"
+    else:
+        difference = "and not the same; --replace takes this one"
+    if there is not None and not (difference and name in manner.replaceable):
+        outcome.there.append(shown)
+        outcome.notes += [f"{shown} is there already {difference}"] if difference else []
+        return file
+    try:
+        changed = file.with_entry(name, plan.entry)
+    except ConfigError as error:
+        outcome.notes.append(f"{shown} left out: {error}")
+        return file
+    outcome.added.append(shown)
+    outcome.notes += [f"{shown}: {note}" for note in (*taken.notes, *plan.notes)]
+    outcome.secrets += plan.secrets
+    return changed
+
+
+def _diff(before: ServerFile, after: ServerFile, label: str, secrets: Sequence[str]) -> str:
+    """A unified diff without secrets; empty if nothing changes."""
+    redact = redactor([*secrets, *_secret_values(before), *_secret_values(after)])
+    old = before.text if before.path.exists() else ""
+    if old == after.text:
+        return ""
+    shown, changed = (redact(safe_text(text)).splitlines() for text in (old, after.text))
+    return "".join(f"{line}\n" for line in difflib.unified_diff(shown, changed, label, label, lineterm=""))
+
+
+def _secret_values(file: ServerFile) -> Iterator[str]:
+    for entry in file.entries.values():
+        for found in literal_secrets(entry) if isinstance(entry, dict) else ():
+            value: Any = entry
+            for step in found.path:
+                value = value[step]
+            yield str(value)
+
+
+def _report(terminal: Terminal, options: Options, outcomes: Sequence[Imported]) -> None:
+    for outcome in outcomes:
+        parts = [f"{len(outcome.added)} new ({', '.join(outcome.added)})"] if outcome.added else []
+        parts += [f"{len(outcome.there)} there already ({', '.join(outcome.there)})"] if outcome.there else []
+        if parts or outcome.notes:
+            path = short_path(str(outcome.file.path), options.folder)
+            put(terminal.err, f"{outcome.file.client}  {path}  {', '.join(parts) or 'nothing taken'}")
+        put(terminal.err, *(f"  {terminal.glyphs.warning} {safe_line(note, 300)}" for note in outcome.notes))

@@ -1,0 +1,189 @@
+"""`mcpagent mcp login|logout`: signing in to a remote server in the browser, and out again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import webbrowser
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from rich.text import Text
+
+from mcpagent.cli.frame.configuration import Configuration, load_configuration
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.may_run.key_commands import place_of_secret
+from mcpagent.cli.may_run.project_trust import trusted_configuration
+from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
+from mcpagent.config import ServerConfig
+from mcpagent.config.secret_store import token_store
+from mcpagent.errors import InputError
+from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.trust.consent import needs_a_yes
+
+if TYPE_CHECKING:
+    from mcpagent.mcp.auth.oauth import LoopbackPage
+
+CLIENT_SECRET = "MCPAGENT_CLIENT_SECRET"  # noqa: S105 - a variable's name
+OpenBrowser = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What the command line asks for. `client_id` and `port`: a client that was registered by hand."""
+
+    name: str
+    opens_browser: bool = True
+    client_id: str | None = None
+    port: int = 0
+
+
+def log_in(login: Login, options: Options, *, open_browser: OpenBrowser = webbrowser.open) -> ExitCode:
+    """Signs in to one server, then connects to it, so that what is said about it is true."""
+    terminal = open_terminal(options.color)
+    config = remote_server(login.name, load_configuration(options))
+    if any(name.lower() == "authorization" for name in config.headers):
+        raise InputError(f'server "{config.name}" has an Authorization header in its configuration, which is used')
+    if needs_a_yes(config):
+        config = remote_server(login.name, trusted_configuration(options, terminal))
+    browser = open_browser if login.opens_browser and has_display(options.environ) else None
+    return asyncio.run(_log_in(login, config, options, terminal, browser))
+
+
+async def _log_in(
+    login: Login, config: ServerConfig, options: Options, terminal: Terminal, browser: OpenBrowser | None
+) -> ExitCode:
+    from mcpagent.mcp.auth.sign_in_flow import Registration, loopback_page, sign_in
+    from mcpagent.mcp.auth.stored_auth import StoredSignIn
+    from mcpagent.mcp.link import ServerLink
+
+    store = token_store(options.environ)
+    secret = options.environ.get(CLIENT_SECRET) or None
+    client = Registration(login.client_id, secret, login.port) if login.client_id is not None else None
+    pasting: list[asyncio.Task[None]] = []
+
+    async def show(url: str) -> None:
+        _show_page(url, config, terminal, browser)
+        pasting.append(asyncio.create_task(_take_pasted(page, terminal)))
+
+    async with loopback_page(config, store, show, client) as page:
+        try:
+            result = await sign_in(config, store, page)
+        finally:
+            for task in pasting:
+                task.cancel()
+            await asyncio.gather(*pasting, return_exceptions=True)
+    if result.how == "not wanted":
+        put(terminal.out, f"{config.name} wants no sign-in")
+        return ExitCode.OK
+    async with ServerLink(config, auth=StoredSignIn(config, store)) as link:
+        tools = len(link.bound_tools())
+    word = "signed in to" if result.how == "now" else "already signed in to"
+    terminal.done(f"{word} {config.name}: {counted(tools, 'tool')}")
+    if result.how == "now" and result.kept is not None:
+        put(terminal.out, f"  the sign-in is kept in {place_of_secret(result.kept)}", style="dim")
+    return ExitCode.OK
+
+
+def _show_page(url: str, config: ServerConfig, terminal: Terminal, browser: OpenBrowser | None) -> None:
+    """Prints the page's address whole and unbroken, and opens it if there is a browser."""
+    address = "".join(safe_text(url).split())
+    host = safe_line(urlsplit(address).hostname or "", 80)
+    put(terminal.err, f"sign in to {safe_line(config.name, 64)} at {host}:")
+    terminal.err.print(Text(address), soft_wrap=True)
+    if browser is not None:
+        # Some browsers keep the program that opens them waiting, or print things.
+        threading.Thread(target=browser, args=(address,), name="browser", daemon=True).start()
+        put(terminal.err, Text("the browser is being opened; Ctrl-C gives up", "dim"))
+    elsewhere = "is the browser on another machine? paste the address here that it ends at, although it shows no page"
+    put(terminal.err, Text(elsewhere, "dim"))
+
+
+async def _take_pasted(page: LoopbackPage, terminal: Terminal) -> None:
+    """Takes lines from stdin until one is the address that the browser ended at."""
+    async for line in _lines():
+        problem = page.take(line) if line.strip() else ""
+        if problem is None:
+            return
+        if problem:
+            put(terminal.err, Text(problem, "warning"))
+
+
+async def _lines() -> AsyncIterator[str]:
+    """Lines of stdin as they come. A thread reads, since a terminal, a pipe and a file are waited for differently; it
+    is left behind if nothing comes, which is why it goes past Python's buffers and their locks."""
+    if sys.stdin is None or sys.stdin.closed:
+        return
+    descriptor = sys.stdin.fileno()
+    loop = asyncio.get_running_loop()
+    pieces: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def read() -> None:
+        try:
+            while piece := os.read(descriptor, 65_536):
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            loop.call_soon_threadsafe(pieces.put_nowait, b"")
+        except (OSError, RuntimeError):
+            return  # closed, or the loop is: nobody wants it any more
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    held = b""
+    while piece := await pieces.get():
+        *lines, held = (held + piece).split(b"\n")
+        held = held[-65_536:]
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+    yield held.decode("utf-8", "replace")
+
+
+def log_out(name: str, options: Options) -> ExitCode:
+    """Signs out of a server: a configured one by its name, any by its address."""
+    from mcpagent.mcp.auth.sign_in_flow import sign_out
+
+    terminal = open_terminal(options.color)
+    is_address = name.startswith(("http://", "https://"))
+    config = ServerConfig(name, url=name) if is_address else remote_server(name, load_configuration(options))
+    out = asyncio.run(sign_out(config, token_store(options.environ)))
+    shown = safe_line(config.name, 120)
+    said = {
+        "revoked": "the sign-in is revoked there too",
+        "not offered": "what was issued there stays valid until it ends",
+        "failed": f"it could not be revoked there: {out.reason}",
+    }
+    if out.was_signed_in:
+        terminal.done(f"signed out of {shown}; {said[out.revoked]}")
+    else:
+        put(terminal.out, f"{shown} was not signed in to")
+    return ExitCode.OK
+
+
+def remote_server(name: str, configuration: Configuration) -> ServerConfig:
+    """The configured server of this name. Raises `InputError` for one that is not there or is no remote one."""
+    shown = safe_line(name, 64)
+    for server in configuration.servers.servers:
+        if server.name == name and server.url:
+            return server
+        if server.name == name and not server.disabled:
+            raise InputError(f'server "{shown}" is a program on this machine; there is nothing to sign in to')
+        if server.name == name:
+            raise InputError(f'server "{shown}" is disabled; mcpagent mcp enable {name}')
+    for problem in configuration.servers.problems:
+        if problem.name == name:
+            raise InputError(f'server "{shown}" cannot be used: {safe_line(problem.reason, 300)}')
+    remote = [server.name for server in configuration.servers.servers if server.url]
+    near = get_close_matches(name, remote, n=3) or remote[:3]
+    raise InputError(f'no server "{shown}"; servers with an address: {", ".join(near) or "none"}')
+
+
+def has_display(environ: Mapping[str, str]) -> bool:
+    """Whether a browser that is opened here can be seen: without a display one would take over the terminal."""
+    if sys.platform in ("win32", "darwin") or environ.get("BROWSER"):
+        return not environ.get("SSH_CONNECTION")
+    return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))

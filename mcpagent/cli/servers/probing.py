@@ -1,0 +1,249 @@
+"""One server tried stage by stage: what it needs, is it started, does it answer, what does it list."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.frame.fixes import fix_for
+from mcpagent.cli.servers.server_checks import configuration_warnings, poisoned_instructions, poisoned_warnings
+from mcpagent.config import ServerConfig, ServerProblem
+from mcpagent.errors import ServerError
+from mcpagent.events import ServerFailed
+from mcpagent.mcp.lists.shown_tools import ShownTool
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from mcpagent.mcp.connection import McpConnection
+    from mcpagent.mcp.lists.server_lists import ServerLists
+    from mcpagent.mcp.server_news import ServerNews
+
+    Auth: TypeAlias = Callable[[ServerConfig], httpx2.Auth | None]
+
+StageName: TypeAlias = Literal["config", "variables", "trust", "executable", "address", "spawn", "initialize", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step. `seconds` is None for what takes no time; `detail` is one printable line."""
+
+    name: StageName
+    ok: bool
+    detail: str = ""
+    seconds: float | None = None
+
+
+@dataclass(slots=True)
+class Probe:
+    """What came of one server. `fix` says what to do if it failed; `last_words` are the last lines it wrote."""
+
+    name: str
+    stages: list[Stage] = field(default_factory=list[Stage])
+    required: bool = False
+    source: str = ""
+    protocol_version: str = ""
+    era: Literal["", "modern", "legacy"] = ""
+    title: str = ""
+    capabilities: tuple[str, ...] = ()
+    tools: int = 0
+    prompts: int = 0
+    resources: int = 0
+    tokens: int = 0
+    warnings: list[str] = field(default_factory=list[str])
+    fix: str = ""
+    last_words: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be used."""
+        return self.failure is None
+
+    @property
+    def failure(self) -> Stage | None:
+        """The stage that it did not get through."""
+        return next((stage for stage in self.stages if not stage.ok), None)
+
+    def document(self) -> dict[str, Any]:
+        """For `--json`."""
+        failed = self.failure
+        return {
+            "state": "failed" if failed else "ready",
+            "required": self.required,
+            "source": self.source or None,
+            "seconds": round(sum(stage.seconds or 0.0 for stage in self.stages), 3),
+            "stages": {
+                stage.name: {
+                    "ok": stage.ok,
+                    "seconds": None if stage.seconds is None else round(stage.seconds, 3),
+                    "detail": stage.detail or None,
+                }
+                for stage in self.stages
+            },
+            **{key: getattr(self, key) or None for key in ("protocol_version", "era", "title")},
+            "capabilities": list(self.capabilities),
+            **{key: getattr(self, key) for key in ("tools", "prompts", "resources", "tokens")},
+            "reason": failed.detail if failed else None,
+            "fix": self.fix or None,
+            "last_words": list(self.last_words),
+            "warnings": list(self.warnings),
+        }
+
+
+def probe_of_problem(problem: ServerProblem, *, untrusted: bool) -> Probe:
+    """A server that cannot be tried: nobody has said yes to it, or its variables are not set.
+
+    The reason of the latter is `file:line:column: place in the file: what`; the place is the source.
+    """
+    place, colon, rest = problem.reason.partition(": ")
+    if untrusted or not colon:
+        return Probe(problem.name, [Stage("trust", ok=False, detail=safe_line(problem.reason, 300))])
+    source = place.rpartition(":")[0]
+    what = rest.partition(": ")[2] or rest
+    where = Stage("config", ok=True, detail=safe_line(source, 200))
+    return Probe(problem.name, [where, Stage("variables", ok=False, detail=safe_line(what, 300))], source=source)
+
+
+async def probe(config: ServerConfig, environ: Mapping[str, str], log_folder: Path, auth: Auth | None = None) -> Probe:
+    """Starts the server, asks what it can do and what it has, and ends it. Raises nothing but what cancels it."""
+    result = Probe(config.name, required=config.required, source=config.source)
+    result.warnings += configuration_warnings(config)
+    if config.source:
+        result.stages.append(Stage("config", ok=True, detail=safe_line(config.source, 200)))
+    trial = _Trial(config, result)
+    try:
+        await trial.run(environ, log_folder, auth)
+    except ServerError as error:
+        why = safe_line(str(error), 400).removeprefix(f'server "{config.name}" ')
+        result.stages.append(Stage(trial.stage, ok=False, detail=why, seconds=trial.seconds))
+        result.last_words = error.stderr_tail
+        fix = fix_for(ServerFailed(config.name, str(error), error.stderr_tail), config, environ)
+        result.fix = "" if fix.startswith("mcpagent mcp test") else safe_line(fix, 200)
+    return result
+
+
+class _Trial:
+    """The stages of one server one after the other."""
+
+    def __init__(self, config: ServerConfig, result: Probe) -> None:
+        from mcpagent.mcp.redaction import Redactor
+
+        self._redact = Redactor(config)
+        self.stage: StageName = "executable" if config.command else "address"
+        self._config = config
+        self._result = result
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the stage has gone on, None for one that takes no time."""
+        return None if self._since is None else time.monotonic() - self._since
+
+    async def run(self, environ: Mapping[str, str], log_folder: Path, auth: Auth | None) -> None:
+        from mcpagent.mcp.connection import McpConnection
+        from mcpagent.mcp.lists.listing import list_server
+        from mcpagent.trust.descriptions import allowed_launch
+
+        config = self._config
+        found = allowed_launch(config, environ).program if config.command else config.url.partition("?")[0]
+        self._done(safe_line(found, 200))
+        connection = McpConnection(
+            config,
+            self.report,
+            era=config.era,
+            environ=environ,
+            auth=auth(config) if auth is not None and config.url else None,
+            log_folder=log_folder,
+        )
+        try:
+            await self._open(connection)
+            self._result.warnings += poisoned_instructions(self._redact(connection.session.instructions or ""))
+            self.stage, self._since = "list", time.monotonic()
+            known = await list_server(connection, config, self.warn)
+            self._take(known.lists)
+        finally:
+            await connection.close()
+
+    async def _open(self, connection: McpConnection) -> None:
+        """Process and handshake; they are told apart by how long the process took to be there."""
+        started = time.monotonic()
+        self.stage, self._since = "initialize", started
+        try:
+            await connection.open()
+        except ServerError as error:
+            self._split_spawn(connection, started, failed=error.phase == "start")
+            raise
+        self._split_spawn(connection, started, failed=False)
+        session, info = connection.session, connection.session.server_info
+        result, can = self._result, connection.session.server_capabilities
+        result.protocol_version = safe_line(session.protocol_version or "", 40)
+        result.era = "modern" if connection.is_modern else "legacy"
+        name = [(info.title or info.name), info.version] if info else []
+        result.title = safe_line(self._redact(" ".join(filter(None, name))), 100)
+        result.capabilities = tuple(key for key in type(can).model_fields if getattr(can, key)) if can else ()
+        self._done(" ".join(filter(None, (result.protocol_version, f"({result.era})", result.title))))
+
+    def _split_spawn(self, connection: McpConnection, started: float, *, failed: bool) -> None:
+        if failed:
+            self.stage = "spawn"
+        elif self._config.command:
+            spawn = connection.spawn_seconds
+            self._result.stages.append(Stage("spawn", ok=True, seconds=spawn))
+            self._since = started + spawn
+
+    def _take(self, lists: ServerLists) -> None:
+        from mcpagent.tool_search.search_options import definition_tokens
+
+        result = self._result
+        result.tools, result.prompts, result.resources = len(lists.tools), len(lists.prompts), len(lists.resources)
+        result.tokens = sum(definition_tokens(ShownTool.of(tool).definition) for tool in lists.tools)
+        result.warnings += poisoned_warnings(lists.tools)
+        counts = [counted(result.tools, "tool")]
+        counts += [counted(result.prompts, "prompt")] if result.prompts else []
+        counts += [counted(result.resources, "resource")] if result.resources else []
+        self._done(", ".join(counts))
+
+    def _done(self, detail: str) -> None:
+        self._result.stages.append(Stage(self.stage, ok=True, detail=detail, seconds=self.seconds))
+        self._since = None
+
+    def report(self, news: ServerNews) -> None:
+        """What the server says unasked: its oddities count; what it logs is in its log."""
+        if news.kind == "warning":
+            self.warn(news.text)
+
+    def warn(self, text: str) -> None:
+        if (line := safe_line(text, 300)) not in self._result.warnings:
+            self._result.warnings.append(line)
+
+
+async def probe_all(
+    servers: Sequence[ServerConfig],
+    environ: Mapping[str, str],
+    log_folder: Path,
+    auth: Auth | None,
+    report: Callable[[Probe], None],
+) -> list[Probe]:
+    """Tries them at the same time, as many as there are processors and some.
+
+    `report` gets each in this order, as soon as it and those before it are done.
+    """
+    room = asyncio.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
+
+    async def one(config: ServerConfig) -> Probe:
+        async with room:
+            return await probe(config, environ, log_folder, auth)
+
+    probes: list[Probe] = []
+    async with asyncio.TaskGroup() as group:
+        for trying in [group.create_task(one(config)) for config in servers]:
+            probes.append(await trying)
+            report(probes[-1])
+    return probes

@@ -1,0 +1,166 @@
+"""What is doubtful about a server and can be seen without trusting it: pure functions to warnings of one line.
+
+Descriptions are matched with our own patterns; what they were taken from: the tool poisoning and line jumping examples
+of Invariant Labs and Trail of Bits (2025), and MCP's security best practices.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+from mcpagent.config import ServerConfig
+from mcpagent.config.literals import literal_secrets
+from mcpagent.messages import ToolDefinition
+from mcpagent.text.for_model import for_model
+from mcpagent.text.safe_text import safe_line
+
+LONGEST_DESCRIPTION = 6_000
+
+_POISON = {
+    "overrides instructions": r"""
+        \b (?:ignore|disregard|forget|override) [ ] (?:\w+[ ]){0,3} (?:instructions?|rules|prompts?) \b""",
+    "tells the model to hide something": r"""
+        \b do[ ]not[ ] (?:\w+[ ]){0,2} (?:tell|mention|inform|reveal|notify) \b
+        | \b without[ ](?:telling|informing)[ ]the[ ]user
+        | \b (?:hide|keep)[ ](?:this|it)[ ](?:\w+[ ])? (?:from[ ]the[ ]user|secret)""",
+    "has tags that pose as instructions": r"""
+        < [ ]? /? [ ]? (?:important|system|instructions?|secret|hidden|assistant|admin) [ ]? >""",
+    "speaks of files with keys": r"""
+        \b id_(?:rsa|ed25519|ecdsa) \b | /\.ssh\b | \.aws/credentials | /etc/(?:passwd|shadow) | \.netrc\b
+        | \bmcp\.json\b | claude_desktop_config | \b private[ ]keys? \b | \.env[ ]file""",
+    "wants to be called around other tools": r"""
+        \b (?:before|after|instead[ ]of) [ ] (?:(?:using|calling|invoking|you[ ](?:use|call)) [ ])
+        (?:any|all|every|other|another) [ ] (?:\w+[ ])? tools? \b""",
+    "sends something to an address": r"""
+        \b (?:send|post|forward|upload|bcc|copy) [ ] (?:\w+[ ]){0,6} https?://""",
+    "asks for the conversation": r"""
+        \b (?:pass|include|put|provide|write) [ ] (?:\w+[ ]){0,4} (?:system[ ]prompt|conversation|chat[ ]history)
+        | \b (?:system[ ]prompt|conversation[ ]history|chat[ ]history|previous[ ]messages) [ ] (?:\w+[ ]){0,4}
+        (?:parameter|argument|field) \b""",
+    "holds a long encoded text": r"[A-Za-z0-9+/]{200}",
+}
+_PATTERNS = {what: re.compile(pattern, re.IGNORECASE | re.VERBOSE) for what, pattern in _POISON.items()}
+
+
+def configuration_warnings(config: ServerConfig) -> list[str]:
+    """What is doubtful in the entry itself; each with what to write instead."""
+    found: list[str] = []
+    for secret in literal_secrets(config.written):
+        name = secret.variable
+        instead = f"write ${{{name}}} or ${{keyring:{name}}}, and mcpagent keys set {name}"
+        found.append(f"{secret} holds a secret as it is; {instead}")
+    if (package := unpinned_package(config.command, config.args)) is not None:
+        name, pinned = (safe_line(text, 80) for text in package)
+        found.append(f"{safe_line(config.command, 20)} starts whatever version of {name} is the newest; write {pinned}")
+    parts = urlsplit(config.url)
+    host = parts.hostname or ""
+    is_local = host in ("localhost", "::1", "host.docker.internal") or host.startswith("127.")
+    if parts.scheme == "http" and not is_local and config.headers:
+        found.append("its headers are sent without encryption; write https")
+    return found
+
+
+def unpinned_package(command: str, args: Sequence[str]) -> tuple[str, str] | None:
+    """A package that is fetched without a version, and how it would be written with one; None if there is none."""
+    program = re.split(r"[\\/]", command)[-1].removesuffix(".cmd").removesuffix(".exe")
+    words = list(args)
+    if program in ("npm", "pnpm", "yarn") and words[:1] and words[0] in ("exec", "dlx", "x"):
+        program, words = "npx", words[1:]
+    if (program == "uv" and words[:2] == ["tool", "run"]) or (program == "pipx" and words[:1] == ["run"]):
+        words = words[2:] if program == "uv" else words[1:]
+        program = "uvx"
+    match program:
+        case "npx" | "bunx":
+            return _unpinned_npm(_fetched(words, ("-p", "--package")))
+        case "uvx":
+            return _unpinned_python(_fetched(words, ("--from", "--spec")))
+        case "docker" | "podman":
+            return _unpinned_image(words)
+        case _:
+            return None
+
+
+def _fetched(words: Sequence[str], naming: tuple[str, ...]) -> str:
+    """The package that an option names, else the first word that is no option."""
+    takes_next = False
+    for place, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option in naming:
+            return value if equals else next(iter(words[place + 1 :]), "")
+        if not word.startswith("-") and not takes_next:
+            return word
+        takes_next = word in _WITH_VALUE
+    return ""
+
+
+_WITH_VALUE = frozenset({"--python", "-p", "--with", "--index", "--index-url", "--registry", "-c", "--call"})
+
+
+def _unpinned_npm(package: str) -> tuple[str, str] | None:
+    if not package or package.startswith((".", "/", "git+", "http", "file:")):
+        return None
+    name, at, version = package.rpartition("@") if "@" in package[1:] else (package, "", "")
+    return None if at and version[:1].isdigit() else (name, f"{name}@VERSION")
+
+
+def _unpinned_python(package: str) -> tuple[str, str] | None:
+    if not package or package.startswith((".", "/", "file:", "http")) or package.endswith((".whl", ".tar.gz")):
+        return None
+    if package.startswith("git+"):
+        return None if "@" in package.partition("://")[2].partition("/")[2] else (package, f"{package}@COMMIT")
+    name, _, version = package.partition("@")
+    pinned = "==" in package or version[:1].isdigit()
+    plain = re.split(r"[<>=!~@ ]", package, maxsplit=1)[0]
+    return None if pinned or not name else (plain, f"{plain}==VERSION")
+
+
+def _unpinned_image(words: Sequence[str]) -> tuple[str, str] | None:
+    if words[:1] != ["run"]:
+        return None
+    image = ""
+    takes_next = False
+    for word in words[1:]:
+        if takes_next:
+            takes_next = False
+        elif word.startswith("-"):
+            takes_next = "=" not in word and word not in _IMAGE_FLAGS and not re.fullmatch(r"-[itdP]+", word)
+        else:
+            image = word
+            break
+    if not image or "@sha256:" in image:
+        return None
+    name, colon, tag = image.rpartition(":")
+    has_tag = bool(colon) and "/" not in tag
+    return None if has_tag and tag != "latest" else (name if has_tag else image, f"{name if has_tag else image}:TAG")
+
+
+_IMAGE_FLAGS = frozenset({"--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "--detach"})
+
+
+def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
+    """Tools whose texts look as if they were to steer the model and not to describe; to be read by a person."""
+    found: list[str] = []
+    for tool in tools:
+        name = safe_line(tool.original_name or tool.name, 60)
+        # All texts of the parameters too: every one of them is read by the model.
+        schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)[:200_000]
+        what = _poison_in(f"{tool.title} {tool.description} {schema}")
+        if not what and len(tool.description) > LONGEST_DESCRIPTION:
+            what = f"has {len(tool.description):,} characters"
+        if what:
+            found.append(f"the text of {name} {what}: read it, mcpagent tools show {name}")
+    return found
+
+
+def poisoned_instructions(instructions: str) -> list[str]:
+    """The same for what a server says of itself."""
+    what = _poison_in(instructions)
+    return [f'what it says of itself {what}: "{safe_line(instructions, 120)}"'] if what else []
+
+
+def _poison_in(text: str) -> str:
+    plain = " ".join(for_model(text).split())  # words that something invisible parts are words to a model
+    return next((what for what, pattern in _PATTERNS.items() if pattern.search(plain)), "")

@@ -1,0 +1,247 @@
+"""`mcpagent mcp list|test|logs`: the configured servers, each stage by stage, and what they wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from rich.text import Text
+
+from mcpagent.cli.frame.configuration import Configuration, load_configuration, short_path, target_of
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.figures import counted, duration
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.may_run.project_trust import untrusted_apart, waiting_servers
+from mcpagent.cli.screen.lines import column
+from mcpagent.cli.screen.rendering import Activity
+from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json, write_out
+from mcpagent.cli.servers.probing import Probe, probe_all, probe_of_problem
+from mcpagent.cli.servers.server_editing import unknown_server
+from mcpagent.config import ServersConfig
+from mcpagent.config.bounded_files import open_regular
+from mcpagent.errors import InputError
+from mcpagent.mcp.server_options import server_log_folder, stored_sign_ins
+from mcpagent.mcp.transports.server_log import log_path
+from mcpagent.text.safe_text import safe_line
+
+LABEL_WIDTH = 11
+
+ReportProbe: TypeAlias = Callable[[Probe], None]
+
+
+def list_servers(options: Options) -> ExitCode:
+    """`mcpagent mcp list`: starts none."""
+    terminal = open_terminal(options.color)
+    configuration = load_configuration(options)
+    waiting = waiting_servers(configuration, options)
+    document = {
+        "files": list(configuration.servers.files),
+        "demo": configuration.is_demo,
+        "servers": {
+            server.name: {
+                "target": target_of(server),
+                "disabled": server.disabled,
+                "scope": server.scope or None,
+                "trusted": server.name not in waiting,
+                "source": server.source or None,
+                "description": server.description or None,
+            }
+            for server in configuration.servers.servers
+        },
+        "problems": {problem.name: problem.reason for problem in configuration.servers.problems},
+    }
+    terminal.report(options, document, *_configured_lines(configuration, waiting, options, terminal))
+    return ExitCode.OK
+
+
+def _configured_lines(
+    configuration: Configuration, waiting: Collection[str], options: Options, terminal: Terminal
+) -> Iterator[Text]:
+    """`waiting` are those that nobody has said yes to yet."""
+    width = max(map(len, configuration.names), default=0)
+    for server in configuration.servers.servers:
+        mark = "-" if server.disabled else terminal.glyphs.dot
+        state = "disabled  " if server.disabled else "not trusted yet  " if server.name in waiting else ""
+        source = f"  {short_path(server.source, options.folder)}" if server.source else ""
+        name = column(safe_line(server.name, 64), width)
+        yield Text.assemble(f"{mark} ", (name, "user"), f"  {state}{target_of(server)}", (source, "dim"))
+    for problem in configuration.servers.problems:
+        name = column(safe_line(problem.name, 64), width)
+        failed = (f"{terminal.glyphs.failed} ", "error")
+        yield Text.assemble(failed, (name, "user"), f"  {safe_line(problem.reason, 300)}")
+    yield Text(configuration.describe(options.folder), "dim")
+
+
+# -- mcp test ---------------------------------------------------------------------------------------------------------
+
+
+def run_server_test(options: Options, name: str | None) -> ExitCode:
+    """Tries every server, or the named one. Exit code 5 if one failed."""
+    terminal = open_terminal(options.color)
+    configuration = untrusted_apart(options, terminal)
+    if name is not None:
+        configuration = _only(configuration, name)
+    is_text = options.output == "text"
+
+    def report(found: Probe) -> None:
+        if is_text:
+            put(terminal.out, *_probe_lines(found, options, terminal))
+
+    probes = probe_servers(options, configuration, terminal, report)
+    if is_text:
+        put(terminal.out, f"{probe_totals(probes, f' {terminal.glyphs.dot}')}")
+    else:
+        write_json({found.name: found.document() for found in probes})
+    return ExitCode.OK if all(found.ok for found in probes) else ExitCode.SERVERS
+
+
+def probe_servers(
+    options: Options, configuration: Configuration, terminal: Terminal, report: ReportProbe = lambda _: None
+) -> list[Probe]:
+    """All servers, in the order of the configuration: those that cannot be tried first, disabled ones left out."""
+    problems = [
+        probe_of_problem(problem, untrusted=problem.name in configuration.untrusted)
+        for problem in configuration.servers.problems
+    ]
+    logs, auth = server_log_folder(options.environ), stored_sign_ins(options.environ)
+    activity = Activity(terminal.err, terminal.glyphs)
+
+    def report_between(found: Probe) -> None:
+        with activity.paused():
+            report(found)
+
+    for found in problems:
+        report(found)
+    with activity.showing(f"testing {counted(len(configuration.enabled), 'server')}"):
+        tried = asyncio.run(probe_all(configuration.enabled, options.environ, logs, auth, report_between))
+    return [*problems, *tried]
+
+
+def _only(configuration: Configuration, name: str) -> Configuration:
+    """The configuration with this server alone. Raises `InputError`."""
+    servers = tuple(server for server in configuration.servers.servers if server.name == name)
+    problems = tuple(problem for problem in configuration.servers.problems if problem.name == name)
+    if not (servers or problems):
+        raise InputError(unknown_server(name, configuration.names))
+    if servers and servers[0].disabled:
+        raise InputError(f'server "{name}" is disabled; mcpagent mcp enable {shlex.quote(name)}')
+    found = ServersConfig(servers, problems, configuration.servers.files)
+    return replace(configuration, servers=found)
+
+
+def _probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[Text]:
+    """A head line, a line for each stage, and what to do."""
+
+    def labelled(label: str, text: str, style: str = "dim") -> Text:
+        return Text(f"    {label:<{LABEL_WIDTH}} {text}", style)
+
+    glyphs = terminal.glyphs
+    mark = (glyphs.ok, "ok") if found.ok else (glyphs.failed, "error")
+    yield Text.assemble(mark, " ", (safe_line(found.name, 64), "user"))
+    for stage in found.stages:
+        detail = short_path(stage.detail, options.folder) if stage.name == "config" else stage.detail
+        took = "" if stage.seconds is None else duration(stage.seconds)
+        style, failed = ("dim", "") if stage.ok else ("", f"{glyphs.failed} ")
+        label, text = f"    {stage.name:<{LABEL_WIDTH}} ", "   ".join(filter(None, (took, detail)))
+        yield Text.assemble((label, style), (failed, "error"), (text, style))
+    if found.capabilities:
+        yield labelled("can", ", ".join(found.capabilities))
+    if found.tools:
+        yield labelled("tokens", f"{found.tokens:,}")
+    shown = found.failure.detail if found.failure is not None else ""
+    for line in found.last_words[-5:] if not found.ok else ():
+        if line not in shown:
+            yield Text(f"    {glyphs.bar} {safe_line(line, 160)}", "dim")
+    if found.fix:
+        yield labelled("do", found.fix, "")
+    if not found.ok and any(stage.name == "spawn" for stage in found.stages):
+        yield labelled("full log", f"mcpagent mcp logs {shlex.quote(safe_line(found.name, 64))}")
+    yield from (Text(f"    {glyphs.warning} {warning}", "warning") for warning in found.warnings)
+
+
+def probe_totals(probes: Sequence[Probe], end: str) -> str:
+    """`2 of 3 usable. 14 tools, 2,310 tokens`, with `end` after the first part."""
+    usable = sum(1 for found in probes if found.ok)
+    tools, tokens = sum(found.tools for found in probes), sum(found.tokens for found in probes)
+    return f"{usable} of {len(probes)} usable{end} {counted(tools, 'tool')}, {tokens:,} tokens"
+
+
+# -- mcp logs ---------------------------------------------------------------------------------------------------------
+
+LONGEST_LINE = 2_100
+TAIL_BYTES = 2_000_000
+LOOK_SECONDS = 0.2
+
+
+def show_log(options: Options, name: str, lines: int, *, follow: bool) -> ExitCode:
+    """Writes the last lines, then, to follow, each one that comes. Raises `InputError` for a name nobody knows."""
+    terminal = open_terminal(options.color)
+    path = log_path(server_log_folder(options.environ), name)
+    known = load_configuration(options).names
+    if not path.exists() and name not in known:
+        raise InputError(unknown_server(name, known))
+    start = _state(path)
+    for line in last_lines(path, lines, start[0]):
+        write_out(line + "\n")
+    if not path.exists():
+        put(terminal.err, f"{safe_line(name, 64)} has written nothing yet ({path})", style="dim")
+    if follow:
+        for line in followed(path, start, lambda: time.sleep(LOOK_SECONDS)):
+            write_out(line + "\n")
+    return ExitCode.OK
+
+
+FileState: TypeAlias = tuple[int, int]
+"""How long a file is and which one it is; zeros if there is none."""
+
+
+def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:
+    """The last lines up to this place of the file, of the one before it too if they are too few; printable."""
+    kept = _tail(path, end)
+    if len(kept) < count:
+        kept = [*_tail(path.with_name(f"{path.name}.1")), *kept]
+    return [safe_line(line, LONGEST_LINE) for line in kept[-count:]]
+
+
+def followed(path: Path, start: FileState, wait: Callable[[], None]) -> Iterator[str]:
+    """Each whole line written after `start`; `wait` is called while there is none. A new file is followed on."""
+    (at, identity), rest = start, b""
+    while True:
+        size, now = _state(path)
+        if now != identity or size < at:
+            at, identity, rest = 0, now, b""
+        data = _read(path, at, TAIL_BYTES) if size > at else b""
+        if not data:
+            wait()
+            continue
+        at += len(data)
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (safe_line(line.decode("utf-8", "replace"), LONGEST_LINE) for line in whole)
+
+
+def _state(path: Path) -> FileState:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_size, found.st_ino
+
+
+def _tail(path: Path, end: int | None = None) -> list[str]:
+    stop = _state(path)[0] if end is None else end
+    start = max(0, stop - TAIL_BYTES)
+    return _read(path, start, stop - start).decode("utf-8", "replace").splitlines()
+
+
+def _read(path: Path, start: int, count: int) -> bytes:
+    try:
+        with open_regular(path) as file:
+            file.seek(start)
+            return file.read(count)
+    except OSError:
+        return b""

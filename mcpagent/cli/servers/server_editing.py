@@ -1,0 +1,310 @@
+"""`mcpagent mcp add|remove|enable|disable`: files of servers, and one server in them changed and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from mcpagent.cli.frame.configuration import load_configuration, short_path
+from mcpagent.cli.frame.error_lines import did_you_mean
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.options import Options, WriteScope
+from mcpagent.cli.may_run.key_commands import keep_secret
+from mcpagent.cli.may_run.project_trust import remember_added
+from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
+from mcpagent.config import find_config_files, load_servers, user_config_folder
+from mcpagent.config.config_documents import Document, parse_document, read_bytes
+from mcpagent.config.file_changes import alone_with, write_text
+from mcpagent.config.jsonc import with_value, without_value
+from mcpagent.config.literals import is_literal_secret, literal_secrets
+from mcpagent.config.secret_store import is_key_name, key_store
+from mcpagent.config.server_files import read_servers, server_entries
+from mcpagent.config.user_folders import project_folders
+from mcpagent.config.variables import Variables
+from mcpagent.errors import ConfigError, InputError
+from mcpagent.text.safe_text import safe_line
+
+PROJECT_FILE = ".mcp.json"
+PROJECT_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFile:
+    """One file: its text, and where the servers are in it. A file that does not exist yet has no servers."""
+
+    path: Path
+    is_project: bool
+    text: str
+    root: tuple[str, ...]
+    entries: Mapping[str, Any]
+
+    def line(self, name: str) -> int:
+        """The line on which this server begins."""
+        place = _document(self.path, self.text).place((*self.root, name), column=False)
+        return int(place.rpartition(":")[2])
+
+    def changed(self, text: str) -> ServerFile:
+        """The same file with this text. Raises `ConfigError` if it would not be read back."""
+        document = _document(self.path, text)
+        read_servers(document, Variables({}, document.folder))
+        root, entries = server_entries(document)
+        return ServerFile(self.path, self.is_project, text, tuple(map(str, root)), entries)
+
+    def with_entry(self, name: str, entry: Mapping[str, Any]) -> ServerFile:
+        """With this server, in the place of one of that name."""
+        return self.changed(with_value(self.text, (*self.root, name), dict(entry)))
+
+    def without_entry(self, name: str) -> ServerFile:
+        """Without this server; comments around it stay."""
+        return self.changed(without_value(self.text, (*self.root, name)))
+
+    def switched(self, name: str, *, on: bool) -> ServerFile:
+        """With the server enabled or disabled, by the key that the file uses for it."""
+        entry, path = self.entries[name], (*self.root, name)
+        text = self.text
+        if "enabled" in entry:
+            text = with_value(text, (*path, "enabled"), on)
+        if on:
+            text = without_value(text, (*path, "disabled"))
+        elif "enabled" not in entry:
+            text = with_value(text, (*path, "disabled"), True)
+        return self.changed(text)
+
+    def saved(self, change: Callable[[ServerFile], ServerFile]) -> ServerFile:
+        """Writes what `change` makes of the file as it is by now: another program may have changed it meanwhile."""
+        with alone_with(self.path):
+            changed = change(open_file(self.path, is_project=self.is_project))
+            if changed.text != self.text or not self.path.exists():
+                write_text(self.path, changed.text, new_mode=PROJECT_MODE if self.is_project else 0o600)
+        return changed
+
+
+def open_file(path: Path, *, is_project: bool) -> ServerFile:
+    """The file as it is, or an empty one in its place. Raises `ConfigError` for one that cannot be read."""
+    raw = read_bytes(path) if path.exists() else b""  # once: others may write it
+    text = raw.decode("utf-8-sig", "replace")
+    if not text.strip():
+        return ServerFile(path, is_project, "{}\n", ("mcpServers",), {})
+    document = parse_document(str(path), raw, path.parent)
+    if document.text != text:
+        raise ConfigError(f"{path}: not UTF-8; save the file as UTF-8 before it can be changed")
+    try:
+        root, entries = server_entries(document)
+    except ConfigError:
+        data = document.data
+        if not isinstance(data, Mapping) or data.keys() & {"mcpServers", "servers", "mcp_servers"}:
+            raise
+        root, entries = ("mcpServers",), {}  # an object without servers; they can be added
+    return ServerFile(path, is_project, text, tuple(map(str, root)), entries)
+
+
+def files_found(options: Options) -> list[ServerFile]:
+    """The files that the servers are read from, in reading order: `--config`, else those found from here."""
+    if options.config:
+        return [open_file(path.expanduser(), is_project=False) for path in options.config]
+    return [
+        open_file(path, is_project=path.parent != user_config_folder(options.environ))
+        for path in find_config_files(options.folder, options.environ)
+    ]
+
+
+def file_to_write(options: Options, scope: WriteScope) -> ServerFile:
+    """The file that a new server goes to."""
+    if options.config:
+        return open_file(options.config[-1].expanduser(), is_project=False)
+    if scope == "user":
+        return open_file(user_config_folder(options.environ) / "mcp.json", is_project=False)
+    found = find_config_files(options.folder, options.environ)
+    projects = [path for path in found if path.parent != user_config_folder(options.environ)]
+    return open_file(projects[-1] if projects else project_folders(options.folder)[0] / PROJECT_FILE, is_project=True)
+
+
+def file_with(options: Options, name: str, scope: WriteScope | None) -> ServerFile:
+    """The file whose entry of this name counts. Raises `InputError` with the nearest names."""
+    files = files_found(options)
+    if scope is not None and not options.config:
+        files = [file for file in files if file.is_project == (scope == "project")]
+    holders = [file for file in files if name in file.entries]
+    if holders:
+        return holders[-1]
+    raise InputError(unknown_server(name, [known for file in files for known in file.entries]))
+
+
+def unknown_server(name: str, known: Sequence[str]) -> str:
+    """One line: no such server, and which may have been meant."""
+    listed = ", ".join(sorted(set(known))[:8]) or "none; add one: mcpagent mcp add NAME -- COMMAND"
+    hint = did_you_mean(get_close_matches(name, known, n=3, cutoff=0.5), f"configured: {listed}")
+    return f'no server "{safe_line(name, 64)}"; {hint}'
+
+
+def place_of(file: ServerFile, name: str, folder: Path) -> str:
+    """`.mcp.json:3`, as a person would write it from here."""
+    return short_path(f"{file.path}:{file.line(name)}", folder)
+
+
+def _document(path: Path, text: str) -> Document:
+    return parse_document(str(path), text.encode("utf-8", "surrogatepass"), path.absolute().parent)
+
+
+# -- the commands -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewServer:
+    """What `mcp add` was given: a command with its arguments, or one URL, and what belongs to it."""
+
+    name: str
+    target: Sequence[str]
+    env: Sequence[str] = ()
+    secret: Sequence[str] = ()
+    header: Sequence[str] = ()
+    transport: str = ""
+    cwd: str = ""
+    description: str = ""
+
+
+def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: bool) -> ExitCode:
+    """Writes the server into the user's or the project's file; a secret is never written into the latter."""
+    terminal = open_terminal(options.color)
+    file = file_to_write(options, scope)
+    if new.name in file.entries and not replace:
+        place = place_of(file, new.name, options.folder)
+        raise InputError(f'server "{new.name}" is there already ({place}); replace it with --replace')
+    entry = entry_of(new) | _own_folder(new, file, options.folder)
+    for found in literal_secrets(entry) if file.is_project else ():
+        shared = short_path(str(file.path), options.folder)
+        raise InputError(
+            f"{found} looks like a secret, and {shared} is shared with the project: "
+            f"write a reference, ${{{found.variable}}}; keep it with --secret {found.variable}; or --scope user"
+        )
+    file.with_entry(new.name, entry)  # what cannot be written is said before a secret is asked for
+    _store_secrets(options, new.secret, terminal)
+    file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
+    for server in load_configuration(options).enabled:
+        if server.name == new.name:  # whoever typed the command need not be asked whether it may run
+            remember_added(server, options)
+    _report_added(options, terminal, file, new.name, entry)
+    return ExitCode.OK
+
+
+def remove_server(options: Options, name: str, scope: WriteScope | None) -> ExitCode:
+    """Takes the server out of the file that counts, or of the one named."""
+    terminal = open_terminal(options.color)
+    file = file_with(options, name, scope)
+    file.saved(lambda fresh: fresh.without_entry(name))
+    put(terminal.out, f"removed {name} from {short_path(str(file.path), options.folder)}")
+    left = [other for other in files_found(options) if name in other.entries]
+    if left:
+        put(terminal.out, f"{name} is now the one of {place_of(left[-1], name, options.folder)}", style="dim")
+    return ExitCode.OK
+
+
+def switch_server(options: Options, name: str, scope: WriteScope | None, *, on: bool) -> ExitCode:
+    """Enables or disables the server in the file that counts, or in the one named."""
+    terminal = open_terminal(options.color)
+    file = file_with(options, name, scope)
+    changed = file.saved(lambda fresh: fresh.switched(name, on=on))
+    word, place = "enabled" if on else "disabled", place_of(changed, name, options.folder)
+    is_same = changed.text == file.text
+    put(terminal.out, f"{name} is {word} already ({place})" if is_same else f"{word} {name} in {place}")
+    return ExitCode.OK
+
+
+def entry_of(new: NewServer) -> dict[str, Any]:
+    """The entry as it is written into a file. Raises `InputError`."""
+    for name in new.secret:
+        if not is_key_name(name):
+            raise InputError(f"--secret {safe_line(name, 40)}: write a name such as GITHUB_TOKEN")
+    words = _words(new)
+    is_url = _is_address(words)
+    entry: dict[str, Any] = {"type": new.transport} if new.transport else {}
+    if is_url:
+        if len(words) > 1:
+            raise InputError(f"{safe_line(words[1], 60)}: an address takes no arguments")
+        if new.env:
+            raise InputError("--env is for commands; what an address needs goes into --header 'Name: value'")
+        entry |= {"type": new.transport or "http", "url": words[0]}
+        headers = dict(_header(text) for text in new.header)
+        if new.secret and not any("${keyring:" in value for value in headers.values()):
+            headers["Authorization"] = f"Bearer ${{keyring:{new.secret[0]}}}"
+        return entry | _given(headers=headers, description=new.description)
+    if new.header:
+        raise InputError("--header is for addresses; what a command needs goes into --env NAME=VALUE")
+    env = dict(_variable(text) for text in new.env) | {name: f"${{keyring:{name}}}" for name in new.secret}
+    return entry | _given(command=words[0], args=words[1:], env=env, cwd=new.cwd, description=new.description)
+
+
+def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str]:
+    """`cwd`, if the command names a file of this folder, and servers of that configuration run in another one."""
+    if new.cwd or _is_address(new.target) or file.path.absolute().parent == folder.absolute():
+        return {}
+    named = (word for word in _words(new) if not os.path.isabs(word) and word not in (os.curdir, os.pardir))
+    if not any((folder / word).exists() for word in named):
+        return {}
+    if not file.is_project:
+        return {"cwd": str(folder.absolute())}
+    return {"cwd": Path(os.path.relpath(folder, file.path.parent)).as_posix()}
+
+
+def _is_address(words: Sequence[str]) -> bool:
+    return bool(words) and words[0].startswith(("http://", "https://"))
+
+
+def _words(new: NewServer) -> list[str]:
+    words = list(new.target)
+    if len(words) == 1 and any(char.isspace() for char in words[0]):
+        try:
+            words = shlex.split(words[0])
+        except ValueError as error:
+            raise InputError(f"{safe_line(words[0], 80)}: {error}; check the quotes") from None
+    if not words or not words[0]:
+        raise InputError(f"nothing to start: mcpagent mcp add {new.name} -- COMMAND ARGS..., or a URL")
+    return words
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`, or `NAME` for the value that the environment has when the server is started."""
+    name, equals, value = text.partition("=")
+    if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
+        raise InputError(f"--env {safe_line(text, 40)}: write NAME=VALUE, or NAME for a reference to that variable")
+    return name, value if equals else f"${{{name}}}"
+
+
+def _header(text: str) -> tuple[str, str]:
+    at = min((place for mark in ":=" if (place := text.find(mark)) > 0), default=0)
+    if not at:
+        raise InputError(f"--header {safe_line(text, 20)}: write 'Name: value'")
+    return text[:at].strip(), text[at + 1 :].strip()
+
+
+def _store_secrets(options: Options, names: Sequence[str], terminal: Terminal) -> None:
+    """Asks for those that are not kept yet; one that is, is used."""
+    store = key_store(options.environ)
+    for name in names:
+        if store.get(name) is None:
+            keep_secret(name, options.environ, terminal, store=store)
+        else:
+            put(terminal.out, f"{name} is kept already; another value: mcpagent keys set {name}", style="dim")
+
+
+def _report_added(options: Options, terminal: Terminal, file: ServerFile, name: str, entry: dict[str, Any]) -> None:
+    what = entry.get("url") or " ".join((entry["command"], *entry.get("args", ())))
+    put(terminal.out, f"added {name} to {place_of(file, name, options.folder)}   {safe_line(what, 120)}")
+    if "command" in entry and shutil.which(entry["command"], path=options.environ.get("PATH")) is None:
+        terminal.warn(f"{safe_line(entry['command'], 60)} is not found on PATH; install it, or give its whole path")
+    for problem in load_servers(file.path, environ=options.environ).problems:
+        if problem.name == name:
+            terminal.warn(f"until then it is skipped: {safe_line(problem.reason, 400)}")
+    if not file.is_project and any(is_literal_secret(key, value) for key, value in entry.get("env", {}).items()):
+        terminal.warn("a secret is in that file as it is; --secret NAME keeps it in the keyring instead")
+    put(terminal.out, f"try it: mcpagent mcp test {name}", style="dim")

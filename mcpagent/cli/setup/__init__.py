@@ -1,0 +1,1 @@
+"""First steps, doctor, configuration, keys, cards and completion."""

@@ -1,0 +1,258 @@
+"""`mcpagent completion`: the script for a shell, and what that script asks for at each press of the key.
+
+Each script hands the words over as they are and takes lines back; nothing that a server named is ever evaluated. Names
+of tools are the servers' words, so only plain ones are offered, and what is said about them is made safe.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.options import Client, Options, Shell, leaves, options_in
+from mcpagent.errors import McpAgentError
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcpagent.config import ServerConfig
+    from mcpagent.messages import ToolDefinition
+
+
+def script_of(shell: Shell) -> str:
+    """What the shell evaluates; it stands beside this module."""
+    return Path(__file__).with_name(f"mcpagent.{shell}").read_text("utf-8")
+
+
+def print_script(shell: Shell) -> ExitCode:
+    """The script on stdout, to be evaluated or kept by the shell."""
+    sys.stdout.write(script_of(shell))
+    return ExitCode.OK
+
+
+def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
+    """What a script asks for: `SHELL --complete -- WORDS`, of which the last one is open (`--blank`: an empty one is).
+
+    One candidate a line, with what it is after a tab. bash gives the line and its word breaks instead of words, and
+    gets what is still to be typed.
+    """
+    shell, *flags = request[: request.index("--")]
+    words = list(request[request.index("--") + 1 :])
+    breaks = ""
+    if shell == "bash":
+        line, breaks = (*words, "", "")[:2]
+        words = split_line(line)
+    if "--blank" in flags or not words:
+        words.append("")
+    found = candidates(words[:-1], words[-1], command, known_names(Options()))
+    if shell == "bash":
+        # bash takes what is before a `:` or `=` for words of their own.
+        done = max((words[-1].rfind(mark) + 1 for mark in ":=" if mark in breaks), default=0)
+        lines = [shlex.quote(item.word)[done:] for item in found]
+    else:
+        lines = [f"{item.word}\t{item.about}" if item.about else item.word for item in found]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return ExitCode.OK
+
+
+def split_line(line: str) -> list[str]:
+    """The words behind the command, the last one open: empty after a space, its quote maybe not closed yet."""
+    for closing in ("", "'", '"'):
+        try:
+            words = shlex.split(line + closing)
+        except ValueError:
+            continue
+        return [*words[1:], ""] if not closing and line[-1:].isspace() else words[1:]
+    return []
+
+
+# -- what may stand next: a pure function of the words before, the commands, and the known names ----------------------
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
+HELP_WIDTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A word that may stand there, and what it is, printable."""
+
+    word: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that only the configuration and the cache know; `parameters` are those of a tool."""
+
+    servers: Callable[[], Iterable[Completed]]
+    tools: Callable[[], Iterable[Completed]]
+    parameters: Callable[[str], Iterable[Completed]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the open word stands: in which command, after which arguments, as the value of which option."""
+
+    path: tuple[str, ...]
+    leaf: Any
+    arguments: tuple[str, ...]
+    option: Any = None
+    is_asking: bool = False
+    is_closed: bool = False
+
+
+def candidates(words: Sequence[str], open_word: str, command: Any, names: Names) -> list[Completed]:
+    """What `open_word` may become after these words; empty if files are meant, or anything."""
+    found = _candidates(_place(words, command), open_word, command, names)
+    return [item for item in found if item.word.startswith(open_word)]
+
+
+def _candidates(place: _Place, open_word: str, command: Any, names: Names) -> Iterator[Completed]:
+    if place.option is not None:
+        yield from _values(place.option, names)
+    elif open_word.startswith("--") and "=" in open_word and not place.is_closed:
+        name = open_word.partition("=")[0]
+        option = _taking_a_value(name, place.leaf, command)
+        values = _values(option, names) if option is not None else ()
+        yield from (Completed(f"{name}={item.word}", item.about) for item in values)
+    elif open_word.startswith("-") and not place.is_closed:
+        leaf = place.leaf if place.path else command.commands["ask" if place.is_asking else "chat"]
+        for param in options_in(leaf):
+            shown = [name for name in param.opts if name.startswith("--") and not param.hidden]
+            yield from (Completed(name, _short(param.help or "")) for name in shown)
+        yield Completed("--help", "the page of this command")
+    elif place.is_asking or place.is_closed:
+        return  # a question, or another program's own words
+    elif hasattr(place.leaf, "commands"):
+        yield from (Completed(name, _short(item.help or "")) for name, item in place.leaf.commands.items())
+        if not place.path:
+            yield Completed("help", "the page of a command")
+    else:
+        yield from _argument_values(place, names)
+
+
+def _place(words: Sequence[str], command: Any) -> _Place:
+    path: list[str] = []
+    arguments: list[str] = []
+    leaf: Any = command
+    waiting: Any = None
+    is_asking = False
+    for index, word in enumerate(words):
+        if waiting is not None:
+            waiting = None
+        elif word == "--":
+            rest = tuple(arguments) + tuple(words[index + 1 :])
+            return _Place(tuple(path), leaf, rest, is_asking=not path, is_closed=True)
+        elif word.startswith("-") and word != "-":
+            is_asking = is_asking or word in ("-p", "--print")
+            waiting = _taking_a_value(word, leaf, command)
+        elif word == "help" and not path and not arguments:
+            continue
+        elif not arguments and word in getattr(leaf, "commands", ()):
+            leaf = leaf.commands[word]
+            path.append(word)
+        else:
+            arguments.append(word)
+            is_asking = is_asking or not path
+    return _Place(tuple(path), leaf, tuple(arguments), waiting, is_asking and not path)
+
+
+def _taking_a_value(word: str, leaf: Any, command: Any) -> Any:
+    """The option of this name, if a value comes after it: the command's own, else the first that has it."""
+    every = (param for _, other in leaves(command) for param in options_in(other))
+    option = next((param for param in (*options_in(leaf), *every) if word in param.opts), None)
+    return option if option is not None and not option.is_flag else None
+
+
+def _values(option: Any, names: Names) -> Iterator[Completed]:
+    if option.name in ("always_load", "allow", "deny"):
+        yield from names.tools()
+        yield from (Completed(f"{server.word}.*", "all of its tools") for server in names.servers())
+    elif option.name == "model":
+        from mcpagent.models.resolve import PROVIDERS
+
+        yield Completed("offline", "rules, no language model")
+        yield from (Completed(f"{prefix}:{provider.default_model}") for prefix, provider in PROVIDERS.items())
+    elif option.name == "source":
+        yield from map(Completed, get_args(Client))
+    elif option.metavar == option.metavar.lower() and "|" in option.metavar:  # FILE|FOLDER are no values
+        yield from map(Completed, option.metavar.split("|"))
+
+
+def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
+    declared = [param for param in place.leaf.params if param.param_type_name == "argument"]
+    index = min(len(place.arguments), len(declared) - 1)
+    if not declared or (len(place.arguments) > index and declared[index].nargs != -1):
+        return ()
+    match place.path[0], declared[index].name:
+        case "mcp", "name":
+            return names.servers()
+        case "tools", "name":
+            return names.tools()
+        case "tools", "arguments":
+            return names.parameters(place.arguments[0]) if place.arguments else ()
+        case "completion", "shell":
+            return map(Completed, get_args(Shell))
+        case "config", "what":
+            more = () if place.path[-1] == "edit" else ("logs", "state", "data", "cache")
+            return [Completed(name) for name in ("config", "servers", "project", "project-config", *more)]
+        case _:
+            return ()
+
+
+def plain_names(items: Iterable[tuple[str, str]]) -> Iterator[Completed]:
+    """Names with a text from elsewhere; a name that a shell could take for something else is left out."""
+    for name, about in items:
+        if _PLAIN.fullmatch(name):
+            yield Completed(name, _short(about))
+
+
+def _short(text: str) -> str:
+    return safe_line(text.partition(". ")[0].strip().rstrip("."), HELP_WIDTH)
+
+
+def known_names(options: Options) -> Names:
+    """Servers from the configuration and tools from the cache; nothing is started, what cannot be read is left out."""
+
+    @cache
+    def configured() -> tuple[ServerConfig, ...]:
+        from mcpagent.cli.frame.configuration import load_configuration
+        from mcpagent.config import ServerConfig
+
+        try:
+            found = load_configuration(options).servers
+        except (McpAgentError, OSError):
+            return ()
+        return (*found.servers, *(ServerConfig(problem.name) for problem in found.problems))
+
+    @cache
+    def listed() -> list[ToolDefinition]:
+        from mcpagent.mcp.server_options import stored_lists
+
+        cached = stored_lists(options.environ, stale_seconds=0.0)
+        lists = [cached.load(server) for server in configured() if not server.disabled]
+        return [tool for known in lists if known is not None for tool in known.lists.tools]
+
+    def servers() -> Iterable[Completed]:
+        known = configured()
+        return plain_names((server.name, server.description or server.command or server.url) for server in known)
+
+    def tools() -> Iterable[Completed]:
+        return plain_names((f"{tool.server}.{tool.original_name}", tool.description) for tool in listed())
+
+    def parameters(tool: str) -> Iterable[Completed]:
+        named = (item for item in listed() if tool in (f"{item.server}.{item.original_name}", item.original_name))
+        properties = next((item.parameters.get("properties") for item in named), None) or {}
+        texts = [
+            (str(name), str(schema.get("description") or "") if isinstance(schema, dict) else "")
+            for name, schema in properties.items()
+        ]
+        return [Completed(f"{item.word}=", item.about) for item in plain_names(texts)]
+
+    return Names(servers, tools, parameters)

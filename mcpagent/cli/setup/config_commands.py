@@ -1,0 +1,129 @@
+"""`mcpagent config show|path|edit`: every setting and where it comes from, the files, and an editor for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.error_lines import did_you_mean
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.options import Options, leaves, options_in
+from mcpagent.cli.frame.programs import editor_command, open_in_editor
+from mcpagent.cli.frame.settings import PROJECT_FILE, USER_FILE, Settings, default_map, read_settings, settable
+from mcpagent.cli.screen.lines import Cell, table
+from mcpagent.cli.screen.terminal import open_terminal, put, write_out
+from mcpagent.cli.servers.server_editing import file_to_write, open_file
+from mcpagent.config import (
+    cache_folder,
+    find_config_files,
+    load_servers,
+    state_folder,
+    user_config_folder,
+    user_data_folder,
+)
+from mcpagent.config.file_changes import write_text
+from mcpagent.errors import InputError
+from mcpagent.text.safe_text import safe_line
+
+
+def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCode:
+    """Every option that a file or a variable can set, as a command would see it now, and the files of servers."""
+    terminal = open_terminal(options.color)
+    settings = read_settings(options.folder, options.environ, settable(command))
+    values = _values_in_force(command, settings, options.environ, options.folder)
+    files = [str(path) for path in find_config_files(options.folder, options.environ)]
+    rows: list[list[Cell]] = []
+    for name, found in values.items():
+        value, origin = found["value"], found["origin"]
+        shown = (
+            safe_line(json.dumps(value, ensure_ascii=False, default=str), 200)
+            if value not in (None, [], ())
+            else "(not set)"
+        )
+        line = (f"{name} = {shown}", "dim" if origin == "default" else "")
+        rows.append([(origin, "dim"), line] if with_origin else [line])
+    named = ", ".join(short_path(path, options.folder) for path in files)
+    where = Text(f"servers from {named or 'nowhere: mcpagent mcp add, mcpagent mcp import'}", "dim")
+    terminal.report(options, {"settings": values, "server_files": files}, *table(rows), where)
+    terminal.warn(*settings.warnings)
+    return ExitCode.OK
+
+
+def _values_in_force(
+    command: Any, settings: Settings, environ: Mapping[str, str], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """By name: the value of each option that is not given, and its origin: a variable, a file and line, or nobody."""
+    found: dict[str, dict[str, Any]] = {}
+    defaults = default_map(command, settings)
+    for (name, *_), leaf in leaves(command):
+        if name in ("ask", "chat"):
+            context = leaf.make_context(name, [], resilient_parsing=True, default_map=defaults.get(name, {}))
+            for param in options_in(leaf):
+                if param.envvar and param.name not in found:
+                    setting = settings.values.get(param.name)
+                    origin = short_path(f"{setting.file}:{setting.line}", folder) if setting is not None else "default"
+                    origin = f"env {param.envvar}" if environ.get(param.envvar) else origin
+                    found[param.name] = {"value": context.params.get(param.name), "origin": origin}
+    return dict(sorted(found.items()))
+
+
+# --- path and edit ---
+
+
+def paths(options: Options) -> dict[str, Path]:
+    """What `config path` and `config edit` can name."""
+    state = state_folder(options.environ)
+    return {
+        "config": user_config_folder(options.environ) / USER_FILE,
+        "servers": user_config_folder(options.environ) / "mcp.json",
+        "project": file_to_write(options, "project").path,
+        "project-config": options.folder / PROJECT_FILE,
+        "logs": state / "logs",
+        "state": state,
+        "data": user_data_folder(options.environ),
+        "cache": cache_folder(options.environ),
+    }
+
+
+def print_path(options: Options, what: str | None) -> ExitCode:
+    """One path, or all of them with their names."""
+    known = paths(options)
+    if what is not None:
+        write_out(f"{_named(known, what)}\n")
+    else:
+        width = max(map(len, known))
+        write_out("".join(f"{name:<{width}}  {path}\n" for name, path in known.items()))
+    return ExitCode.OK
+
+
+def edit_config(options: Options, what: str, command: Any) -> ExitCode:
+    """Opens the file in the user's editor and checks it afterwards. Raises `ConfigError` for what is wrong then."""
+    terminal = open_terminal(options.color)
+    known = {name: path for name, path in paths(options).items() if path.suffix in (".toml", ".json")}
+    path = _named(known, what)
+    if not path.exists():
+        editor_command(options.environ)  # nothing is written if nothing can be edited
+        beginning = Path(__file__).with_name(f"{what}.toml")
+        text = beginning.read_text("utf-8") if path.suffix == ".toml" else open_file(path, is_project=False).text
+        write_text(path, text, new_mode=0o644 if what.startswith("project") else 0o600)
+    asyncio.run(open_in_editor(path, options.environ))
+    if path.suffix == ".toml":
+        terminal.warn(*read_settings(options.folder, options.environ, settable(command)).warnings)
+    elif open_file(path, is_project=False).entries:
+        terminal.warn(*(problem.reason for problem in load_servers(path, environ=options.environ).problems))
+    put(terminal.out, f"{short_path(str(path), options.folder)} can be read", style="dim")
+    return ExitCode.OK
+
+
+def _named(known: Mapping[str, Path], what: str) -> Path:
+    if what in known:
+        return known[what]
+    near = get_close_matches(what, known, n=2, cutoff=0.5) or list(known)
+    raise InputError(f'no file "{safe_line(what, 40)}"; {did_you_mean(near)}')

@@ -1,0 +1,324 @@
+"""`mcpagent doctor`: is everything there that a chat needs, and if not, what to do.
+
+Exit code 3 for a configuration that cannot be read, 4 for a model whose key is missing, 5 if a required server or every
+server fails; a warning changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Literal, TypeAlias
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from mcpagent import __version__
+from mcpagent.cli.frame.configuration import Configuration, short_path
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.frame.settings import read_settings, settable
+from mcpagent.cli.may_run.project_trust import untrusted_apart
+from mcpagent.cli.screen.lines import column
+from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json
+from mcpagent.cli.servers.probing import Probe, Stage, StageName
+from mcpagent.cli.servers.server_commands import probe_servers, probe_totals
+from mcpagent.config import ServersConfig, state_folder, user_config_folder, user_data_folder
+from mcpagent.errors import ConfigError, CredentialsError
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.search_options import paying_tokens
+
+Level: TypeAlias = Literal["ok", "warning", "error", "fixed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. `fix` says what to do, `repair` does it; `code` is the exit code of an error."""
+
+    about: Literal["environment", "model", "key", "config", "files"]
+    level: Level
+    text: str
+    fix: str = ""
+    repair: Callable[[], None] | None = None
+    code: ExitCode = ExitCode.OK
+
+    def repaired(self) -> Finding:
+        """The same after its repair, if it has one and that works."""
+        if self.repair is None:
+            return self
+        try:
+            self.repair()
+        except OSError as error:
+            return replace(self, text=f"{self.text}; not fixed: {safe_line(str(error))}", repair=None)
+        return replace(self, level="fixed", code=ExitCode.OK)
+
+
+def model_finding(options: Options) -> Finding:
+    """Which model answers, and where its key comes from; of the key only the last four characters."""
+    from mcpagent.cli.oneshot.agent_options import model_of
+    from mcpagent.models.resolve import resolve_model
+
+    spec = options.model or options.environ.get("MCPAGENT_MODEL", "").strip() or None
+    try:
+        model = resolve_model(model_of(options), environ=options.environ)
+    except CredentialsError as error:
+        return Finding("model", "error", f"model {safe_line(spec or '', 80)}: {error}", code=ExitCode.CREDENTIALS)
+    except ConfigError as error:
+        return Finding("model", "error", str(error), code=ExitCode.CONFIG)
+    name = safe_line(model.name, 80)
+    if name.startswith("offline"):
+        text = "model offline: rules, no language model"
+        if spec:
+            return Finding("model", "ok", text)
+        fix = "export ANTHROPIC_API_KEY=..., or mcpagent keys set ANTHROPIC_API_KEY, or -m ollama:<model>"
+        return Finding("model", "warning", f"{text}, since no key is set", fix)
+    return Finding("model", "ok", f"model {name}, {_key_source(spec or name, options.environ)}")
+
+
+def _key_source(spec: str, environ: Mapping[str, str]) -> str:
+    """`key from env ANTHROPIC_API_KEY (…x9Qa)`."""
+    from mcpagent.models.resolve import PROVIDERS, parse_spec
+
+    parsed = parse_spec(spec)
+    named = parsed.options.get("api_key_env")
+    variables = (named,) if named else PROVIDERS[parsed.prefix].key_variables
+    if "base_url" in parsed.options and not named:
+        return "no key"
+    for place, source in (("env", _plain(environ)), ("keys set", environ)):
+        for variable in variables:
+            if (value := source.get(variable, "")).strip():
+                return f"key from {place} {variable} ({last_four(value)})"
+    return "no key"
+
+
+def _plain(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment alone, without the keys that were set for us."""
+    from mcpagent.config.secret_store import EnvironmentWithKeys
+
+    return environ.environ if isinstance(environ, EnvironmentWithKeys) else environ
+
+
+def last_four(key: str) -> str:
+    """`…x9Qa`; of a short key nothing, since that would be most of it."""
+    return f"…{safe_line(key[-4:], 4)}" if len(key) >= 16 else "…"
+
+
+def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Keys that are set and cannot be used: a blank one counts as none, which is easily missed."""
+    from mcpagent.models.http_model import usable_key
+    from mcpagent.models.resolve import PROVIDERS
+
+    plain = _plain(environ)
+    for variable in dict.fromkeys(name for provider in PROVIDERS.values() for name in provider.key_variables):
+        if variable not in plain:
+            continue
+        if not plain[variable].strip():
+            fix = f"unset {variable}, or give it a value"
+            yield Finding("key", "warning", f"{variable} is empty (set but blank)", fix)
+            continue
+        try:
+            usable_key(plain[variable], variable)
+        except CredentialsError as error:
+            yield Finding("key", "warning", str(error))
+
+
+def settings_findings(options: Options, command: Any) -> Iterator[Finding]:
+    """The `config.toml` files: what cannot be read and what is left out."""
+    try:
+        settings = read_settings(options.folder, options.environ, settable(command))
+    except ConfigError as error:
+        yield Finding("config", "error", str(error), "mcpagent config edit", code=ExitCode.CONFIG)
+        return
+    yield from (Finding("config", "warning", warning) for warning in settings.warnings)
+
+
+def file_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Files of this user that hold keys, conversations or decisions, and that others can read or write."""
+    if sys.platform == "win32":
+        return
+    data, state = user_data_folder(environ), state_folder(environ)
+    paths = [user_config_folder(environ) / "mcp.json"]
+    paths += [state / name for name in ("trust.json", "approvals.json", "history")]
+    for folder in (data / "keys", data / "tokens"):
+        paths += [folder, *sorted(folder.glob("*.json"))]
+    for path in paths:
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError:
+            continue
+        if others := mode & 0o077:
+            text = f"{path} can be {'changed' if others & 0o022 else 'read'} by others (mode {mode:04o})"
+            wanted = mode & 0o700
+            yield Finding("files", "warning", text, f"chmod {wanted:o} {path}", partial(os.chmod, path, wanted))
+
+
+_COLOURS = {None: "no colours", "standard": "16 colours", "256": "256 colours", "truecolor": "16 million colours"}
+
+
+def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
+    """Looks at everything and reports; with `fix` repairs what needs no question. `command` is typer's."""
+    terminal = open_terminal(options.color)
+    is_text = options.output == "text"
+    findings = [_environment_finding(terminal), model_finding(options), *key_findings(options.environ)]
+    try:
+        configuration = untrusted_apart(options, terminal)
+    except ConfigError as error:
+        configuration = Configuration(ServersConfig())
+        findings.append(Finding("config", "error", str(error), code=ExitCode.CONFIG))
+    findings += [*settings_findings(options, command), *file_findings(options.environ)]
+    if fix:
+        findings = [finding.repaired() for finding in findings]
+    if is_text:
+        put(terminal.out, *(line for finding in findings for line in _finding_lines(finding, terminal)))
+        put(terminal.out, *_configuration_lines(configuration, options))
+    probes = probe_servers(options, configuration, terminal)
+    code = _exit_code(findings, probes)
+    if is_text:
+        put(terminal.out, *_server_table(probes, terminal, options), *_total_lines(probes))
+    else:
+        files = [
+            {"path": name, "whose": _whose(name, configuration, options).partition(":")[0]}
+            for name in configuration.servers.files
+        ]
+        document = {
+            "findings": [
+                {"about": item.about, "level": item.level, "text": item.text, "fix": item.fix or None}
+                for item in findings
+            ],
+            "files": files,
+            "demo": configuration.is_demo,
+            "servers": {found.name: found.document() for found in probes},
+            "exit_code": int(code),
+        }
+        write_json(document)
+    return code
+
+
+def _exit_code(findings: Sequence[Finding], probes: Sequence[Probe]) -> ExitCode:
+    codes = [finding.code for finding in findings if finding.code is not ExitCode.OK]
+    failed = [found for found in probes if not found.ok]
+    if failed and (len(failed) == len(probes) or any(found.required for found in failed)):
+        codes.append(ExitCode.SERVERS)
+    return min(codes, default=ExitCode.OK)
+
+
+def _environment_finding(terminal: Terminal) -> Finding:
+    """Python, the packages that matter, and what the terminal can do."""
+    encoding = (getattr(terminal.out.file, "encoding", None) or "unknown").upper()
+    colours = _COLOURS.get(terminal.out.color_system, "colours") if terminal.out.is_terminal else "no terminal"
+    packages = f"mcpagent {__version__}, python {platform.python_version()}, mcp {version('mcp')}"
+    return Finding("environment", "ok", f"{packages}, {colours}, {encoding}")
+
+
+def _finding_lines(finding: Finding, terminal: Terminal) -> Iterator[Text]:
+    glyphs = terminal.glyphs
+    marks: Mapping[str, tuple[str, str]] = {"warning": (glyphs.warning, "warning"), "error": (glyphs.failed, "error")}
+    fixed = "fixed: " if finding.level == "fixed" else ""
+    yield Text.assemble(marks.get(finding.level, (glyphs.ok, "ok")), " ", fixed, finding.text)
+    if finding.fix and not fixed:
+        hint = "   (or: mcpagent doctor --fix)" if finding.repair is not None else ""
+        yield Text(f"  do  {finding.fix}{hint}", "dim")
+
+
+def _configuration_lines(configuration: Configuration, options: Options) -> list[Text]:
+    """The files that are read, and whose they are."""
+    if configuration.is_demo:
+        why = configuration.why_demo(options.folder)
+        return [Text(f"config ({why}): the bundled demo server stands in; mcpagent mcp import takes over others'")]
+    files = [
+        f"{short_path(name, options.folder)} ({_whose(name, configuration, options)})"
+        for name in configuration.servers.files
+    ]
+    return [Text(f"config {', '.join(files)}")] if files else []
+
+
+def _whose(file: str, configuration: Configuration, options: Options) -> str:
+    if options.config:
+        return "given"
+    if file.startswith(str(user_config_folder(options.environ))):
+        return "yours"
+    reasons = [item.reason for item in configuration.servers.problems if item.name in configuration.untrusted]
+    if any(f"({short_path(file, options.folder)}:" in reason for reason in reasons):
+        return "project, not trusted yet: say yes in mcpagent chat, or --trust-project"
+    return "project, trusted"
+
+
+def _total_lines(probes: Sequence[Probe]) -> Iterator[Text]:
+    """`68 of 70 usable. 527 tools, 99,956 tokens; tool search: on`."""
+    if not probes:
+        return
+    limit = paying_tokens(None)
+    is_on = sum(found.tokens for found in probes) > limit
+    search = f"; tool search: {'on' if is_on else 'off'} (auto begins at about {limit:,} tokens)"
+    yield Text(f"{probe_totals(probes, '.')}{search}")
+    if not all(found.ok for found in probes):
+        yield Text("mcpagent mcp test NAME tells more about one server", "dim")
+
+
+# -- the servers: one row each, one column for each stage -------------------------------------------------------------
+
+COLUMNS: tuple[tuple[str, tuple[StageName, ...]], ...] = (
+    ("vars", ("variables", "trust")),
+    ("exec", ("executable", "address")),
+    ("spawn", ("spawn",)),
+    ("init", ("initialize",)),
+    ("list", ("list",)),
+)
+WIDTH = 7
+NAME_WIDTH = 24
+
+
+def _server_table(probes: Sequence[Probe], terminal: Terminal, options: Options) -> Iterator[Text]:
+    """Head and rows; a row that ends early says why, and under it what to do."""
+    names = [safe_line(found.name, NAME_WIDTH) for found in probes]
+    name_width = max((len(name) for name in (*names, "server")), default=0) + 2
+    if probes:
+        heads = "".join(f"{head:<{WIDTH}}" for head, _ in COLUMNS)
+        yield Text(f"  {'server':<{name_width}}{heads}{'tools':>6}{'tokens':>9}", "dim")
+    for found in probes:
+        yield from _rows(found, name_width, terminal, options)
+
+
+def _rows(found: Probe, name_width: int, terminal: Terminal, options: Options) -> Iterator[Text]:
+    stages = {stage.name: stage for stage in found.stages}
+    row = Text.assemble("  ", (column(safe_line(found.name, NAME_WIDTH), name_width), "user"))
+    why = ""
+    for _, names in COLUMNS:
+        stage = next((stages[name] for name in names if name in stages), None)
+        if stage is None:  # nothing to do there: no variables, no process
+            stage = Stage(names[0], ok=True, detail="-" if names[0] == "spawn" else "")
+        if not stage.ok:
+            took = "" if stage.seconds is None else f"{stage.seconds:.1f}s "
+            row.append(f"{took}{terminal.glyphs.failed} ", "error")
+            place = f" ({short_path(found.source, options.folder)})" if stage.name == "variables" else ""
+            why = safe_line(stage.detail, 300) + place
+            break
+        if stage.detail == "-" or stage.seconds is None:
+            mark, style = ("-", "dim") if stage.detail == "-" else (terminal.glyphs.ok, "ok")
+        else:
+            mark, style = f"{stage.seconds:.1f}s", "none"
+        row.append(column(mark, WIDTH), style)
+    else:
+        row.append(f"{found.tools:>6}{found.tokens:>9,}")
+    width = terminal.out.width
+    below: list[tuple[str, str]] = []
+    if cell_len(row.plain) + cell_len(why) <= width:
+        row.append(why)
+    else:
+        below.append((why, ""))
+    yield row
+    if found.fix:
+        below.append((f"do  {found.fix}", "dim"))
+    below += [(f"{terminal.glyphs.warning} {warning}", "warning") for warning in found.warnings]
+    indent = " " * (name_width + 2)
+    for text, style in below:
+        room = max(width, len(indent) + 20)
+        for line in textwrap.wrap(text, room, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False):
+            yield Text(line, style)

@@ -1,0 +1,178 @@
+"""The first chat of somebody who has configured nothing: one screen, one key each, asked once and never again."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from rich.text import Text
+
+from mcpagent.cli.frame.configuration import load_configuration
+from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put
+from mcpagent.config.file_changes import is_writable, write_text
+from mcpagent.config.secret_store import with_stored_keys
+from mcpagent.config.user_folders import state_folder, user_config_folder
+from mcpagent.errors import ConfigError, McpAgentError
+from mcpagent.models.resolve import PROVIDERS
+from mcpagent.text.safe_text import safe_line
+
+OLLAMA = "http://127.0.0.1:11434"
+OLLAMA_SECONDS = 0.5
+MAX_TAGS_BYTES = 1_000_000
+PROVIDERS_OFFERED = ("anthropic", "openai", "gemini", "openrouter")
+
+ReadKey = Callable[[], str]
+ReadLine = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What there is to begin with: a model of a local Ollama, and servers that other programs know."""
+
+    ollama_model: str = ""
+    servers: int = 0
+    clients: str = ""
+
+
+def first_steps(options: Options, terminal: Terminal) -> Options:
+    """The options as they are after what the user chose, if anything has to be chosen at all."""
+    marker = state_folder(options.environ) / "welcomed"
+    if marker.exists() or not _is_new_here(options, terminal):
+        return options
+    if not is_writable(marker):  # it would be asked each time
+        return options
+    return offer(options, terminal, look_around(options), read_key, input)
+
+
+def offer(options: Options, terminal: Terminal, around: Surroundings, key: ReadKey, line: ReadLine) -> Options:
+    """Shows what can be done and does it, until a key is pressed that stands for nothing."""
+    put(terminal.out, Text("welcome", "user"), "nothing is configured yet; each of these is one key:")
+    left = {"k": f"keep a key: {', '.join(PROVIDERS_OFFERED)}"}
+    if around.ollama_model:
+        left["o"] = f"use {safe_line(around.ollama_model, 60)}, which runs here in Ollama"
+    if around.servers:
+        left["i"] = f"take over {counted(around.servers, 'server')} from {around.clients}"
+    left["d"] = "see tool search at work, in under a minute"
+    while left:
+        put(terminal.out, *(Text.assemble("  ", (f"[{name}]", "tool"), f" {about}") for name, about in left.items()))
+        put(terminal.out, Text("  any other key: chat with the built-in stand-in; this is not asked again", "dim"))
+        pressed = key().lower()
+        if left.pop(pressed, None) is None:
+            break
+        try:
+            options = _do(pressed, options, terminal, around, line)
+        except (EOFError, KeyboardInterrupt):
+            put(terminal.out, "left as it was", style="dim")
+        except McpAgentError as error:
+            put(terminal.err, Text(f"{terminal.glyphs.failed} {safe_line(str(error), 300)}", "error"))
+    return options
+
+
+def _do(pressed: str, options: Options, terminal: Terminal, around: Surroundings, line: ReadLine) -> Options:
+    """What the key stands for; gives the options as they are then."""
+    match pressed:
+        case "k":
+            from mcpagent.cli.may_run.key_commands import keep_secret
+
+            if name := line(f"provider ({', '.join(PROVIDERS_OFFERED)}): ").strip():
+                keep_secret(name, options.environ, terminal)
+        case "o":
+            model = f"ollama:{around.ollama_model}"
+            path = user_config_folder(options.environ) / "config.toml"
+            done = f"used now; for good: model = {json.dumps(model)} in {path}"
+            if not path.exists():
+                with contextlib.suppress(ConfigError):  # if it cannot be written, it holds for this time
+                    write_text(path, f"model = {json.dumps(model)}\n")
+                    done = f"{terminal.glyphs.ok} {safe_line(model, 80)}, written to {path}"
+            put(terminal.out, done, style="dim")
+            return replace(options, model=model)
+        case "i":
+            from mcpagent.cli.servers.importing.import_command import import_servers
+
+            import_servers(options, [], "user", dry_run=False, replace=False)
+        case "d":
+            from mcpagent.cli.oneshot.demo_run import run_demo
+
+            run_demo(replace(options, model=None), terminal)
+    return options
+
+
+# -- what there is ----------------------------------------------------------------------------------------------------
+
+
+def _is_new_here(options: Options, terminal: Terminal) -> bool:
+    """Nothing was chosen, set or configured, and somebody watches who has not typed anything yet."""
+    chosen = options.model or options.card or options.replay or options.config or options.server or options.quiet
+    if chosen or not (is_a_terminal(sys.stdin) and terminal.out.is_terminal) or _has_typed():
+        return False
+    environ = with_stored_keys(options.environ)
+    names = [name for provider in PROVIDERS.values() for name in provider.key_variables]
+    if any(environ.get(name, "").strip() for name in names):
+        return False
+    return load_configuration(options).is_demo
+
+
+def look_around(options: Options, ollama: str = "") -> Surroundings:
+    """What can be offered; looks at other programs' files and asks this computer's own Ollama, no one else."""
+    from mcpagent.cli.servers.importing.import_command import servers_elsewhere
+
+    elsewhere = servers_elsewhere(options)
+    model = ollama_model(ollama or options.environ.get("OLLAMA_HOST", "") or OLLAMA)
+    return Surroundings(model, sum(elsewhere.values()), ", ".join(elsewhere))
+
+
+def ollama_model(address: str) -> str:
+    """The first model that an Ollama on this computer has; "" if there is none, or if it is another computer."""
+    parts = urlsplit(address if "://" in address else f"http://{address}")
+    try:
+        host, port = parts.hostname or "", parts.port or 11434
+    except ValueError:
+        return ""
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        return ""
+    connection = http.client.HTTPConnection(host, port, timeout=OLLAMA_SECONDS)
+    try:
+        connection.request("GET", "/api/tags")
+        models = json.loads(connection.getresponse().read(MAX_TAGS_BYTES))["models"]
+        return safe_line(str(models[0]["name"]), 80)
+    except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError, RecursionError):
+        return ""
+    finally:
+        connection.close()
+
+
+def _has_typed() -> bool:
+    """Whether something was typed before anything could be asked: it is a question, no answer."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        return bool(msvcrt.kbhit())
+    return bool(select.select([sys.stdin.fileno()], [], [], 0)[0])
+
+
+def read_key() -> str:
+    """One key, as it is pressed; "" for one without a character. Ctrl-C raises `KeyboardInterrupt`."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        return str(msvcrt.getwch())
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor, termios.TCSANOW)  # what was pressed just before counts
+        pressed = os.read(descriptor, 32).decode("utf-8", "replace")
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+    return pressed if len(pressed) == 1 else ""

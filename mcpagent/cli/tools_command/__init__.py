@@ -1,0 +1,1 @@
+"""`mcpagent tools`: looking at tools and calling one."""

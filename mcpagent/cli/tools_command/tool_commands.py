@@ -1,0 +1,287 @@
+"""`mcpagent tools`: the catalogue, without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+
+from rich.text import Text as Styled
+
+from mcpagent import Agent
+from mcpagent.cli.frame.exit_codes import ExitCode, within
+from mcpagent.cli.frame.figures import counted, saving
+from mcpagent.cli.frame.options import Options, TokensBy
+from mcpagent.cli.oneshot.agent_options import known_tools, search_history
+from mcpagent.cli.oneshot.output import content_document
+from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json, write_out
+from mcpagent.cli.tools_command.tool_checks import evaluate, lint, read_json, read_questions
+from mcpagent.cli.tools_command.tool_views import (
+    NAME_WIDTH,
+    because,
+    catalogue_line,
+    cost_line,
+    detail_lines,
+    learned_lines,
+    list_lines,
+    meant_tool,
+    not_connected_lines,
+    search_report,
+    tool_document,
+    tools_with_words,
+    unknown_tool,
+)
+from mcpagent.errors import InputError
+from mcpagent.messages import Text
+from mcpagent.search import SearchResult, call_signature
+from mcpagent.text.for_model import for_model
+from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.validation import verdict_beside
+
+CALL_SECONDS = 300.0
+Given = ParamSpec("Given")
+
+
+def _with_tools(
+    work: Callable[Concatenate[Agent, Terminal, Options, Given], Awaitable[ExitCode]],
+) -> Callable[Concatenate[Options, Given], ExitCode]:
+    """The command, run with the servers' tools; only what failed is reported besides."""
+
+    @wraps(work)
+    def command(options: Options, /, *given: Given.args, **named: Given.kwargs) -> ExitCode:
+        async def run() -> ExitCode:
+            terminal = open_terminal(options.color)
+            async with known_tools(options, terminal) as agent:
+                return await work(agent, terminal, options, *given, **named)
+
+        return asyncio.run(run())
+
+    return command
+
+
+@_with_tools
+async def list_tools(agent: Agent, terminal: Terminal, options: Options, words: str) -> ExitCode:
+    """`mcpagent tools list`. Exit code 1: none has these words."""
+    tools = tools_with_words(agent.known_tools, words)
+    total = agent.tools.tokens(tool.name for tool in tools)
+    summary = f"{counted(len(tools), 'tool')}, {counted(total, 'token')} when all are offered"
+    lines = [*list_lines(tools, width=terminal.out.width), Styled(summary, "dim")]
+    terminal.report(options, [tool_document(tool) for tool in tools], *lines)
+    return ExitCode.OK if tools or options.output == "json" else ExitCode.ERROR
+
+
+@_with_tools
+async def show_tool(agent: Agent, terminal: Terminal, options: Options, name: str) -> ExitCode:
+    """`mcpagent tools show`. Raises `InputError` for a tool that is not there."""
+    tool = tool_named(agent, name).definition
+    terminal.report(options, tool_document(tool), *detail_lines(tool, terminal.out.width))
+    return ExitCode.OK
+
+
+@_with_tools
+async def search_tools(
+    agent: Agent, terminal: Terminal, options: Options, query: str, limit: int, *, explain: bool
+) -> ExitCode:
+    """`mcpagent tools search`. Exit code 1: nothing found."""
+    result = await agent.search(query, limit)
+    known = len(agent.known_tools)
+    ages = [status.age_seconds for status in agent.servers.values() if status.state == "cached"]
+    catalogue = catalogue_line(agent.known_tools, ages) if explain else ""
+    width, glyphs = terminal.out.width, terminal.glyphs
+    lines = search_report(result, known, width=width, glyphs=glyphs, explain=explain, catalogue=catalogue)
+    if tools := [match.tool for match in result.matches]:
+        lines.append(Styled(cost_line(tools, agent.tools.tokens(agent.tools.known)), "dim"))
+    terminal.report(options, _search_document(result, known), *lines, *not_connected_lines(agent))
+    return ExitCode.OK if result.matches else ExitCode.ERROR
+
+
+def show_learned(options: Options, *, clear: bool) -> ExitCode:
+    """What is kept of earlier searches, the latest first; `clear` forgets it. Raises `InputError` for a broken file."""
+    history = search_history(options)
+    terminal = open_terminal(options.color)
+    try:
+        uses = history.uses()
+        if clear:
+            history.clear()
+    except (sqlite3.Error, OSError) as error:
+        raise InputError(f"{history.path}: cannot be read: {safe_line(str(error), 120)}; delete the file") from None
+    lines: Sequence[Styled | str] = learned_lines(uses, width=terminal.out.width, now=time.time())
+    if clear:
+        lines = [f"forgot {counted(len(uses), 'use')}"]
+    elif not uses:
+        lines = ["nothing learned yet: --learn, or MCPAGENT_LEARN=1, keeps which tools served which queries"]
+    document = {"file": str(history.path), "cleared": clear, "uses": [asdict(use) for use in uses]}
+    terminal.report(options, document, *lines)
+    return ExitCode.OK
+
+
+@_with_tools
+async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: TokensBy, top: int) -> ExitCode:
+    """What the definitions cost: everything in each request, against what tool search sends."""
+    totals: Counter[str] = Counter()
+    for name, tool in agent.known_tools.items():
+        totals[name if by == "tool" else tool.server or "functions"] += agent.tools.tokens([name])
+    costs = dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))  # the dearest first
+    everything = agent.tools.tokens(agent.tools.known)
+    with_search = agent.tools.tokens(tool.name for tool in agent.offered_tools())
+    width = min(max(map(len, costs), default=0), NAME_WIDTH)
+    lines: list[Styled | str] = [
+        f"{cost:>9,}  {100 * cost / max(everything, 1):>4.0f}%  {safe_line(name, width)}"
+        for name, cost in list(costs.items())[:top]
+    ]
+    if len(costs) > top:
+        rest = sum(list(costs.values())[top:])
+        lines.append(Styled(f"{rest:>9,}        {len(costs) - top:,} more", "dim"))
+    known, less = counted(len(agent.tools.known), "tool"), saving(with_search, everything)
+    lines += [
+        f"{everything:>9,}  tokens in every request that offers all {known} (characters / 4)",
+        f"{with_search:>9,}  with tool search{f' ({less})' if less else ''}, and what the model adds",
+    ]
+    document = {"by": by, "tokens": costs, "everything": everything, "with_tool_search": with_search}
+    terminal.report(options, document, *lines)
+    return ExitCode.OK
+
+
+@_with_tools
+async def call_tool(
+    agent: Agent, terminal: Terminal, options: Options, name: str, words: Sequence[str], whole: str | None
+) -> ExitCode:
+    """Calls one tool and writes what it gave: its text, or with --json all of it. No model is asked."""
+    seconds = options.timeout if options.timeout is not None else CALL_SECONDS
+    tool = tool_named(agent, name)
+    arguments = read_arguments(words, tool.definition.parameters, whole)
+    judged = await verdict_beside(tool.definition.parameters, arguments)
+    if judged.problem:
+        signature = call_signature(tool.definition)
+        raise InputError(f"the arguments do not fit: {safe_line(judged.problem, 300)}; signature: {signature}")
+    if judged.unchecked:
+        terminal.warn(f"the arguments are not checked; the schema of {tool.name}: {judged.unchecked}")
+    async with within(seconds, f"{tool.name} gave no answer"):
+        output = await tool.run(arguments)
+    if options.output == "json":
+        write_json({"content": content_document(output.content), "error": output.error})
+    else:
+        _write_content(output, terminal)
+    return ExitCode.OK if output.error is None else ExitCode.ERROR
+
+
+def _write_content(output: ToolOutput, terminal: Terminal) -> None:
+    """The texts made safe on a terminal; into a pipe as a model gets them, so that no control reaches what reads it."""
+    texts = [part.text for part in output.content if isinstance(part, Text)]
+    text = "\n".join(texts)
+    if output.error is not None:
+        put(terminal.err, safe_text(text) or output.error, style="error")
+    elif text:
+        shown = safe_text(text) if terminal.out.is_terminal else for_model(text)
+        write_out(shown if shown.endswith("\n") else shown + "\n")
+    if images := len(output.content) - len(texts):
+        put(terminal.err, f"{counted(images, 'image')} not shown; --json has them", style="dim")
+
+
+@_with_tools
+async def lint_tools(agent: Agent, terminal: Terminal, options: Options) -> ExitCode:
+    """What keeps a model from finding or using a tool. Exit code 1: there is something."""
+    findings = await lint(agent)
+    lines = [
+        Styled.assemble((finding.tool, "tool"), f"  {finding.kind}: {safe_line(finding.text, 240)}")
+        for finding in findings
+    ]
+    tools, total = len({finding.tool for finding in findings}), counted(len(findings), "finding")
+    lines.append(Styled(f"{total} on {tools} of {counted(len(agent.known_tools), 'tool')}", "dim"))
+    terminal.report(options, [asdict(finding) for finding in findings], *lines)
+    return ExitCode.ERROR if findings else ExitCode.OK
+
+
+@_with_tools
+async def evaluate_search(
+    agent: Agent, terminal: Terminal, options: Options, path: Path, within: int, least: float
+) -> ExitCode:
+    """How many of the wanted tools the search finds. Exit code 1: less than `least` of them, on average."""
+    found = await evaluate(agent, read_questions(path, agent), within)
+    recalls = {depth: sum(item.recall(depth) for item in found) / len(found) for depth in {1, within}}
+    queries = [{"query": item.query, "places": item.places, "recall": item.recall(within)} for item in found]
+    figures = "  ".join(f"recall@{depth} {value:.3f}" for depth, value in sorted(recalls.items()))
+    lines: list[Styled | str] = []
+    for item in found:
+        if missed := [name for name, place in item.places.items() if place is None]:
+            failed, query = (f"{terminal.glyphs.failed} ", "error"), (safe_line(item.query, 80), "user")
+            instead = (f"; found {', '.join(item.instead) or 'nothing'}", "dim")
+            lines.append(Styled.assemble(failed, query, f"  not found: {', '.join(missed)}", instead))
+    lines.append(f"{figures}  over {len(found)} queries")
+    document = {"recall": {f"at_{depth}": value for depth, value in recalls.items()}, "queries": queries}
+    terminal.report(options, document, *lines)
+    return ExitCode.OK if recalls[within] >= least else ExitCode.ERROR
+
+
+def tool_named(agent: Agent, name: str) -> Tool:
+    """The tool that a person means. Raises `InputError` with near names."""
+    tool = meant_tool(agent, name)
+    if tool is None:
+        raise InputError(unknown_tool(agent, name))
+    return tool
+
+
+def _search_document(result: SearchResult, known: int) -> dict[str, Any]:
+    return {
+        "query": result.query,
+        "known": known,
+        "found": result.found,
+        "how": result.how,
+        "error": result.error or None,
+        "notes": list(result.notes),
+        "nearest": list(result.nearest),
+        "unmatched_words": list(result.unmatched_words),
+        "confidence": result.confidence if result.matches else None,
+        "strength": result.strength if math.isfinite(result.strength) else None,
+        "least": result.least,
+        "matches": [
+            {**tool_document(match.tool), "score": round(match.score, 3), "because": because(match)}
+            for match in result.matches
+        ],
+    }
+
+
+# -- a tool's arguments as they are typed: `city=Tokyo days:=3 tags:='["a"]'`, or a whole JSON object ---------------
+
+
+def read_arguments(words: Sequence[str], parameters: Mapping[str, Any], whole: str | None = None) -> dict[str, Any]:
+    """The arguments; `whole` is a JSON object that the words are added to.
+
+    `name=value` is text, or a number or a truth value if the tool's schema knows nothing else for that name;
+    `name:=value` is JSON. Raises `InputError`.
+    """
+    arguments = read_json(whole, "--input") if whole is not None else {}
+    if not isinstance(arguments, dict):
+        raise InputError('--input: expected a JSON object, {"name": value}')
+    properties = parameters.get("properties")
+    known = properties if isinstance(properties, Mapping) else {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        is_json = name.endswith(":")
+        name = name.removesuffix(":")
+        if not equals or not name:
+            raise InputError(f'argument "{safe_line(word, 60)}": write name=text or name:=JSON')
+        arguments[name] = read_json(value, safe_line(name, 60)) if is_json else _typed(value, known.get(name))
+    return arguments
+
+
+def _typed(text: str, schema: Any) -> Any:
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    if kind not in ("integer", "number", "boolean"):
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    wanted: tuple[type, ...] = {"integer": (int,), "number": (int, float), "boolean": (bool,)}[kind]
+    fits = isinstance(value, wanted) and (kind == "boolean") == isinstance(value, bool)
+    return value if fits else text

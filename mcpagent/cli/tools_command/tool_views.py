@@ -1,0 +1,219 @@
+"""Tools as lines: for `tools list|show|search` and for the chat's `/tools`, `/tool` and `/find`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from mcpagent import Agent
+from mcpagent.cli.frame.error_lines import did_you_mean
+from mcpagent.cli.frame.figures import age, counted
+from mcpagent.cli.screen.lines import column, reason
+from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.messages import ToolDefinition
+from mcpagent.search import Match, SearchResult
+from mcpagent.search.learning import Use
+from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.tool_search.search_options import definition_tokens
+from mcpagent.tools import Tool
+
+NAME_WIDTH = 40
+MIN_WORDS_WIDTH = 12
+
+
+def tools_with_words(tools: Mapping[str, ToolDefinition], words: str) -> list[ToolDefinition]:
+    """The tools that have every word in name, server or description, by server and name."""
+    wanted = words.lower().split()
+
+    def has_all(tool: ToolDefinition) -> bool:
+        text = f"{tool.name} {tool.server or ''} {tool.description}".lower()
+        return all(word in text for word in wanted)
+
+    return sorted((tool for tool in tools.values() if has_all(tool)), key=lambda tool: (tool.server or "", tool.name))
+
+
+def list_lines(
+    tools: Sequence[ToolDefinition], *, width: int, loaded: Iterable[str] = (), limit: int | None = None
+) -> list[Text]:
+    """One line per tool under its server: name, tokens, first words of the description; offered ones are marked."""
+    offered = set(loaded)
+    name_width = min(max((len(tool.name) for tool in tools), default=0), NAME_WIDTH)
+    lines: list[Text] = []
+    server: str | None = ""
+    for tool in tools[:limit]:
+        if tool.server != server:
+            server = tool.server
+            count = sum(1 for other in tools if other.server == server)
+            title = safe_line(server or "functions", 64)
+            lines.append(Text.assemble((title, "user"), (f"  {counted(count, 'tool')}", "dim")))
+        mark = "+" if tool.name in offered else " "
+        name = column(safe_line(tool.name, name_width), name_width)
+        cost = f" {definition_tokens(tool):>6,}  "
+        about = _fitting(tool.description, width - name_width - 11)
+        lines.append(Text.assemble((f"{mark} ", "ok"), (name, "tool"), (cost, "dim"), about))
+    return lines
+
+
+def detail_lines(tool: ToolDefinition, width: int) -> list[Text]:
+    """Everything about one tool."""
+    origin = f"server {safe_line(tool.server, 64)}" if tool.server else "local function"
+    if tool.server and tool.original_name not in ("", tool.name):
+        origin += f" (there: {safe_line(tool.original_name, 64)})"
+    facts = [origin, counted(definition_tokens(tool), "token")]
+    if tool.read_only is not None:
+        facts.append("the server says it only reads" if tool.read_only else "the server says it can change things")
+    lines = [
+        Text.assemble((safe_line(tool.name, 64), "tool"), ("   " + ", ".join(facts), "dim")),
+        *(Text(line) for line in safe_text(tool.description).strip().splitlines()),
+    ]
+    properties = tool.parameters.get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        return [*lines, Text("no parameters", "dim")]
+    required = tool.parameters.get("required")
+    needed = set(required) if isinstance(required, list) else set()
+    lines.append(Text(""))
+    for name, schema in properties.items():
+        lines.append(_parameter_line(str(name), schema, name in needed, width))
+    return lines
+
+
+def search_report(
+    result: SearchResult, known: int, *, width: int, glyphs: Glyphs, explain: bool, catalogue: str = ""
+) -> list[Text]:
+    """What a search found, as a table; with `explain` which words matched in which fields. `catalogue` says what was
+    searched."""
+    head = [catalogue] if catalogue else []
+    head.append(f"{result.found} of {counted(known, 'tool')} match")
+    if result.how not in ("ranked", "none"):
+        head.append({"fuzzy": "similar spelling only", "exact": "by name", "regex": "by pattern"}[result.how])
+    if result.matches and result.confidence == "low":
+        head.append(f"weak matches (odds {result.strength:.2f}, sure from {result.least:g})")
+    if result.unmatched_words:
+        head.append("not in any tool: " + safe_line(" ".join(result.unmatched_words), 80))
+    lines = [Text(f"  {glyphs.dot}  ".join(head), "dim")]
+    lines += [
+        Text(f"{glyphs.warning} {safe_line(text, 200)}", "warning") for text in (result.error, *result.notes) if text
+    ]
+    if not result.matches:
+        return [*lines, Text(_no_match(result), "warning")]
+    name_width = min(max(len(match.tool.name) for match in result.matches), NAME_WIDTH)
+    title = f"  #  score  {column('tool', name_width)}  tokens  {'because' if explain else 'description'}"
+    lines.append(Text(title, "dim"))
+    for place, match in enumerate(result.matches, start=1):
+        name = column(safe_line(match.tool.name, name_width), name_width)
+        about = because(match) if explain else match.tool.description
+        lines.append(
+            Text.assemble(
+                f"{place:>3}  {_score(match.score)}  ",
+                (name, "tool"),
+                (f"  {definition_tokens(match.tool):>6,}  ", "dim"),
+                _fitting(about, width - name_width - 22),
+            )
+        )
+    return lines
+
+
+def catalogue_line(tools: Mapping[str, ToolDefinition], ages: Sequence[float]) -> str:
+    """`527 tools, 69 servers, cached 3 h ago`; `ages` are those of the lists that come from earlier, in seconds."""
+    servers = len({tool.server for tool in tools.values() if tool.server})
+    parts = [counted(len(tools), "tool"), counted(servers, "server")]
+    return ", ".join([*parts, f"cached {age(max(ages))} ago"] if ages else parts)
+
+
+def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
+    """What the first of a search's tools cost once they are added; `everything` is what all known ones take."""
+    some = sum(map(definition_tokens, tools))
+    which = "1" if len(tools) == 1 else f"1-{len(tools)}"
+    return f"would load {which} ({some:,} tokens); everything at once: {everything:,} tokens"
+
+
+def learned_lines(uses: Sequence[Use], *, width: int, now: float) -> list[Text]:
+    """One line for each tool and query: when, how often it was called and added, and the words."""
+    name_width = min(max((len(use.tool) for use in uses), default=0), NAME_WIDTH)
+    lines = [Text(f"{'last':>8}  called  added  {column('tool', name_width)}  query", "dim")]
+    for use in uses:
+        when = f"{age(now - use.last_seconds):>8}"
+        name = column(safe_line(use.tool, name_width), name_width)
+        query = _fitting(use.query, width - name_width - 27)
+        lines.append(Text.assemble(f"{when}  {use.called:>6}  {use.added:>5}  ", (name, "tool"), f"  {query}"))
+    return lines
+
+
+def _no_match(result: SearchResult) -> str:
+    near = ", ".join(safe_line(name, 64) for name in result.nearest)
+    near_names = f"; nearest: {near}" if near else ""
+    if result.strength < result.least:
+        return f"no confident match (best {result.strength:.2f}, needed {result.least:g}){near_names}"
+    return f"no match{near_names}"
+
+
+def _score(score: float) -> str:
+    """Fused scores are at most about 2, those of words alone reach 30 and more, names 1,000."""
+    return f"{score:>5.2f}" if score < 10 else f"{score:>5.1f}" if score < 1_000 else f"{score:>5.0f}"
+
+
+def because(match: Match) -> str:
+    """`train(name,param) ticket(param)`, the weightiest word first."""
+    fields: dict[str, list[str]] = {}
+    for found in match.reasons:
+        fields.setdefault(found.word, []).append(found.field)
+    return " ".join(f"{word}({','.join(dict.fromkeys(where))})" for word, where in fields.items())
+
+
+def tool_document(tool: ToolDefinition) -> dict[str, Any]:
+    """One tool for --json."""
+    return {
+        "name": tool.name,
+        "server": tool.server,
+        "original_name": tool.original_name or tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "read_only": tool.read_only,
+        "tokens": definition_tokens(tool),
+    }
+
+
+def meant_tool(agent: Agent, name: str) -> Tool | None:
+    """The tool of this name, or of `server.tool` as people write it."""
+    return agent.tools.find(name) or agent.tools.find(name.replace(".", "__", 1))
+
+
+def unknown_tool(agent: Agent, name: str, otherwise: str = "see mcpagent tools list") -> str:
+    """One line about a tool that is not there, with near names; `otherwise` says who has them all."""
+    return f'no tool "{safe_line(name, 64)}"; {did_you_mean(agent.tools.near(name), otherwise)}'
+
+
+def not_connected_lines(agent: Agent) -> list[Text]:
+    """One line that says which servers could not be searched, if any."""
+    down = [f"{safe_line(name, 64)} ({reason(name, why)})" for name, why in agent.tools.unavailable.items()]
+    return [Text(f"not searched: {'; '.join(down)}", "warning")] if down else []
+
+
+def _fitting(text: str, room: int) -> str:
+    """As much of the text as fits on the line's rest; nothing if that says nothing."""
+    return safe_line(text, room) if room >= MIN_WORDS_WIDTH else ""
+
+
+def _parameter_line(name: str, schema: Any, required: bool, width: int) -> Text:
+    schema = schema if isinstance(schema, Mapping) else {}
+    kind = _kind(schema) + ("" if required else ", optional")
+    if "default" in schema:
+        kind += f", default {safe_line(json.dumps(schema['default'], default=str, ensure_ascii=False), 30)}"
+    about = safe_line(str(schema.get("description") or ""), max(width - 30, 40))
+    return Text.assemble("  ", (safe_line(name, 40), "user"), (f"  {kind}", "dim"), f"  {about}" if about else "")
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """The type in one word, or the values if they are counted."""
+    if isinstance(schema.get("enum"), list):
+        return safe_line("|".join(str(value) for value in schema["enum"]), 60)
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return safe_line("|".join(str(item) for item in kind), 40)
+    if isinstance(kind, str):
+        return safe_line(kind, 40)
+    branches: list[Any] = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), [])
+    return "|".join(_kind(branch) for branch in branches[:4] if isinstance(branch, Mapping)) or "any"

@@ -1,0 +1,108 @@
+"""Files that somebody else may have put there, read without waiting and without end: regular ones, up to a limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+MAX_FILE_BYTES = 1_000_000
+"""Of a configuration, a card, a file of variables: what is read before anybody said that it may be used."""
+
+
+MAX_OWN_BYTES = 200_000_000
+"""Of a file that we keep ourselves, such as the tools of a server with very many."""
+
+
+class LargerError(OSError):
+    """A file is larger than what is read of it."""
+
+
+def open_regular(path: Path | str) -> BinaryIO:
+    """The file, to be read. Raises `OSError`, also for a folder, a device, a pipe: those may never end, or hang."""
+    # Looked at before it is opened too: opening a device or a pipe may already do something.
+    _check(os.stat(path).st_mode, path)
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        _check(os.fstat(handle).st_mode, path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _check(mode: int, path: Path | str) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+
+
+def read_bounded(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
+    """The content of a regular file. Raises `LargerError` for more than `limit` bytes, else `OSError`."""
+    with open_regular(path) as file:
+        return _all_of(file, path, limit)
+
+
+def open_given(path: Path | str) -> BinaryIO:
+    """A file that the user names for one command: a regular one, or what a shell has opened for it (`<(command)`).
+
+    Raises `OSError` for what would be waited for, as for a pipe that nobody writes into.
+    """
+    return open(path, "rb") if str(path).startswith(_OPENED) else open_regular(path)
+
+
+_OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+
+
+def read_own(path: Path | str) -> bytes:
+    """The content of a file that we keep for this user: of state, data or cache.
+
+    Raises `OSError` for one that is not the user's (`is_nobody_elses`), that is no regular file, or too large.
+    """
+    with open_regular(path) as file:
+        _check_owner(os.fstat(file.fileno()), path)
+        return _all_of(file, path, MAX_OWN_BYTES)
+
+
+def check_own(path: Path | str) -> None:
+    """For a file that somebody else opens for us. Raises `OSError` for what `read_own` would not read."""
+    if os.path.lexists(path):
+        found = os.stat(path)
+        _check(found.st_mode, path)
+        _check_owner(found, path)
+
+
+def is_nobody_elses(path: Path | str) -> bool:
+    """Whether only this user, or the system's administrator, can have written the file; so too if there is none.
+
+    A folder into which others could write, if only for a while, may hold what they left there.
+    """
+    try:
+        return _is_users(os.stat(path), path)
+    except OSError:
+        return True
+
+
+def _check_owner(found: os.stat_result, path: Path | str) -> None:
+    if not _is_users(found, path):
+        raise PermissionError(errno.EPERM, "belongs to another user, or everybody may write into it", str(path))
+
+
+def _is_users(found: os.stat_result, path: Path | str) -> bool:
+    if sys.platform == "win32":
+        return True
+    user = os.geteuid()
+    # In a container root often has the folder of a user from outside: there that user's files are meant.
+    owners = {0, user} if user else {0, os.stat(Path(path).parent).st_uid}
+    return found.st_uid in owners and not found.st_mode & stat.S_IWOTH
+
+
+def _all_of(file: BinaryIO, path: Path | str, limit: int) -> bytes:
+    data = file.read(limit + 1)
+    if len(data) > limit:
+        raise LargerError(errno.EFBIG, f"larger than {limit // 1_000_000} MB", str(path))
+    return data

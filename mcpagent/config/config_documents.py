@@ -1,0 +1,159 @@
+"""One configuration file: its parsed content, and the place of each value for errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from mcpagent.config.bounded_files import MAX_FILE_BYTES, LargerError, read_bounded
+from mcpagent.config.jsonc import Span, ValuePath, blank_extras, value_spans
+from mcpagent.errors import ConfigError
+from mcpagent.text.safe_text import safe_line
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Parsed JSON with the offset of each value, so that an error can say line and column.
+
+    `runs_in` is the folder that its servers are started in unless they say another; "" is the current one.
+    """
+
+    label: str
+    data: Any
+    offsets: Mapping[ValuePath, int]
+    text: str
+    folder: Path
+    runs_in: str = ""
+
+    def place(self, path: ValuePath, *, column: bool = True) -> str:
+        """`file:line:column` of the value, or of the nearest one around it; the label alone for what was no text."""
+        offset = next(
+            (self.offsets[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.offsets), None
+        )
+        if offset is None:
+            return self.label
+        line = self.text.count("\n", 0, offset) + 1
+        at = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+        return f"{self.label}:{line}:{at}" if column else f"{self.label}:{line}"
+
+    def error(self, path: ValuePath, what: str) -> ConfigError:
+        """To be raised: `file:line:column: path.of.the.value: what`."""
+        dotted = ".".join(safe_line(str(step), 60) for step in path)
+        return ConfigError(f"{self.place(path)}: {dotted}{': ' if dotted else ''}{what}")
+
+
+def read_document(path: Path) -> Document:
+    """Reads and parses a JSON file. Raises `ConfigError` with file, line and column."""
+    return parse_document(str(path), read_bytes(path), path.absolute().parent)
+
+
+def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
+    """The content of a configuration file. Raises `ConfigError` for what cannot be one."""
+    label = str(path)
+    try:
+        return read_bounded(path, limit)
+    except IsADirectoryError:
+        raise ConfigError(f"{label}: is a directory; give the JSON file inside it") from None
+    except LargerError as error:
+        raise ConfigError(f"{label}: {error.strerror}; this cannot be a configuration") from None
+    except FileNotFoundError:
+        raise ConfigError(f"{label}: not found{_near_file(path)}; create it or pass another file") from None
+    except PermissionError:
+        raise ConfigError(f"{label}: permission denied; make it readable for your user") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"{safe_line(label)}: cannot be read: {safe_line(why)}") from None
+
+
+def _near_file(path: Path) -> str:
+    try:
+        names = [entry.name for entry in path.parent.iterdir() if entry.suffix == ".json"]
+    except OSError:
+        return f' (the folder "{path.parent}" does not exist)' if not path.parent.exists() else ""
+    near = get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def parse_document(label: str, raw: bytes, folder: Path) -> Document:
+    """JSON in UTF-8 (UTF-16 with a byte order mark), with comments and trailing commas. Raises `ConfigError`."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if raw[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise ConfigError(f"{label}:{line}: not UTF-8; save the file as UTF-8") from None
+        text = raw.decode("utf-16", errors="replace")
+    blanked = blank_extras(text)
+    if not blanked.strip():
+        raise ConfigError(f'{label}: is empty; write {{"mcpServers": {{}}}} and add servers to it')
+    try:
+        data = json.loads(blanked)
+    except json.JSONDecodeError as error:
+        raise ConfigError(no_json(label, error, text)) from None
+    except RecursionError:
+        raise ConfigError(f"{label}: nests too deeply; this cannot be a server list") from None
+    except ValueError as error:
+        raise ConfigError(f"{label}: {safe_line(str(error))}") from None
+    spans = list(value_spans(blanked))
+    offsets = {span.path: span.key for span in spans if span.path}
+    document = Document(label, data, offsets, text, folder, str(own_workspace(folder)))
+    _refuse_repeated_keys(document, spans)
+    return document
+
+
+def no_json(label: str, error: json.JSONDecodeError, text: str = "") -> str:
+    """`label:line:column: what is wrong in: the line`; the line is that of `text` if what was parsed was made of it."""
+    place = f"{label}:{error.lineno}:{error.colno}"
+    if not error.doc[error.pos :].strip():
+        return f"{place}: it ends in the middle of its JSON; write the rest, and close each {{ and ["
+    shown = safe_line((text or error.doc).split("\n")[error.lineno - 1], 80)
+    return f"{place}: {error.msg[:1].lower()}{error.msg[1:]} in: {shown}"
+
+
+INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")
+"""Folders in which clients keep a project's file."""
+
+
+def own_workspace(folder: Path) -> Path:
+    """The folder that a file belongs to: of one in `.vscode` and its like, the folder above."""
+    return folder.parent if folder.name in INSIDE_A_PROJECT else folder
+
+
+def _refuse_repeated_keys(document: Document, spans: Iterable[Span]) -> None:
+    """What stands there twice is read by one program this way, by another that way, and by a person as either."""
+    seen: set[ValuePath] = set()
+    repeated: list[tuple[ValuePath, int]] = []
+    for path, key in ((span.path, span.key) for span in spans):
+        if path in seen:
+            repeated.append((path, key))
+        seen.add(path)
+    if not repeated:
+        return
+    path, key = min(repeated, key=lambda item: (len(item[0]), item[1]))
+    place, name = replace(document, offsets={path: key}).place(path), safe_line(str(path[-1]), 60)
+    if len(path) == 2 and path[0] in ("mcpServers", "servers"):
+        raise ConfigError(f'{place}: two servers are named "{name}"; rename one')
+    raise ConfigError(f'{place}: "{name}" is given twice; keep one')
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls a value of this kind, for an error line: "a list", "an object"."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    names = {str: "a string", int: "a number", float: "a number", list: "a list", tuple: "a list", dict: "an object"}
+    return names.get(type(value), type(value).__name__)
+
+
+def shown_value(value: Any) -> str:
+    """The value for an error line; of a string only the beginning: it may be a secret."""
+    if isinstance(value, str):
+        return f'"{safe_line(value, 30)}"'
+    if isinstance(value, list | tuple | dict) or value is None:
+        return kind_of(value)
+    return str(value).lower() if isinstance(value, bool) else safe_line(str(value), 30)

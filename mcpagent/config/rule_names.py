@@ -1,0 +1,160 @@
+"""What a rule names: `git.push` a tool, `/git:review` a prompt, `@git:file:///notes` a resource, `git.*` all of `git`.
+
+Prompts and resources are written as a person types them in a chat. Behind the server's name may stand a pattern. A rule
+that permits fits that server and that name exactly; one that denies or asks also fits what could pass for the name.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+from urllib.parse import unquote
+
+from mcpagent.messages import RequestKind, ToolDefinition
+from mcpagent.text.globs import fits
+
+SIGNS: Mapping[RequestKind, str] = {"tool": "", "prompt": "/", "resource": "@"}
+"""How a line begins that asks a server for it."""
+
+_KINDS: Mapping[str, RequestKind] = {sign: kind for kind, sign in SIGNS.items() if sign}
+_BLANK = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters and symbols that show nothing."""
+
+_ENDS = " ._-!,:;/()[]{}?'\"~\\*+#&%$^<>|=`\u2018\u2019\u201c\u201d\u3002"
+_SAME_PLACE = re.compile(r"/(?:\./|/)+")
+_MOST_READINGS = 64
+
+
+def rule_of(tool: ToolDefinition) -> str:
+    """The server and what is asked of it, as a rule without patterns names it; of one's own code the name alone."""
+    name = tool.key.name
+    if not tool.server:
+        return name
+    return f"{tool.server}.{name}" if tool.kind == "tool" else f"{SIGNS[tool.kind]}{tool.server}:{name}"
+
+
+def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> bool:
+    """Whether a rule that lets things run names this. `servers` are all there are: a rule names one of them.
+
+    The server's name stands in it in full, or `*` for all: `git.evil.x` is of the server `git.evil` if there is one.
+    The name that the model calls will do if it names the server too (`git__push`).
+    """
+    if rule == "*":
+        return True
+    if tool.server is None:
+        return permits_of_server(rule, tool) or _is_exactly(rule, tool.name)
+    known = {tool.server, *servers}
+    named = [reading for reading in _readings(rule) if reading[0] in {"*", *known}]
+    if named:
+        server, kind, pattern = max(named, key=lambda reading: len(reading[0]))
+        return server in ("*", tool.server) and _permits(kind, pattern, tool)
+    owner = max((server for server in known if rule.startswith(f"{server}__")), key=len, default=None)
+    is_plain = tool.kind == "tool" and tool.key.name.isascii() and tool.key.name.translate(_JOINTS).isalnum()
+    return owner == tool.server and is_plain and _is_exactly(rule, tool.name)
+
+
+_JOINTS = str.maketrans("", "", "_-")
+
+
+def forbids(rule: str, tool: ToolDefinition) -> bool:
+    """Whether a rule that denies names this, or what could pass for it: in other letters, with something invisible.
+
+    A rule without a server is for each server that has such a name, and for the name that the model calls.
+    """
+    if rule == "*":
+        return True
+    readings = list(_readings(rule))
+    if tool.server is None or not readings:
+        label = f"{tool.server}.{tool.key.name}" if tool.server else tool.key.name
+        return any(_is_among(rule, _could_be(form)) for form in (tool.key.name, tool.name, label))
+    # Once for all readings: a server may have names of a megabyte.
+    owner, names = _folded(tool.server), _could_be(tool.key.name)
+    return _folded(rule) == _folded(tool.key.name) or any(
+        _is_among(server, {owner}) and _is_among(pattern, names)
+        for server, kind, pattern in readings
+        if kind in ("tool", tool.kind)
+    )
+
+
+def permits_of_server(pattern: str, tool: ToolDefinition) -> bool:
+    """The same for a pattern where the server is known: `push`, `/review`, `@file:///*`, `*` for all."""
+    kind = _KINDS.get(pattern[:1], "tool")
+    return _permits(kind, pattern.removeprefix(SIGNS[kind]), tool)
+
+
+def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
+    """As `forbids`, where the server is known."""
+    kind = _KINDS.get(pattern[:1], "tool")
+    names = _could_be(tool.key.name)
+    bare = pattern.removeprefix(SIGNS[kind]) if kind == tool.kind else pattern
+    return _is_among(pattern, names) or _is_among(bare, names)
+
+
+def resource_servers(rule: str) -> set[str]:
+    """The servers that a rule about resources may name: what it names there need not be listed."""
+    return {server for server, kind, _ in _readings(rule) if kind == "resource"}
+
+
+def _readings(rule: str) -> Iterator[tuple[str, RequestKind, str]]:
+    """Each server that a rule may name, with what of it: names of servers and of tools may have any characters."""
+    places = (place for place, char in enumerate(rule) if char == "." or (char == ":" and rule[0] in _KINDS))
+    for place in islice(places, _MOST_READINGS):
+        if rule[place] == ".":
+            yield rule[:place], "tool", rule[place + 1 :]
+        else:
+            yield rule[1:place], _KINDS[rule[0]], rule[place + 1 :]
+
+
+def _permits(kind: RequestKind, pattern: str, tool: ToolDefinition) -> bool:
+    name = tool.key.name
+    if pattern == "*" and kind in ("tool", tool.kind):
+        return True
+    if kind != tool.kind:
+        return False
+    # What leads out of a folder leads out of every pattern for what is in it.
+    leads_out = kind == "resource" and ".." in unquote(unquote(name))
+    return pattern == name or (not leads_out and fits(name, pattern))
+
+
+def _is_exactly(pattern: str, name: str) -> bool:
+    return pattern == name or fits(name, pattern)
+
+
+def _could_be(name: str) -> set[str]:
+    """All that the name could be read as, folded."""
+    seen = {_folded(name), _folded(unquote(name)), _folded(unquote(unquote(name)))}
+    if "/" in name:
+        seen |= {form for one in list(seen) for form in _same_places(one)}
+    return seen | {form.rstrip(_ENDS) for form in seen} | {form.strip(_ENDS) for form in seen}
+
+
+def _is_among(pattern: str, folded: Collection[str]) -> bool:
+    wanted = _folded(pattern)
+    return any(form == wanted or fits(form, wanted) for form in folded)
+
+
+def _same_places(uri: str) -> Iterator[str]:
+    """The address as others write it too: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`."""
+    scheme, colon, rest = uri.partition(":")
+    if not colon:
+        return
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest.lstrip("/"))
+    host = host.rpartition("@")[2]
+    if scheme == "file" and host == "localhost":
+        host = ""
+    host = host.removesuffix({"http": ":80", "https": ":443"}.get(scheme, " "))
+    whole = posixpath.normpath(f"/{path.partition('#')[0]}") if slash else ""
+    yield f"{scheme}://{host}{_SAME_PLACE.sub('/', whole)}"
+
+
+def _folded(text: str) -> str:
+    """The text in one of the spellings that look the same, without what nobody sees."""
+    if text.isascii() and text.isprintable():
+        return text.lower().replace(" ", "")
+    # Without its marks first: to put many of them in order takes time with their square.
+    bare = "".join(char for char in text if unicodedata.category(char)[0] not in "CM")
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", bare).casefold())
+    return "".join(char for char in plain if unicodedata.category(char)[0] not in "CZM" and char not in _BLANK)

@@ -1,0 +1,283 @@
+"""Secrets by name: in the system keyring if there is one, else in files that only their user can read.
+
+A keyring cannot be listed and takes time to load, so each secret also has a small file: it says that the keyring has
+the value, or holds the value itself. What has no file costs one look for it, and no keyring is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from mcpagent.config.bounded_files import read_own
+from mcpagent.config.file_changes import write_whole
+from mcpagent.config.user_folders import user_data_folder
+from mcpagent.errors import ConfigError, CredentialsError
+from mcpagent.text.known_secrets import hide
+from mcpagent.text.safe_text import safe_line
+
+Found = TypeVar("Found")
+
+SERVICE = "mcpagent"
+"""Under this name the system keyring shows our keys, so `keyring get mcpagent NAME` reads one too."""
+
+KEYRING_SECONDS = 20.0
+"""How long a keyring may take: it may be asking for its password, on a screen that nobody sees."""
+
+_NAME = re.compile(r"[A-Za-z0-9_.@:/-]{1,100}")
+
+
+class Backend(Protocol):
+    """A system keyring, as the `keyring` library gives it."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        """The secret; None if there is none."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        """Keeps the secret, in the place of one that was there."""
+
+    def delete_password(self, service: str, username: str) -> None:
+        """Forgets the secret; it must be there."""
+
+
+class KeyringError(Exception):
+    """The keyring cannot be used; the text says why, as the end of a sentence."""
+
+
+class BoundedKeyring:
+    """A keyring that is loaded when first used and waited for `seconds` at most; one that was silent is asked no more.
+
+    `load` gives None if there is no keyring.
+    """
+
+    def __init__(self, load: Callable[[], Backend | None], seconds: float = KEYRING_SECONDS) -> None:
+        self._load = load
+        self._seconds = seconds
+        self._trouble = ""
+        self._backend: Backend | None = None
+
+    def use(self, act: Callable[[Backend], Found]) -> Found:
+        """What `act` gives. Raises `KeyringError`."""
+        if self._trouble:
+            raise KeyringError(self._trouble)
+        answer: Future[Found] = Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(act(self._opened()))
+            except Exception as error:  # noqa: BLE001 - each system's keyring has errors of its own
+                answer.set_exception(error)
+
+        threading.Thread(target=work, name="keyring", daemon=True).start()
+        if not wait([answer], self._seconds).done:
+            waiting = "it may be asking for its password"
+            self._trouble = f"the system keyring did not answer within {self._seconds:g} s ({waiting})"
+            raise KeyringError(self._trouble)
+        try:
+            return answer.result()
+        except KeyringError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see above
+            what = f"{type(error).__name__}: {safe_line(str(error), 120)}"
+            raise KeyringError(f"the system keyring failed: {what}") from None
+
+    def _opened(self) -> Backend:
+        if self._backend is None:
+            self._backend = self._load()
+        if self._backend is None:
+            self._trouble = "there is no system keyring here"
+            raise KeyringError(self._trouble)
+        return self._backend
+
+
+NO_KEYRING = BoundedKeyring(lambda: None)
+"""For stores whose secrets are all in files."""
+
+
+def _load_backend() -> Backend | None:
+    try:
+        import keyring
+    except ImportError:
+        return None
+    backend = keyring.get_keyring()
+    # The library's own stand-ins for "none" and "switched off" have a priority of 0 and below.
+    return backend if backend.priority > 0 else None
+
+
+@cache
+def system_keyring() -> BoundedKeyring:
+    """The one of this process, as one that was silent is to be asked no more by anybody."""
+    return BoundedKeyring(_load_backend)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where a secret is. `reason` says why it is in a file, None for one in the keyring or read from the list."""
+
+    name: str
+    place: Literal["keyring", "file"]
+    path: Path
+    saved: float
+    reason: str | None = None
+
+
+class SecretStore:
+    """Secrets of one kind, one file each in `folder`; `service` is what they are called in the keyring."""
+
+    def __init__(self, folder: Path, service: str = SERVICE, *, keyring: BoundedKeyring | None = None) -> None:
+        self._folder = folder
+        self._service = service
+        self._keyring = keyring
+
+    def get(self, name: str) -> str | None:
+        """The secret, None if it was never set here. Raises `CredentialsError` if the keyring fails."""
+        entry = self._read(self._path(name))
+        if entry is None:
+            return None
+        return str(entry["value"]) if "value" in entry else self._from_keyring(name)
+
+    def find(self, name: str) -> str | None:
+        """The same, also for one that another program put into the keyring."""
+        return found if (found := self.get(name)) is not None else self._from_keyring(name, quiet=True)
+
+    def set(self, name: str, value: str) -> Kept:
+        """Keeps it, in the keyring or else in a file. Raises `ConfigError` if neither can be written."""
+        path, saved = self._path(name), time.time()
+        try:
+            self._ring.use(lambda backend: backend.set_password(self._service, name, value))
+        except KeyringError as error:
+            self._write(path, {"name": name, "saved": saved, "value": value})
+            return Kept(name, "file", path, saved, str(error))
+        self._write(path, {"name": name, "saved": saved})
+        return Kept(name, "keyring", path, saved)
+
+    def remove(self, name: str) -> Kept | None:
+        """Forgets it, and gives where it was; None if it was not there. Raises `CredentialsError`, see `get`."""
+        path = self._path(name)
+        entry = self._read(path)
+        if entry is None:
+            return None
+        kept = _kept(path, entry)
+        if kept.place == "keyring" and self._from_keyring(name) is not None:
+            self._use(lambda backend: backend.delete_password(self._service, name), name)
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        return kept
+
+    def list(self) -> list[Kept]:
+        """What was set here, by name; no value is read."""
+        found = [(path, self._read(path)) for path in self._folder.glob("*.json")]
+        return sorted((_kept(path, entry) for path, entry in found if entry is not None), key=lambda kept: kept.name)
+
+    @property
+    def _ring(self) -> BoundedKeyring:
+        return self._keyring or system_keyring()
+
+    def _use(self, act: Callable[[Backend], Found], name: str) -> Found:
+        try:
+            return self._ring.use(act)
+        except KeyringError as error:
+            fix = f"unlock it, or set it again: mcpagent keys set {name}"
+            raise CredentialsError(f"{safe_line(name, 100)} is in the system keyring: {error}; {fix}") from None
+
+    def _from_keyring(self, name: str, *, quiet: bool = False) -> str | None:
+        def read(backend: Backend) -> str | None:
+            return backend.get_password(self._service, name)
+
+        if not quiet:
+            return self._use(read, name)
+        try:
+            return self._ring.use(read)
+        except KeyringError:
+            return None
+
+    def _path(self, name: str) -> Path:
+        import hashlib
+
+        shown = re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".")[:60]
+        return self._folder / f"{shown}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}.json"
+
+    def _read(self, path: Path) -> dict[str, Any] | None:
+        """The file's content; None if there is none or it is broken."""
+        try:
+            entry = json.loads(read_own(path))
+        except (OSError, ValueError, RecursionError):
+            return None
+        fits = isinstance(entry, dict) and isinstance(entry.get("name"), str)
+        return entry if fits and isinstance(entry.get("saved"), int | float) else None
+
+    def _write(self, path: Path, entry: Mapping[str, Any]) -> None:
+        try:
+            write_whole(path, json.dumps(entry))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: cannot be written: {error}; nothing was kept") from None
+
+
+def _kept(path: Path, entry: Mapping[str, Any]) -> Kept:
+    return Kept(str(entry["name"]), "file" if "value" in entry else "keyring", path, float(entry["saved"]))
+
+
+def key_store(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> SecretStore:
+    """The keys that the user sets: `mcpagent keys set NAME`."""
+    return SecretStore(user_data_folder(environ) / "keys", keyring=keyring)
+
+
+def token_store(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> SecretStore:
+    """What signing in to servers brought."""
+    return SecretStore(user_data_folder(environ) / "tokens", f"{SERVICE} sign-in", keyring=keyring)
+
+
+def is_key_name(name: str) -> bool:
+    """Whether a key can have this name, also between the braces of `${keyring:name}`."""
+    return _NAME.fullmatch(name) is not None
+
+
+class EnvironmentWithKeys(Mapping[str, str]):
+    """An environment; if it lacks a name, or has it blank, the key that was set under that name is taken."""
+
+    def __init__(self, environ: Mapping[str, str], keys: SecretStore) -> None:
+        self.environ = environ
+        self._keys = keys
+        self._read: dict[str, str | None] = {}
+
+    def secret(self, name: str) -> str | None:
+        """What `${keyring:name}` stands for."""
+        value = self._keys.find(name) if is_key_name(name) else None
+        if value is not None:
+            hide(value)
+        return value
+
+    def __getitem__(self, name: str) -> str:
+        value = self.environ.get(name)
+        if value is not None and value.strip():
+            return value
+        if name not in self._read:
+            self._read[name] = self._keys.get(name) if is_key_name(name) else None
+        if (kept := self._read[name]) is not None:
+            hide(kept)
+            return kept
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.environ)
+
+    def __len__(self) -> int:
+        return len(self.environ)
+
+
+def with_stored_keys(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> EnvironmentWithKeys:
+    """The environment and the keys set for it; a keyring is read only for a name that is asked for and was set."""
+    if isinstance(environ, EnvironmentWithKeys):
+        return environ
+    return EnvironmentWithKeys(environ, key_store(environ, keyring=keyring))

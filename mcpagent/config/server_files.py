@@ -1,0 +1,196 @@
+"""Where servers come from: a file, its content, values, or the files that are found from a folder up.
+
+Each server is checked, and one that cannot be used does not stop the others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from mcpagent.config.config_documents import Document, kind_of, read_document
+from mcpagent.config.jsonc import ValuePath
+from mcpagent.config.permissions import without_own_permissions
+from mcpagent.config.server_entries import read_server
+from mcpagent.config.user_folders import is_users_own, project_folders, user_config_folder
+from mcpagent.config.values import Scope, ServerConfig, ServerProblem, ServersConfig, ServersSource, tool_prefix
+from mcpagent.config.variables import SecretLookup, UnusableError, Variables
+from mcpagent.errors import ConfigError
+from mcpagent.python.argument_checks import expect, expect_arguments
+from mcpagent.text.safe_text import safe_line
+
+MAX_SERVERS = 1_000
+
+_NAME = re.compile(r"[A-Za-z0-9_.@:/ -]{1,64}")
+
+
+def load_servers(
+    source: ServersSource,
+    *,
+    environ: Mapping[str, str] | None = None,
+    label: str = "mcp_config",
+    folder: Path | None = None,
+    workspace: Path | None = None,
+    secret: SecretLookup | None = None,
+) -> ServersConfig:
+    """The servers of a file, of its parsed content, or given as values.
+
+    Variables are expanded from `environ` (default: the process's). For parsed content, `label` names it in errors and
+    `folder` is what its relative paths start from (default: the current one). `workspace` is what `${workspaceFolder}`
+    stands for (default: the file's folder).
+    `secret` looks up `${keyring:name}`; without it the keys set by `mcpagent keys set` are meant, if `environ` is left
+    out or has them (`with_stored_keys`). Disabled servers are listed with `disabled` True. Raises `ConfigError`.
+    """
+    expect(label, source, (str, Path, Mapping, list, tuple), "a file, a dict, or a list of ServerConfig")
+    expect("environ", environ, (Mapping, NoneType), "a dict or None")
+    others = {"label": label, "folder": folder, "workspace": workspace, "secret": secret}
+    expect_arguments("load_servers", load_servers, others)
+    environ, secret = _with_keys(environ, secret)
+    if isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        document = read_document(path)
+        return replace(
+            read_servers(document, Variables(environ, document.folder, secret, workspace)), files=(str(path),)
+        )
+    if isinstance(source, Mapping):
+        runs_in = "" if folder is None else str(folder)
+        document = Document(label, dict(source), {}, "", folder or Path.cwd(), runs_in)
+        return read_servers(document, Variables(environ, document.folder, secret, workspace))
+    return _checked_values(tuple(source))
+
+
+def _with_keys(
+    environ: Mapping[str, str] | None, secret: SecretLookup | None
+) -> tuple[Mapping[str, str], SecretLookup | None]:
+    from mcpagent.config.secret_store import EnvironmentWithKeys, with_stored_keys
+
+    environ = with_stored_keys(os.environ) if environ is None else environ
+    if secret is None and isinstance(environ, EnvironmentWithKeys):
+        secret = environ.secret
+    return environ, secret
+
+
+def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig:
+    """The servers of all files `find_config_files` names; the later file wins by server name.
+
+    What a project's file says in its own favour (`approval` "allow", `trust`) does not count. In the user's file
+    `${workspaceFolder}` is the project's top.
+    """
+    found: list[ServersConfig] = []
+    for path in find_config_files(start, environ):
+        is_found_there = path.parent == user_config_folder(environ)
+        scope: Scope = "user" if is_found_there and is_users_own(path, environ) else "project"
+        workspace = project_folders(start)[0] if scope == "user" else None
+        loaded = load_servers(path, environ=environ, workspace=workspace)
+        servers = loaded.servers if scope == "user" else map(without_own_permissions, loaded.servers)
+        found.append(replace(loaded, servers=tuple(replace(server, scope=scope) for server in servers)))
+    return merged_servers(found)
+
+
+def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:
+    """One configuration of several; the later one wins by server name."""
+    merged: dict[str, ServerConfig | ServerProblem] = {}
+    for source in sources:
+        merged |= {server.name: server for server in source.servers}
+        merged |= {problem.name: problem for problem in source.problems}
+    return ServersConfig(
+        tuple(item for item in merged.values() if isinstance(item, ServerConfig)),
+        tuple(item for item in merged.values() if isinstance(item, ServerProblem)),
+        tuple(dict.fromkeys(name for source in sources for name in source.files)),
+    )
+
+
+def load_named_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
+    """The servers of a file that somebody named; unless it stands in the user's own folders it needs their yes."""
+    loaded = load_servers(path, environ=environ)
+    scope: Scope = "user" if is_users_own(Path(path).expanduser(), environ) else "given"
+    return replace(loaded, servers=tuple(replace(server, scope=scope) for server in loaded.servers))
+
+
+def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
+    """The configuration files that exist, in reading order.
+
+    First the user's `mcp.json`, then from the project's top (the folder with `.git`) down to `start` each `.mcp.json`,
+    or `mcp_servers.json` if that is absent. Without a `.git` above, only `start` itself is looked at.
+    """
+    found = [user_config_folder(environ) / "mcp.json"]
+    for folder in project_folders(start):
+        names = (".mcp.json", "mcp_servers.json")
+        found.extend([folder / name for name in names if (folder / name).is_file()][:1])
+    return [path for path in found if path.is_file()]
+
+
+def read_servers(document: Document, variables: Variables) -> ServersConfig:
+    """The servers of one document; those that cannot be used are its problems. Raises `ConfigError` for the others."""
+    root, entries = server_entries(document)
+    if len(entries) > MAX_SERVERS:
+        raise document.error(root, f"{len(entries)} servers; the limit is {MAX_SERVERS}")
+    servers: list[ServerConfig] = []
+    problems: list[ServerProblem] = []
+    for name, entry in entries.items():
+        path = (*root, name)
+        _check_name(name, document, path)
+        if not isinstance(entry, Mapping):
+            raise document.error(path, f'expected an object with "command" or "url", got {kind_of(entry)}')
+        try:
+            servers.append(read_server(name, dict(entry), path, document, variables))
+        except UnusableError as error:
+            problems.append(ServerProblem(name, str(document.error(error.path, error.what))))
+    _refuse_equal_prefixes([*(server.name for server in servers), *(problem.name for problem in problems)], document)
+    return ServersConfig(tuple(servers), tuple(problems))
+
+
+def server_entries(document: Document) -> tuple[ValuePath, dict[str, Any]]:
+    """The entries of the servers by name as they are written, and the path of what holds them. Raises `ConfigError`."""
+    data = document.data
+    if not isinstance(data, Mapping):
+        raise document.error((), f'expected an object with "mcpServers", got {kind_of(data)}')
+    for key in ("mcpServers", "servers", "mcp_servers"):
+        if key in data:
+            if not isinstance(data[key], Mapping):
+                raise document.error((key,), f"expected an object of name -> server, got {kind_of(data[key])}")
+            return (key,), dict(data[key])
+    if data and all(isinstance(entry, Mapping) and {"command", "url"} & entry.keys() for entry in data.values()):
+        return (), dict(data)
+    near = get_close_matches("mcpServers", [str(key) for key in data], n=1, cutoff=0.6)
+    hint = f'; "{near[0]}" should be "mcpServers"' if near else '; write {"mcpServers": {"name": {"command": "..."}}}'
+    raise document.error((near[0],) if near else (), f'no "mcpServers" found{hint}')
+
+
+def _check_name(name: str, document: Document, path: ValuePath) -> None:
+    if not _NAME.fullmatch(name) or ".." in name or not re.search(r"[A-Za-z0-9]", name):
+        what = f'server name "{safe_line(name, 70)}" must be 1 to 64 of A-Z, a-z, 0-9, "_", "-", ".", "/", "@", ":"'
+        raise document.error(path[:-1], f"{what}; rename it")
+
+
+def _refuse_equal_prefixes(names: list[str], document: Document) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        prefix = tool_prefix(name)
+        other = seen.setdefault(prefix, name)
+        if other != name:
+            raise ConfigError(
+                f'{document.label}: servers "{other}" and "{name}" give the same tool prefix "{prefix}"; rename one'
+            )
+
+
+def _checked_values(servers: tuple[Any, ...]) -> ServersConfig:
+    for server in servers:
+        if not isinstance(server, ServerConfig):
+            raise ConfigError(f"mcp_config: expected ServerConfig values, got {kind_of(server)}")
+        if bool(server.command) == bool(server.url) and not server.disabled:
+            raise ConfigError(f'mcp_config: server "{server.name}": give exactly one of command and url')
+    document = Document("mcp_config", None, {}, "", Path.cwd())
+    names = [server.name for server in servers]
+    for name in names:
+        _check_name(name, document, (name,))
+        if names.count(name) > 1:
+            raise ConfigError(f'mcp_config: two servers are named "{name}"; rename one')
+    _refuse_equal_prefixes(names, document)
+    return ServersConfig(servers)

@@ -1,0 +1,72 @@
+"""Where mcpagent keeps what is the user's: one rule for configuration, state, data and cache; and what a project is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from mcpagent.config.bounded_files import is_nobody_elses
+
+_XDG = {
+    "config": ("XDG_CONFIG_HOME", ".config"),
+    "data": ("XDG_DATA_HOME", ".local/share"),
+    "state": ("XDG_STATE_HOME", ".local/state"),
+    "cache": ("XDG_CACHE_HOME", ".cache"),
+}
+"""Our kind of folder -> the variable of the XDG Base Directory Specification, and its default under HOME."""
+
+
+def user_config_folder(environ: Mapping[str, str]) -> Path:
+    """`mcp.json` and `config.toml`: what the user writes."""
+    return _folder("config", environ)
+
+
+def user_data_folder(environ: Mapping[str, str]) -> Path:
+    """What must not be lost, such as conversations."""
+    return _folder("data", environ)
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """What was remembered on the way: history, approvals, trust, logs."""
+    return _folder("state", environ)
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """What can be made again."""
+    return _folder("cache", environ)
+
+
+def own_folders(environ: Mapping[str, str]) -> list[Path]:
+    """All of these."""
+    return [_folder(kind, environ) for kind in _XDG]
+
+
+def is_users_own(path: str | Path, environ: Mapping[str, str]) -> bool:
+    """Whether a file stands in the user's own folders and nobody else can have put it there."""
+    folder = Path(path).absolute().parent.resolve()
+    owns = (user_config_folder(environ).resolve(), user_data_folder(environ).resolve())
+    return is_nobody_elses(path) and any(folder.is_relative_to(own) for own in owns)
+
+
+def _folder(kind: str, environ: Mapping[str, str]) -> Path:
+    """`$MCPAGENT_HOME/<kind>`, else the platform's place for mcpagent (on Linux as XDG says)."""
+    if home := environ.get("MCPAGENT_HOME"):
+        return Path(home).expanduser() / kind
+    if sys.platform in ("win32", "darwin"):
+        import platformdirs
+
+        return Path(getattr(platformdirs, f"user_{kind}_path")("mcpagent", appauthor=False))
+    variable, default = _XDG[kind]
+    base = environ.get(variable) or ""
+    if not base.startswith("/"):  # the XDG specification: relative paths are to be ignored
+        base = str(Path(environ.get("HOME") or Path.home()) / default)
+    return Path(base) / "mcpagent"
+
+
+def project_folders(start: Path) -> list[Path]:
+    """The project's folders from its top, the one with `.git`, down to `start`; without a `.git` only `start`."""
+    start = start.absolute()
+    upward = [start, *start.parents]
+    top = next((index for index, folder in enumerate(upward) if (folder / ".git").exists()), 0)
+    return list(reversed(upward[: top + 1]))

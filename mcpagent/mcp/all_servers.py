@@ -1,0 +1,285 @@
+"""All MCP servers of one agent: connected at once, the slow ones later, the broken ones named."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from mcpagent.config import ServerConfig, ServersConfig
+from mcpagent.errors import InputError, ServerError
+from mcpagent.events import Emit, Notice, ServerFailed, ServerLogged
+from mcpagent.mcp import offers
+from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo, ToolsDifference, difference
+from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.mcp.server_status import ServerStatus
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tools import Tool, ToolOutput
+
+TURNED_OFF = "it is turned off"
+STILL_CONNECTING = "it is still connecting"
+MOST_STARTS = 3
+"""How often a server is started whose process ends before it can be used."""
+
+
+class McpServers:
+    """The servers of a configuration that are enabled and wanted, as links sorted by name.
+
+    Servers that cannot even be tried (an unset variable, say) have a status that says why. `on_late` is called for each
+    server that connects after `open` has returned, `on_lost` for each that fails after it, `on_changed` for each whose
+    tools are no longer what they were.
+    """
+
+    def __init__(
+        self,
+        config: ServersConfig,
+        wanted: Sequence[ServerConfig],
+        options: ServerOptions,
+        *,
+        emit: Emit,
+        on_late: Callable[[ServerLink], None] = lambda _: None,
+        on_lost: Callable[[str, str], None] = lambda *_: None,
+        on_changed: Callable[[ServerLink, ToolsDifference], None] = lambda *_: None,
+    ) -> None:
+        self._emit = emit
+        self._on_late = on_late
+        self._on_lost = on_lost
+        self._on_changed = on_changed
+        self._unusable = {
+            item.name: ServerStatus(item.name, state="failed", reason=item.reason) for item in config.problems
+        }
+        ordered = sorted(wanted, key=lambda item: item.name)
+        self._links = {item.name: self._link(item, options) for item in ordered}
+        self._starts: dict[str, asyncio.Task[ServerError | None]] = {}
+        self._has_opened = False
+
+    def _link(self, config: ServerConfig, options: ServerOptions) -> ServerLink:
+        return ServerLink(
+            config,
+            emit=self._emit,
+            cache=options.cache,
+            eager=options.eager or config.eager,
+            handlers=options.handlers(config) if callable(options.handlers) else options.handlers,
+            auth=options.auth if config.url else None,
+            pins=options.pins,
+            allow_change=options.allow_change,
+            log_folder=options.log_folder,
+            on_tools_changed=lambda change: self._on_changed(self._links[config.name], change),
+        )
+
+    @property
+    def toolsets(self) -> list[ServerLink]:
+        """Those whose tools are known, connected or not."""
+        return [link for link in self._links.values() if link.is_known]
+
+    def all_tools(self) -> list[Tool]:
+        """What those listed, in the order of their names."""
+        return [tool for link in self.toolsets for tool in link.bound_tools()]
+
+    @property
+    def statuses(self) -> dict[str, ServerStatus]:
+        """Each server by name, also those that failed or cannot be tried."""
+        return {name: link.status for name, link in self._links.items()} | self._unusable
+
+    @property
+    def connecting(self) -> tuple[str, ...]:
+        """The servers whose tools are not known yet and may be soon."""
+        links = self._links.items()
+        return tuple(name for name, link in links if link.status.state == "connecting" and not link.is_known)
+
+    @property
+    def unavailable(self) -> dict[str, str]:
+        """Why the tools of each server that cannot be used now cannot, in one line."""
+        waited = self.connecting
+        return {
+            name: _why_waited(status.reason) if name in waited else status.reason or TURNED_OFF
+            for name, status in self.statuses.items()
+            if status.state in ("failed", "closed") or name in waited
+        }
+
+    # --- all servers: started and ended ---
+
+    async def open(self, startup_seconds: float | None) -> None:
+        """Connects all at once and returns when each is ready or has failed, or after `startup_seconds`.
+
+        Servers that need longer go on in the background, which is reported unless nobody waits (0), and so do those
+        that are tried again. A `required` one is always waited for; if it fails, its `ServerError` is raised. Every
+        single wait is bounded by the server's own `connect_timeout_seconds`.
+        """
+        for status in self._unusable.values():
+            self._emit(ServerFailed(status.name, status.reason))
+        first_tries = {name: asyncio.Event() for name in self._links}
+        for name, link in self._links.items():
+            self._starts[name] = asyncio.create_task(self._start(link, first_tries[name]), name=f"mcp-start-{name}")
+            self._starts[name].add_done_callback(lambda _, name=name: first_tries[name].set())  # type: ignore[misc]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(startup_seconds):
+                for first_try in first_tries.values():
+                    await first_try.wait()
+        for name in [name for name, link in self._links.items() if link.config.required]:
+            await asyncio.wait({self._starts[name]})
+            if (failure := self._starts[name].result()) is not None:
+                raise failure
+        self._has_opened = True
+        for name, first_try in first_tries.items():
+            if not first_try.is_set() and startup_seconds != 0:
+                text = f'server "{name}" is still connecting; its tools join when it is ready'
+                self._emit(Notice(text, "warning"))
+
+    async def settle(self, seconds: float | None) -> None:
+        """Waits until the tools of no server are awaited any more, or so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while waited := self.connecting:
+                    await self._links[waited[0]].settled()
+
+    async def _start(self, link: ServerLink, first_try: asyncio.Event) -> ServerError | None:
+        """Enters a link, and says why that failed.
+
+        A server whose process ends while it starts is tried again, while the others are used already.
+        """
+        name = link.config.name
+        for _ in range(MOST_STARTS):
+            failure: ServerError | None = None
+            try:
+                await link.__aenter__()  # which waits longer each time, and reports
+            except ServerError as error:
+                failure = error
+            is_first = not first_try.is_set()
+            first_try.set()
+            if failure is None:
+                if self._has_opened:  # in the step in which it is said to be ready: who waits for that finds its tools
+                    self._on_late(link)
+                return None
+            if self._has_opened and is_first:
+                self._on_lost(name, str(failure))
+            if failure.exit_code is None:
+                return failure
+        self._emit(Notice(f'server "{name}" did not start {MOST_STARTS} times; it stays down until it is restarted'))
+        return failure
+
+    async def _stop_starting(self, server: str) -> None:
+        if (start := self._starts.get(server)) is not None:
+            start.cancel()
+            await asyncio.gather(start, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Ends every connection and process, also of servers that are still connecting."""
+        try:
+            await asyncio.gather(*(self._stop_starting(name) for name in self._starts))
+        finally:  # also if whoever waits for it is cancelled
+            await asyncio.gather(*(link.__aexit__(None, None, None) for link in self._links.values()))
+
+    # --- single servers ---
+
+    @property
+    def prompts(self) -> dict[str, tuple[PromptInfo, ...]]:
+        """The prompts of each server that is connected or known and has some."""
+        return {link.config.name: link.lists.prompts for link in self.toolsets if link.lists.prompts}
+
+    @property
+    def resources(self) -> dict[str, tuple[ResourceInfo, ...]]:
+        """The resources and templates of each server that is connected or known and has some."""
+        return {link.config.name: link.lists.resources for link in self.toolsets if link.lists.resources}
+
+    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> ToolOutput:
+        """One prompt, filled in. Raises `InputError` if there is no such server, prompt, or argument."""
+        link = self._known(server, "prompts")
+        prompts = {item.name: item for item in reversed(link.lists.prompts)}
+        if (prompt := prompts.get(name)) is None:
+            raise InputError(f'server "{server}" has no prompt "{safe_line(name, 60)}"{_near(name, prompts)}')
+        missing = [item.name for item in prompt.arguments if item.required and not arguments.get(item.name)]
+        if missing:
+            raise InputError(
+                f'prompt "{safe_line(name, 60)}" needs {", ".join(safe_line(item, 60) for item in missing)}'
+            )
+        known = [item.name for item in prompt.arguments]
+        if foreign := [item for item in arguments if item not in known]:
+            takes = ", ".join(safe_line(item, 60) for item in known) or "none"
+            what = f'prompt "{safe_line(name, 60)}" has no argument "{safe_line(foreign[0], 60)}"'
+            raise InputError(f"{what}; it takes {takes}")
+        return await offers.get_prompt(link, name, arguments)
+
+    async def read_resource(self, server: str, uri: str) -> ToolOutput:
+        """What is behind a URI, also one that was not listed. Raises `InputError` if there is no such server."""
+        return await offers.get_resource(self._known(server, "resources"), uri)
+
+    async def complete(
+        self, server: str, name: str, argument: str, value: str, known: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
+        """What the server proposes for an argument of a prompt (`name`) or of a template (its URI) that begins so.
+
+        `known` are arguments given already. Nothing if the server proposes nothing, or is not known.
+        """
+        link = self._links.get(server)
+        if link is None or not link.is_known:
+            return ()
+        of = next((item for item in link.lists.prompts if item.name == name), None) or next(
+            (item for item in link.lists.resources if item.uri == name), None
+        )
+        return () if of is None else await offers.complete(link, of, argument, value, known)
+
+    async def set_roots(self, server: str, folders: Sequence[str | Path]) -> None:
+        """The folders that a server may know, instead of those before; it is notified that they changed.
+
+        Raises `InputError` or `ServerError`.
+        """
+        await self._configured(server).set_roots(folders)
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """From now on `ResourceUpdated` is emitted when the resource changes. Raises `InputError` or `ServerError`."""
+        await self._known(server, "resources").subscription(uri, wanted=True)
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """Takes a subscription back. Raises `InputError` or `ServerError`."""
+        await self._known(server, "resources").subscription(uri, wanted=False)
+
+    def log(self, server: str) -> tuple[ServerLogged, ...]:
+        """The last messages that a server sent about its own work. Raises `InputError`."""
+        return self._configured(server).log
+
+    async def restart(self, server: str) -> None:
+        """Ends the server, if it runs, and starts it anew. Raises `InputError` or `ServerError`."""
+        link = self._configured(server)
+        await self._stop_starting(server)
+        was_known = link.is_known
+        await link.restart()
+        if not was_known:
+            self._on_late(link)
+
+    async def turn_off(self, server: str) -> None:
+        """Ends the server and withdraws its tools until it is restarted. Raises `InputError`."""
+        link = self._configured(server)
+        before = [tool.definition for tool in link.bound_tools()] if link.is_known else []
+        await self._stop_starting(server)
+        await link.__aexit__(None, None, None)
+        self._on_lost(server, TURNED_OFF)
+        if before:
+            self._on_changed(link, difference(server, before, ()))
+
+    def _configured(self, server: str) -> ServerLink:
+        link = self._links.get(server)
+        if link is not None:
+            return link
+        if (problem := self._unusable.get(server)) is not None:
+            raise InputError(f'server "{safe_line(server, 60)}" cannot be started: {problem.reason}')
+        raise InputError(f'no server "{safe_line(server, 60)}" is enabled{_near(server, self._links)}')
+
+    def _known(self, server: str, what: str) -> ServerLink:
+        link = self._configured(server)
+        if link.is_known:
+            return link
+        reason = self.unavailable.get(server, TURNED_OFF)
+        raise InputError(f'the {what} of server "{server}" are not known: {safe_line(reason)}')
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=3)
+    return f"; did you mean {', '.join(safe_line(item, 60) for item in near)}?" if near else ""
+
+
+def _why_waited(failure: str) -> str:
+    return f"{STILL_CONNECTING} again, since {failure}" if failure else STILL_CONNECTING

@@ -1,0 +1,128 @@
+"""The attempts at requests over one connection that are under way: how long each may take, what was sent and came.
+
+Silence ends a request early, progress starts that limit anew, the total holds whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+from mcp_types import RequestId
+from pydantic import RootModel
+
+from mcpagent.mcp.request_failures import Limits
+
+Progress: TypeAlias = Callable[[float, float | None, str], None]
+"""Gets the progress of one request: how much is done, of how much, and a message."""
+
+
+class RawResult(RootModel[dict[str, Any]]):
+    """A result as it came, for `ClientSession.send_request`: the SDK's models drop fields."""
+
+
+class Attempt:
+    """One attempt at a request, with all that is sent for it; `timeout` is to be entered around it.
+
+    `sent_id` is the id of what was sent for it last, None before that. `has_begun`: its server carries it out already,
+    whatever becomes of what is sent for it from now on.
+    """
+
+    def __init__(self, limits: Limits, on_progress: Progress | None, *, is_paused: bool) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._idle = limits.idle
+        self._end = self._loop.time() + limits.total
+        self._is_paused = is_paused
+        self._on_progress = on_progress
+        self._large: dict[str, Any] | None = None
+        self.timeout = asyncio.timeout_at(self._due())
+        self.sent_id: RequestId | None = None
+        self.has_begun = False
+
+    @property
+    def is_total_over(self) -> bool:
+        """Whether all of its time is over; otherwise it ran out of time by the server's silence."""
+        return self._loop.time() >= self._end
+
+    async def heard(self, progress: float, total: float | None, message: str | None) -> None:
+        """The server has reported progress, as the SDK's `ProgressFnT`: it is not silent."""
+        self._restart_silence()
+        if self._on_progress is not None:
+            self._on_progress(progress, total, message or "")
+
+    def pause(self, is_paused: bool) -> None:
+        """Whether the server's silence does not count from now on."""
+        self._is_paused = is_paused
+        self._restart_silence()
+
+    def take(self, result: dict[str, Any]) -> None:
+        """Keeps a large result, which the SDK gets a small one in place of."""
+        self._large = result
+
+    def whole(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result that the SDK gave, or the large one that was kept in its place."""
+        large, self._large = self._large, None
+        return result if large is None else large
+
+    def _due(self) -> float:
+        return self._end if self._is_paused else min(self._end, self._loop.time() + self._idle)
+
+    def _restart_silence(self) -> None:
+        if not self.timeout.expired():
+            self.timeout.reschedule(self._due())
+
+
+_current: ContextVar[Attempt | None] = ContextVar("mcp_attempt", default=None)
+
+
+class Attempts:
+    """All attempts over one connection that are under way."""
+
+    def __init__(self) -> None:
+        self._open: set[Attempt] = set()
+        self._asking = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    @contextmanager
+    def opened(self, limits: Limits, on_progress: Progress | None) -> Iterator[Attempt]:
+        """A new one, from now until it is left: what this task sends meanwhile is sent for it."""
+        attempt = Attempt(limits, on_progress, is_paused=self._asking > 0)
+        before = _current.set(attempt)
+        self._open.add(attempt)
+        try:
+            yield attempt
+        finally:
+            self._open.discard(attempt)
+            _current.reset(before)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While somebody here is asked by the server its silence is ours; the totals go on."""
+        self._asking += 1
+        self._pause(True)
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            self._pause(self._asking > 0)
+
+    def _pause(self, is_paused: bool) -> None:
+        for attempt in self._open:
+            attempt.pause(is_paused)
+
+    def sent(self, request_id: RequestId) -> None:
+        """A message with this id is on its way, by the task that calls this."""
+        if (attempt := _current.get()) in self._open and attempt is not None:
+            attempt.sent_id = request_id
+
+    def takes(self, request_id: RequestId, result: dict[str, Any]) -> bool:
+        """Whether one of them keeps this large result, so that it need not go through the SDK."""
+        attempt = next((item for item in self._open if item.sent_id == request_id), None)
+        if attempt is not None:
+            attempt.take(result)
+        return attempt is not None

@@ -1,0 +1,160 @@
+"""Signing in to remote servers: the SDK's OAuth client, with what it brings kept for the server's address."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import OAuthClientMetadata
+from pydantic import AnyUrl
+
+from mcpagent.config import ServerConfig
+from mcpagent.config.secret_store import SecretStore
+from mcpagent.mcp.auth.sign_ins import TokenStorage
+from mcpagent.text.safe_text import safe_line
+
+SIGN_IN_SECONDS = 300.0
+_PAGE = b"<!doctype html><title>mcpagent</title><p>Signed in. You can close this page."
+
+
+class Page(Protocol):
+    """Takes a person through the authorization page."""
+
+    @property
+    def redirect_uri(self) -> str:
+        """Where the authorization server sends the person back to."""
+
+    async def show(self, url: str) -> None:
+        """Brings the authorization page before the person."""
+
+    async def result(self) -> AuthorizationCodeResult:
+        """What came back to the redirect URI."""
+
+
+def oauth_for(
+    config: ServerConfig,
+    store: SecretStore,
+    page: Page,
+    *,
+    client_metadata_url: str | None = None,
+) -> OAuthClientProvider:
+    """Authentication for one remote server by a person's sign-in; what it brings is kept in `store`.
+
+    `client_metadata_url` is an https address of a client metadata document: servers that know such documents take it
+    for our client id, with others we register. Without a person see `stored_auth`.
+    """
+    metadata = OAuthClientMetadata(
+        client_name="mcpagent",
+        redirect_uris=[AnyUrl(page.redirect_uri)],
+        grant_types=["authorization_code", "refresh_token"],
+        response_types=["code"],
+        token_endpoint_auth_method=None,
+    )
+    storage = TokenStorage(store, config.url)
+    provider = OAuthClientProvider(config.url, metadata, storage, page.show, page.result, client_metadata_url)
+    storage.context = provider.context
+    return provider
+
+
+class LoopbackPage:
+    """A sign-in whose answer comes to a port of 127.0.0.1 (RFC 8252 7.3); an async context manager.
+
+    `show` is given the address of the authorization page: it opens a browser, prints it, or both. If the browser is
+    on another machine, the address that it ended at can be given to `take` instead. `port` is tried first.
+    """
+
+    def __init__(
+        self, show: Callable[[str], Awaitable[None]], *, port: int = 0, seconds: float = SIGN_IN_SECONDS
+    ) -> None:
+        self._show = show
+        self._port = port
+        self._seconds = seconds
+        self._state: str | None = None
+        self._answer: asyncio.Future[AuthorizationCodeResult] | None = None
+        self._server: asyncio.Server | None = None
+
+    @property
+    def redirect_uri(self) -> str:
+        """On the port that is listened at; only while it is entered."""
+        if self._server is None:
+            raise RuntimeError("LoopbackPage is not entered")
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+
+    @property
+    def was_shown(self) -> bool:
+        """Whether a person was asked."""
+        return self._answer is not None
+
+    async def __aenter__(self) -> LoopbackPage:
+        try:
+            self._server = await asyncio.start_server(self._handle, "127.0.0.1", self._port)
+        except (OSError, OverflowError):
+            self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def show(self, url: str) -> None:
+        """Notes which sign-in it is, and has the page shown."""
+        self._state = _first(url, "state")
+        self._answer = asyncio.get_running_loop().create_future()
+        await self._show(url)
+
+    async def result(self) -> AuthorizationCodeResult:
+        """Waits for the browser, or for `take`. Raises `OAuthFlowError`, also if nobody signs in within `seconds`."""
+        assert self._answer is not None
+        try:
+            return await asyncio.wait_for(self._answer, self._seconds)
+        except TimeoutError:
+            raise OAuthFlowError(f"nobody signed in within {self._seconds:g} s") from None
+
+    def take(self, address: str) -> str | None:
+        """Takes the address that the browser ended at, as somebody pasted it; else says what is wrong with it."""
+        parts = urlsplit(address.strip())
+        expected = urlsplit(self.redirect_uri)
+        if (parts.scheme, parts.netloc, parts.path) != (expected.scheme, expected.netloc, expected.path):
+            return f"this is not the address that the browser ends at; it begins with {self.redirect_uri}?"
+        return None if self._take(parts.path, parts.query) else "this address is of another sign-in"
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, TimeoutError):
+            async with asyncio.timeout(10):
+                line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode("latin-1").split(" ")
+            parts = urlsplit(line[1] if len(line) > 1 else "")
+            found = line[0] == "GET" and self._take(parts.path, parts.query)
+            status = b"200 OK" if found else b"404 Not Found"
+            head = b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+            writer.write(head % (status, len(_PAGE) if found else 0) + (_PAGE if found else b""))
+            await writer.drain()
+        writer.close()
+
+    def _take(self, path: str, query: str) -> bool:
+        if path != "/callback" or self._answer is None or self._answer.done():
+            return False
+        if self._state is not None and _first(f"?{query}", "state") != self._state:
+            return False  # a page of somebody else's making must not end the sign-in
+        try:
+            self._answer.set_result(callback_result(query))
+        except OAuthFlowError as error:
+            self._answer.set_exception(error)
+        return True
+
+
+def _first(url: str, name: str) -> str | None:
+    return next(iter(parse_qs(urlsplit(url).query).get(name, [])), None)
+
+
+def callback_result(query: str) -> AuthorizationCodeResult:
+    """The code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
+    values = {name: found[0] for name, found in parse_qs(query).items()}
+    if "code" not in values:
+        reason = values.get("error_description") or values.get("error") or "no code came back"
+        raise OAuthFlowError(safe_line(reason, 200))
+    return AuthorizationCodeResult(code=values["code"], state=values.get("state"), iss=values.get("iss"))

@@ -1,0 +1,196 @@
+"""Signing in to one remote server, and out again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import OAuthClientInformationFull
+from pydantic import AnyUrl
+
+from mcpagent.config import ServerConfig
+from mcpagent.config.secret_store import Kept, SecretStore
+from mcpagent.errors import ServerError
+from mcpagent.mcp.auth.authority import ask_authority, authority_client, refusal_of
+from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage, oauth_for
+from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
+from mcpagent.text.safe_text import safe_line
+
+Revoked: TypeAlias = Literal["revoked", "not offered", "failed"]
+
+_PROBE = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+_PROTOCOL = {"MCP-Protocol-Version": "2025-06-18", "Accept": "application/json, text/event-stream"}
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A client that was registered with the authorization server beforehand, by hand: `port` is its callback's."""
+
+    client_id: str
+    secret: str | None = None
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """What came of it: somebody signed in just now, what was kept already is enough, or the server wants none.
+
+    `kept` is where the tokens are, if they were written just now.
+    """
+
+    how: Literal["now", "before", "not wanted"]
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedOut:
+    """What came of it. `was_signed_in` False: there was nothing; `reason` says why it could not be revoked there."""
+
+    was_signed_in: bool
+    revoked: Revoked = "not offered"
+    reason: str = ""
+
+
+@asynccontextmanager
+async def loopback_page(
+    config: ServerConfig,
+    store: SecretStore,
+    show: Callable[[str], Awaitable[None]],
+    registration: Registration | None = None,
+    *,
+    seconds: float = SIGN_IN_SECONDS,
+) -> AsyncIterator[LoopbackPage]:
+    """The page for a sign-in, on the port that we are registered with if that is free.
+
+    On another port our registration does not count, so a new one is made.
+    """
+    storage = TokenStorage(store, config.url)
+    sign_in = await storage.load()
+    if registration is not None:
+        sign_in.client = None
+    port = registration.port if registration is not None else _registered_port(sign_in.client)
+    async with LoopbackPage(show, port=port, seconds=seconds) as page:
+        if registration is not None:
+            if registration.port and urlsplit(page.redirect_uri).port != registration.port:
+                what = f"port {registration.port} of this machine is taken; it is where the sign-in would come back to"
+                raise ServerError(f'server "{config.name}": {what}', server=config.name, phase="login")
+            sign_in.client = _registered_by_hand(registration, page.redirect_uri)
+            await storage.save(sign_in)
+        elif sign_in.client is not None and AnyUrl(page.redirect_uri) not in (sign_in.client.redirect_uris or ()):
+            sign_in.client = None
+            await storage.save(sign_in)
+        yield page
+
+
+def _registered_port(client: OAuthClientInformationFull | None) -> int:
+    if client is None or not client.redirect_uris:
+        return 0
+    return client.redirect_uris[0].port or 0
+
+
+def _registered_by_hand(registration: Registration, redirect_uri: str) -> OAuthClientInformationFull:
+    return OAuthClientInformationFull(
+        client_id=registration.client_id,
+        client_secret=registration.secret,
+        redirect_uris=[AnyUrl(redirect_uri)],
+        token_endpoint_auth_method="client_secret_post" if registration.secret else "none",
+    )
+
+
+async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) -> SignedIn:
+    """Signs in if the server wants it. Raises `ServerError` (phase "login") with the reason if that fails."""
+    provider = oauth_for(config, store, page)
+    storage = provider.context.storage
+    assert isinstance(storage, TokenStorage)
+    provider.context.redirect_handler = partial(_show, page, config, provider.context)
+    refused = (await storage.load()).refusal
+    async with authority_client(config, provider, refused=refused) as client:
+        asking = asyncio.create_task(_probe(client, config))
+        saved = asyncio.create_task(storage.saved.wait())
+        try:
+            await asyncio.wait({asking, saved}, return_when=asyncio.FIRST_COMPLETED)
+            if storage.saved.is_set():
+                return SignedIn("now" if page.was_shown else "before", storage.kept)
+            status = await asking
+        finally:
+            for task in (asking, saved):
+                task.cancel()
+            await asyncio.gather(asking, saved, return_exceptions=True)
+    if status in (401, 403):
+        raise _failed(config, f"refuses with HTTP {status} and offers no sign-in; give it a key in its headers")
+    return SignedIn("not wanted" if (await storage.load()).tokens is None else "before")
+
+
+async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext, url: str) -> None:
+    """Shows only a page that a person may be sent to, of an authority that a sign-in is safe with."""
+    authority = context.oauth_metadata
+    if authority is not None and "S256" not in (authority.code_challenge_methods_supported or ()):
+        # The specification's MUST: a client does not go on if it cannot know that its challenge is checked.
+        raise OAuthFlowError("its authorization server does not say that it supports PKCE with S256")
+    refusal = refusal_of(url, config.url)
+    if refusal is not None:
+        raise OAuthFlowError(f"the page to sign in at, {safe_line(url.partition('?')[0], 120)}, {refusal}")
+    await page.show(url)
+
+
+async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
+    """The status with which the server answers; the client signs in if it is refused at first."""
+    headers = {**_PROTOCOL, **config.headers}
+    try:
+        if config.transport == "sse":
+            response = await client.get(config.url, headers=headers)
+        else:
+            response = await client.post(config.url, json=_PROBE, headers=headers)
+    except OAuthRegistrationError as error:
+        hint = "a client registered there by hand can be given with --client-id"
+        raise _failed(config, f"signing in failed: {safe_line(str(error), 200)}; {hint}") from None
+    except OAuthFlowError as error:
+        raise _failed(config, f"signing in failed: {safe_line(str(error), 300)}") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        what = safe_line(f"{type(error).__name__}: {error}", 200)
+        raise _failed(config, f"signing in failed: {what}") from None
+    except Exception as error:  # the SDK, over whatever the server and its authority answered
+        what = safe_line(f"{type(error).__name__}: {error}", 200)
+        raise _failed(config, f"signing in failed: an answer that cannot be used: {what}") from error
+    return response.status_code
+
+
+def _failed(config: ServerConfig, what: str) -> ServerError:
+    return ServerError(f'server "{config.name}": {what}', server=config.name, phase="login")
+
+
+async def sign_out(config: ServerConfig, store: SecretStore) -> SignedOut:
+    """Asks the authorization server to revoke the tokens (RFC 7009), if it offers that, and forgets all of it."""
+    storage = TokenStorage(store, config.url)
+    kept = await storage.load()
+    revoked, reason = await _revoke(config, storage, kept)
+    if not await storage.forget():
+        return SignedOut(False)
+    return SignedOut(kept.tokens is not None, revoked, reason)
+
+
+async def _revoke(config: ServerConfig, storage: TokenStorage, kept: SignIn) -> tuple[Revoked, str]:
+    endpoint = kept.authority.revocation_endpoint if kept.authority is not None else None
+    if kept.tokens is None or endpoint is None:
+        return "not offered", ""
+    # The refresh token first: with it the others end at most servers.
+    for kind, token in (("refresh_token", kept.tokens.refresh_token), ("access_token", kept.tokens.access_token)):
+        if token is None or (kind == "access_token" and kept.has_ended(time.time())):
+            continue
+        form = {"token": token, "token_type_hint": kind}
+        try:
+            response = await ask_authority(config, storage, kept, str(endpoint), form)
+        except OAuthFlowError as error:
+            return "failed", safe_line(str(error), 200)
+        if response.status_code != 200:
+            return "failed", f"HTTP {response.status_code}"
+    return "revoked", ""

@@ -1,0 +1,144 @@
+"""Requests to a remote server with what was signed in for: sent, refreshed, and said so if that is not enough.
+
+No page is ever opened here. Only `mcpagent mcp login` (`sign_in_flow.py`) does that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from mcpagent.config import ServerConfig
+from mcpagent.config.secret_store import SecretStore
+from mcpagent.errors import CredentialsError
+from mcpagent.mcp.auth.authority import ask_authority, token_endpoint
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
+
+_MAX_REFUSAL = 4_096
+EARLY_SECONDS = 30.0
+"""A token is refreshed so long before it ends, since clocks differ and a request takes time."""
+
+
+class StoredSignIn(httpx2.Auth):
+    """Uses and refreshes the sign-in kept for one server.
+
+    If there is none, or it is not enough, the server's refusal becomes an `OAuthFlowError` that names the command.
+    """
+
+    def __init__(self, config: ServerConfig, store: SecretStore, *, now: Callable[[], float] = time.time) -> None:
+        self._config = config
+        self._store = store
+        self._now = now
+        self._storage: TokenStorage | None = None
+        self._sign_in: SignIn | None = None
+        self._turn = asyncio.Lock()
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """As `httpx2.Auth` has it: the request with a token, and once more after a refresh. Raises `OAuthFlowError`."""
+        from mcp.client.auth import OAuthFlowError
+
+        sign_in = await self._current()
+        if sign_in.tokens is not None and sign_in.has_ended(self._now() + EARLY_SECONDS):
+            sign_in = await self._refreshed(sign_in)
+        response = yield _with_token(request, sign_in)
+        if response.status_code == 401 and sign_in.tokens is not None and sign_in.tokens.refresh_token:
+            sign_in = await self._refreshed(sign_in)
+            response = yield _with_token(request, sign_in)
+        if response.status_code == 401:
+            raise OAuthFlowError(self._command())
+        refusal = response.headers.get("www-authenticate", "")
+        if response.status_code == 403 and "insufficient_scope" in refusal:
+            await self._remember(refusal)
+            missing = _missing_scope(response)
+            raise OAuthFlowError(f"the sign-in does not allow this{missing}; {self._command()} asks for it")
+
+    def _command(self) -> str:
+        return f"mcpagent mcp login {shlex.quote(self._config.name)}"
+
+    async def _remember(self, refusal: str) -> None:
+        """For the next sign-in, which then asks for what is missing."""
+        sign_in = await self._loaded()
+        if self._storage is not None and sign_in.refusal != refusal[:_MAX_REFUSAL]:
+            sign_in.refusal = refusal[:_MAX_REFUSAL]
+            with contextlib.suppress(CredentialsError):
+                await self._storage.save(sign_in)
+
+    async def _current(self) -> SignIn:
+        if self._sign_in is None:
+            self._sign_in = await self._loaded()
+        return self._sign_in
+
+    async def _loaded(self) -> SignIn:
+        from mcp.client.auth import OAuthFlowError
+
+        from mcpagent.mcp.auth.sign_ins import TokenStorage
+
+        self._storage = self._storage or TokenStorage(self._store, self._config.url)
+        try:
+            return await self._storage.load()
+        except CredentialsError as error:
+            raise OAuthFlowError(str(error)) from None
+
+    async def _refreshed(self, used: SignIn) -> SignIn:
+        """Newer tokens than those used, or the used ones if they cannot be refreshed. One at a time."""
+        async with self._turn:
+            if self._sign_in is not used and self._sign_in is not None:
+                return self._sign_in
+            stored = await self._loaded()
+            if stored.tokens is not None and stored.tokens != used.tokens:  # another process was faster
+                self._sign_in = stored
+                return stored
+            self._sign_in = await self._refresh(stored) or stored
+            return self._sign_in
+
+    async def _refresh(self, sign_in: SignIn) -> SignIn | None:
+        """None if the authorization server refuses. Raises `OAuthFlowError` if it cannot be asked."""
+        from mcp.client.auth import OAuthFlowError
+        from mcp.shared.auth import OAuthToken
+        from pydantic import ValidationError
+
+        tokens = sign_in.tokens
+        if tokens is None or tokens.refresh_token is None or sign_in.client is None or self._storage is None:
+            return None
+        form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
+        endpoint = token_endpoint(self._config.url, sign_in)
+        response = await ask_authority(self._config, self._storage, sign_in, endpoint, form)
+        if response.status_code in (400, 401, 403):
+            return None
+        try:
+            if response.status_code != 200:
+                raise ValueError(f"HTTP {response.status_code}")
+            fresh = OAuthToken.model_validate_json(response.content)
+        except (ValidationError, ValueError) as error:
+            what = safe_line(str(error).splitlines()[0], 120)
+            raise OAuthFlowError(f"the sign-in has ended and could not be renewed: {what}; try again later") from None
+        # RFC 6749 6: what the answer leaves out stays as it was.
+        fresh.refresh_token = fresh.refresh_token or tokens.refresh_token
+        fresh.scope = fresh.scope or tokens.scope
+        ends = self._now() + fresh.expires_in if fresh.expires_in is not None else None
+        renewed = sign_in.model_copy(update={"tokens": fresh, "ends": ends})
+        with contextlib.suppress(CredentialsError):  # then it holds for this process
+            await self._storage.save(renewed)
+        return renewed
+
+
+def _missing_scope(response: httpx2.Response) -> str:
+    from mcp.client.auth.utils import extract_scope_from_www_auth
+
+    scope = extract_scope_from_www_auth(response)
+    return f": it lacks the scope {safe_line(scope, 120)}" if scope else ""
+
+
+def _with_token(request: httpx2.Request, sign_in: SignIn) -> httpx2.Request:
+    if sign_in.tokens is not None:
+        request.headers["Authorization"] = f"Bearer {sign_in.tokens.access_token}"
+    return request

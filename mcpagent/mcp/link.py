@@ -1,0 +1,479 @@
+"""The life of one MCP server, and its tools: a state machine with one lock; the connection has one owner task.
+
+    closed ----enter, the cache knows its lists----> cached
+    closed, cached, failed -------needed-----------> connecting
+    connecting ----session open, lists read--------> ready
+    connecting ----anything went wrong-------------> failed
+    connecting ----nobody waits any more-----------> what it was
+    ready ---------its connection ended------------> ready: the next call opens another, or it is failed
+    any -----------close---------------------------> closed
+
+The state is a value (`Life`) that is replaced, never changed, and only by the methods under "life". What opens a
+connection holds the lock. `close` alone does not wait for it: it ends what is being opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ServerLogged, ignore
+from mcpagent.mcp.crashes import CrashLog
+from mcpagent.mcp.handlers import Handlers, folder_uris
+from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
+from mcpagent.mcp.lists.pins import AllowChange, PinStore
+from mcpagent.mcp.lists.server_lists import ServerLists, ToolsDifference, difference
+from mcpagent.mcp.redaction import Redactor
+from mcpagent.mcp.request_failures import (
+    REQUEST_FAILURES,
+    CallTimeoutError,
+    Limits,
+    LostError,
+    RefusedError,
+    RequestFailure,
+    failed_output,
+    mistake_in,
+)
+from mcpagent.mcp.server_news import PacedNews, ServerNews
+from mcpagent.mcp.server_options import Authenticate
+from mcpagent.mcp.server_status import Life, ServerStatus
+from mcpagent.mcp.tool_rules import enabled_tools, may_be_task, may_repeat
+from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
+from mcpagent.messages import ToolDefinition
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tools import Tool, ToolOutput
+
+if TYPE_CHECKING:
+    import httpx2
+    import mcp_types as types
+
+    from mcpagent.mcp.connection import McpConnection
+
+DEBOUNCE_SECONDS = 0.25
+"""Lists that are said to have changed are read again after so long, however often it is said meanwhile."""
+SETTLE_SECONDS = 2.0
+"""A call waits so long for lists that are said to have changed, so that what it did is known when it returns."""
+LONG_CALL_SECONDS = 10.0
+"""A tool whose calls take longer is called as a task from then on, if its server lets us choose."""
+
+_HEADER_MISMATCH = -32020
+
+OnToolsChanged: TypeAlias = Callable[[ToolsDifference], None]
+OutputOf: TypeAlias = Callable[[dict[str, Any]], ToolOutput]
+
+
+class ServerLink:
+    """One MCP server as a toolset: its tools, prompts and resources; entered once, from any task, and left from any.
+
+    Entering raises `ServerError` if the server cannot be used. Later failures never raise: a call that fails gives an
+    output that says so, and the next call finds a new connection. `environ` is what the child may inherit from.
+
+    With a `cache` that knows the server, entering reads the lists from there and the server is started by its first
+    call, or in the background if `eager`. `on_tools_changed` is called when its tools are no longer what they were:
+    `tools()` then gives the new ones. `handlers` say what the server may ask of us; `auth` signs in to a remote one.
+    With `pins` a tool that changed since it was first used is called only if `allow_change` says so. `log_folder` is
+    where its standard error goes (`server_log.log_path`).
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        emit: Emit = ignore,
+        environ: Mapping[str, str] | None = None,
+        cache: ListCache | None = None,
+        eager: bool = False,
+        handlers: Handlers | None = None,
+        auth: httpx2.Auth | Authenticate | None = None,
+        pins: PinStore | None = None,
+        allow_change: AllowChange | None = None,
+        log_folder: Path | None = None,
+        on_tools_changed: OnToolsChanged | None = None,
+    ) -> None:
+        self.config = config
+        self.limits = Limits(config.timeout_seconds, config.total_timeout_seconds)
+        self._emit = emit
+        self._environ = environ
+        self._cache = cache
+        self._eager = eager
+        self._handlers = handlers or Handlers()
+        self._roots = (*self._handlers.root_uris(), *folder_uris(config.roots))
+        self._auth = auth
+        self._pins = pins
+        self._allow_change = allow_change
+        self._log_folder = log_folder
+        self._on_tools_changed = on_tools_changed
+        self._redact = Redactor(config)
+        self._news = PacedNews(config.name, emit, self._redact)
+        self._life = Life()
+        self._lock = asyncio.Lock()
+        self._crashes = CrashLog()
+        self._last_failure = ""
+        self._refreshing: asyncio.Task[None] | None = None
+        self._announced = self._refreshed = 0
+        """How often the server said that a list changed, and how many of these the lists known are newer than."""
+        self._subscribed: dict[str, None] = {}
+        self._long: set[str] = set()
+
+    @property
+    def status(self) -> ServerStatus:
+        """Where its life is, as a value to show."""
+        return self._life.status(self.config.name, self._news.warnings)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its tools can be used: it is not closed, and has listed them, now or in an earlier process."""
+        return self._life.state != "closed" and self._life.taken > 0
+
+    async def settled(self) -> None:
+        """Waits until nobody is opening a connection; the state then says what came of it."""
+        async with self._lock:
+            return
+
+    @property
+    def lists(self) -> ServerLists:
+        """What it listed last."""
+        return self._life.known.lists
+
+    @property
+    def log(self) -> tuple[ServerLogged, ...]:
+        """The last messages that the server sent about its own work."""
+        return self._news.log
+
+    async def tools(self) -> list[Tool]:
+        """`bound_tools`, as every toolset has it."""
+        return self.bound_tools()
+
+    def bound_tools(self) -> list[Tool]:
+        """The server's tools by their own names, in its order; the same values until the server's list changes."""
+        return list(self._life.tools)
+
+    # --- life: nothing else replaces `_life` ---
+
+    async def __aenter__(self) -> ServerLink:
+        cached = None if self._cache is None else self._cache.load(self.config)
+        if cached is None:
+            await self.connected(is_entering=True)
+            return self
+        async with self._lock:
+            self._life = replace(self._life, state="connecting", since=time.monotonic())
+            self._life = Life("cached", cached, time.monotonic(), await self._bound(cached.lists))
+        if self._eager or cached.is_stale:
+            self._refresh_soon()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        connection = self._life.connection
+        self._life = replace(self._life, state="closed", reason="", connection=None)
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        if connection is not None:
+            await connection.close()
+        if self._refreshing is not None:
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+        self._news.close()
+
+    async def restart(self) -> None:
+        """Ends the connection, if there is one, and opens a new one; what the server lists is read again.
+
+        Raises `ServerError`. Crashes before are forgotten, so nothing holds the start back.
+        """
+        async with self._lock:
+            await self._drop(self._life.connection)
+            if self._life.state == "closed":  # what it listed before that is not compared with what it lists now
+                self._life = replace(self._life, taken=0.0, tools=())
+            elif self._life.state == "ready":
+                self._life = replace(self._life, state="cached")
+            self._crashes, self._last_failure = CrashLog(), ""
+            await self._open()
+
+    async def connected(self, *, is_entering: bool = False) -> McpConnection:
+        """The connection that there is, or a new one: one caller opens it, the others wait. Raises `ServerError`."""
+        async with self._lock:
+            if (connection := self._life.connection) is not None:
+                if connection.usable:
+                    return connection
+                self._crashes.add(time.monotonic(), connection.end_reason)
+                await self._drop(connection)
+            now = time.monotonic()
+            refusal = self._crashes.refusal(now)
+            if not refusal and (delay := self._crashes.delay_seconds(now)):
+                await asyncio.sleep(delay)
+            if self._life.state == "closed" and not is_entering:
+                refusal = "is closed"
+            if refusal:
+                raise self._error(refusal, "start")
+            return await self._open()
+
+    async def _drop(self, connection: McpConnection | None) -> None:
+        """Closes a connection, unless another one has taken its place since."""
+        if connection is not None and connection is self._life.connection:
+            self._life = replace(self._life, connection=None)
+            await connection.close()
+
+    async def _open(self) -> McpConnection:
+        """A new connection; the lists are read too, unless the server was ready before: then they are soon.
+
+        Raises `ServerError`. Whatever goes wrong, also by a mistake of ours, is one server's failure.
+        """
+        before, started = self._life, time.monotonic()
+        is_ready = before.state == "ready"
+        if not is_ready:
+            self._life = replace(before, state="connecting", since=started)
+            self._emit(ServerConnecting(self.config.name))
+        try:
+            connection = self._new_connection()
+            self._life = replace(self._life, connection=connection)
+            await connection.open()
+            self._life = replace(self._life, known=replace(self._life.known, is_modern=connection.is_modern))
+            if not is_ready:
+                known, tools = await self._read(connection)
+                if self._life.state != "connecting":
+                    raise self._error("was closed while it connected", "connect")
+                self._take(known, tools, state="ready", reason="", seconds=time.monotonic() - started)
+        except BaseException as error:
+            await self._drop(self._life.connection)
+            if not isinstance(error, Exception):  # cancelled: nobody waits for it any more
+                if self._life.state != "closed":
+                    self._life = replace(self._life, state=before.state, reason=before.reason)
+                raise
+            failure = error if isinstance(error, ServerError) else self._error(mistake_in(error), "connect")
+            self._fail(failure, time.monotonic() - started)
+            raise failure from (None if failure is error else error)
+        self._crashes.has_started()
+        self._last_failure = ""
+        if is_ready:
+            self._refresh_soon()
+        else:
+            self._emit(ServerConnected(self.config.name, len(self._life.tools), self._life.seconds))
+        await self._subscribe_again(connection)
+        return connection
+
+    def _fail(self, failure: ServerError, seconds: float) -> None:
+        if self._life.state == "closed":  # which is why it failed
+            return
+        self._life = replace(self._life, state="failed", reason=str(failure), seconds=seconds)
+        self._crashes.add_failed_start(time.monotonic(), str(failure))
+        self._forget_cached()
+        was_reported, self._last_failure = self._last_failure == str(failure), str(failure)
+        if not was_reported:
+            self._emit(ServerFailed(self.config.name, str(failure), failure.stderr_tail))
+
+    def _take(self, known: CachedServer, tools: tuple[Tool, ...], **changes: Any) -> None:
+        """What the server lists now: kept for the next start, and reported if it is not as it was."""
+        before = self._life
+        after = replace(before, known=known, taken=time.monotonic(), tools=tools, **changes)
+        if after.definitions == before.definitions:
+            after = replace(after, tools=before.tools)
+        self._life = after
+        if self._cache is not None:
+            self._cache.save(self.config, known)
+        change = difference(self.config.name, before.definitions, after.definitions)
+        if before.taken and change:
+            self._emit(Notice(safe_line(str(change), 300)))
+            if self._on_tools_changed is not None:
+                self._on_tools_changed(change)
+
+    # --- opening ---
+
+    def _new_connection(self) -> McpConnection:
+        from mcpagent.mcp.connection import McpConnection
+
+        config = self.config
+        is_legacy = self._life.known.is_modern is False or config.era == "legacy"
+        return McpConnection(
+            config,
+            self._report,
+            era="legacy" if is_legacy else "auto",
+            environ=self._environ,
+            handlers=replace(self._handlers, roots=(lambda: self._roots) if self._roots else ()),
+            auth=self._auth(config) if callable(self._auth) else self._auth,
+            log_folder=self._log_folder,
+        )
+
+    async def _read(self, connection: McpConnection) -> tuple[CachedServer, tuple[Tool, ...]]:
+        from mcpagent.mcp.lists.listing import list_server
+
+        known = await list_server(connection, self.config, self._news.warn)
+        return known, await self._bound(known.lists)
+
+    async def _bound(self, lists: ServerLists) -> tuple[Tool, ...]:
+        is_much = is_large([tool.parameters for tool in lists.tools])
+        return await beside_loop(lambda: enabled_tools(lists, self.config, self.call), is_much=is_much)
+
+    def _error(self, what: str, phase: str) -> ServerError:
+        text = self._redact(f'server "{self.config.name}" {what}')
+        return ServerError(text, server=self.config.name, phase=phase)
+
+    # --- what the server says unasked ---
+
+    def _report(self, news: ServerNews) -> None:
+        if news.kind == "list":
+            self._forget_cached()
+            self._announced += 1
+            self._refresh_soon()
+        self._news.report(news)
+
+    def _refresh_soon(self) -> None:
+        """Has the lists read once more, in the background."""
+        if self._life.state != "closed" and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.create_task(self._refresh(), name=f"mcp-refresh-{self.config.name}")
+
+    async def _refresh(self) -> None:
+        is_over = False
+        while not is_over:
+            await asyncio.sleep(DEBOUNCE_SECONDS)
+            announced = self._announced
+            try:
+                is_ready = self._life.state == "ready"
+                connection = await self.connected()
+                if is_ready:  # otherwise opening it has read them
+                    self._take(*await self._read(connection))
+            except Exception as error:  # noqa: BLE001  nobody waits for it, so it must be reported
+                self._news.warn(f"its lists could not be read again: {error}")
+            self._refreshed = announced
+            is_over = announced == self._announced
+
+    async def _settled(self) -> None:
+        """Waits a little for lists that were said to have changed."""
+        if self._refreshing is not None and self._refreshed != self._announced:
+            await asyncio.wait({self._refreshing}, timeout=SETTLE_SECONDS)
+
+    def _forget_cached(self) -> None:
+        """The next start asks the server."""
+        if self._cache is not None:
+            self._cache.drop(self.config)
+
+    # --- calls ---
+
+    async def call(self, definition: ToolDefinition, arguments: dict[str, Any]) -> ToolOutput:
+        """Calls one of the server's tools: what every bound tool runs."""
+        import mcp_types as types
+
+        from mcpagent.mcp.result_content import output_of_call
+
+        if self._pins is not None and (refusal := await self._refused_change(self._pins, definition)) is not None:
+            return refusal
+        tool, lists, started = definition.original_name, self._life.known.lists, time.monotonic()
+        output = await self.ask(
+            types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments)),
+            tool,
+            output_of_call,
+            is_repeatable=may_repeat(tool, lists, self.config),
+            may_be_task=may_be_task(tool, lists, self.config, is_long=tool in self._long),
+        )
+        if time.monotonic() - started > LONG_CALL_SECONDS:
+            self._long.add(tool)
+        if self._life.is_old(time.monotonic()):
+            self._refresh_soon()
+        return output
+
+    async def ask(
+        self,
+        request: types.Request[Any, Any],
+        target: str,
+        output_of: OutputOf,
+        *,
+        is_repeatable: bool = True,
+        may_be_task: bool = False,
+    ) -> ToolOutput:
+        """Sends one request; gives its result as output, without our secrets, or an output that says what went wrong.
+
+        It is sent a second time only if it is known not to have run, or does no harm when it runs twice.
+        """
+        for attempt in (1, 2):
+            connection: McpConnection | None = None
+            try:
+                connection = await self.connected()
+                result = await connection.request(
+                    request,
+                    limits=self.limits,
+                    target=target,
+                    on_progress=self._news.progress_of(target),
+                    may_be_task=may_be_task,
+                )
+                break
+            except REQUEST_FAILURES as error:
+                may_retry = await self._fixed_after(error, connection)
+                if attempt == 2 or not (may_retry or (is_repeatable and isinstance(error, LostError))):
+                    return failed_output(error)
+        await self._settled()
+        return await beside_loop(lambda: self._redact.output(output_of(result).for_model()), is_much=is_large(result))
+
+    async def _fixed_after(self, error: RequestFailure, connection: McpConnection | None) -> bool:
+        """Does what a failure shows to be needed, and says whether the request is known not to have run."""
+        if isinstance(error, RefusedError | LostError):
+            self._forget_cached()
+        if isinstance(error, LostError):
+            if error.session_lost:
+                await self._drop(connection)
+            return error.outcome == "not_sent" or error.session_lost
+        if isinstance(error, RefusedError) and error.code == _HEADER_MISMATCH and connection is not None:
+            # Refused unseen: a parameter's header is not what the server has come to want (2026-07-28).
+            with contextlib.suppress(ServerError):
+                self._take(*await self._read(connection))
+            return True
+        if isinstance(error, RefusedError):
+            self._refresh_soon()
+        return False
+
+    async def _refused_change(self, pins: PinStore, definition: ToolDefinition) -> ToolOutput | None:
+        """The answer if the tool is not what it was when first used, and nobody says that this is right."""
+        if self._life.state == "cached":
+            # What was listed long ago cannot show a change: the server's own list is read first.
+            with contextlib.suppress(ServerError):  # the call meets it too, and says so
+                await self.connected()
+        listed = self._life.known.lists.tools
+        current = next((tool for tool in listed if tool.original_name == definition.original_name), definition)
+        if (change := pins.check(self.config, current)) is None:
+            return None
+        self._emit(Notice(safe_line(str(change), 500), "warning"))
+        if self._allow_change is not None and await self._allow_change(change):
+            pins.accept(self.config, current)
+            return None
+        return ToolOutput.of_text(change.refusal, error="denied")
+
+    async def subscription(self, uri: str, *, wanted: bool) -> None:
+        """From now on an event says when this resource changes, also over restarts of the server; or no longer.
+
+        Raises `ServerError` if the server does not do that.
+        """
+        connection = await self.connected()
+        try:
+            await connection.subscription(uri, wanted=wanted)
+        except (RefusedError, CallTimeoutError) as error:
+            what = f"takes no subscription to {safe_line(uri, 200)}: {safe_line(str(error))}"
+            raise self._error(what, "resources/subscribe") from None
+        if wanted:
+            self._subscribed[uri] = None
+        else:
+            self._subscribed.pop(uri, None)
+
+    async def _subscribe_again(self, connection: McpConnection) -> None:
+        """What was subscribed to, over a new connection; one that is refused is a warning."""
+        for uri in self._subscribed:
+            try:
+                await connection.subscription(uri, wanted=True)
+            except REQUEST_FAILURES as error:
+                self._news.warn(f"took no new subscription to {safe_line(uri, 200)}: {error}")
+
+    async def set_roots(self, folders: Sequence[str | Path]) -> None:
+        """From now on the server may know these folders, and is notified that they changed if it runs.
+
+        One that was told of none before is ended, and started by the next call: what a client can is said at the start.
+        """
+        had, self._roots = self._roots, folder_uris(folders)
+        connection = self._life.connection
+        if connection is None or not connection.usable or had == self._roots:
+            return
+        if not had:
+            await self._drop(connection)
+        elif not connection.is_modern:  # since 2026-07-28 a server asks when it needs them
+            await connection.notify_roots_changed()

@@ -1,0 +1,1 @@
+"""What MCP servers list: read, cached on disk, and pinned."""

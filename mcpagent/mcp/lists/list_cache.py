@@ -1,0 +1,162 @@
+"""Tool lists on disk, so that a session starts at once and a server only when one of its tools is called.
+
+One JSON file a server, named by a hash of its whole configuration: another argument or key is another file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import NoneType
+from typing import Any, TypeVar
+
+from mcpagent.config import ServerConfig
+from mcpagent.config.bounded_files import read_own
+from mcpagent.config.file_changes import write_whole
+from mcpagent.errors import ConfigError
+from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
+from mcpagent.messages import ToolDefinition
+from mcpagent.python.argument_checks import checked, expect_arguments
+
+MAX_AGE_SECONDS = 7 * 24 * 3600.0
+_FORMAT = 3
+_HINTS = (bool, NoneType)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class CachedServer:
+    """What was true of a server when it was last connected. `is_modern` is its protocol era, None if unknown.
+
+    `is_stale`: it is older than it should be; to be used, and read again in the background. `age_seconds` is how long
+    ago it was saved.
+    """
+
+    lists: ServerLists = field(default_factory=ServerLists)
+    is_modern: bool | None = None
+    protocol_version: str = ""
+    title: str = ""
+    instructions: str = ""
+    is_stale: bool = False
+    age_seconds: float = field(default=0.0, compare=False)
+
+
+class ListCache:
+    """Cached lists in one folder. A file that is too old, of another format or broken counts as none; nothing raises.
+
+    An entry lives `max_age_seconds`, or as long as the server itself said if that is shorter. After that, and for
+    `stale_seconds` in all, it is given as stale, for those who can refresh it while it is used.
+    """
+
+    @checked()
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_age_seconds: float = MAX_AGE_SECONDS,
+        stale_seconds: float = 0.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = folder
+        self._max_age_seconds = max_age_seconds
+        self._stale_seconds = stale_seconds
+        self._now = now
+
+    def path(self, config: ServerConfig) -> Path:
+        """The file of one server, whether it is there or not."""
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", config.name)[:40]
+        return self._folder / f"{name}-{config_fingerprint(config)[:24]}.json"
+
+    def load(self, config: ServerConfig) -> CachedServer | None:
+        """What is known of a server; None if there is nothing that may still be used."""
+        try:
+            data = json.loads(read_own(self.path(config)))
+            if data["format"] != _FORMAT:
+                return None
+            cached = _read(data["server"])
+            age = self._now() - float(data["saved"])
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            ConfigError,
+        ):
+            return None
+        life = min(self._max_age_seconds, cached.lists.ttl_seconds or self._max_age_seconds)
+        if not 0 <= age <= max(life, self._stale_seconds):
+            return None
+        return replace(cached, age_seconds=age, is_stale=age > life)
+
+    def save(self, config: ServerConfig, server: CachedServer) -> None:
+        """Keeps what is true now, in place of what was kept before."""
+        data = {"format": _FORMAT, "saved": self._now(), "server": asdict(server)}
+        with contextlib.suppress(OSError, ValueError):
+            write_whole(self.path(config), json.dumps(data), is_cache=True)
+
+    def drop(self, config: ServerConfig) -> None:
+        """Forgets a server."""
+        with contextlib.suppress(OSError):
+            self.path(config).unlink(missing_ok=True)
+
+
+def config_fingerprint(config: ServerConfig) -> str:
+    """SHA-256 over all that decides which server answers: command, arguments, environment, folder, URL, headers."""
+    parts = [
+        config.command,
+        list(config.args),
+        sorted(config.env.items()),
+        config.cwd,
+        config.url,
+        sorted(config.headers.items()),
+        config.transport,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(data: dict[str, Any]) -> CachedServer:
+    """Raises `ConfigError` and others for what is of another kind than the lists of a server have."""
+    lists = data["lists"]
+    prompts = (
+        item | {"arguments": tuple(_made(PromptArgument, part) for part in item["arguments"])}
+        for item in lists["prompts"]
+    )
+    if type(data["is_modern"]) not in _HINTS:
+        raise TypeError("no era")
+    return CachedServer(
+        ServerLists(
+            tuple(map(_tool, lists["tools"])),
+            tuple(_made(PromptInfo, item) for item in prompts),
+            tuple(_made(ResourceInfo, item) for item in lists["resources"]),
+            float(lists["ttl_seconds"]),
+            **{key: tuple(map(str, lists[key])) for key in ("safe_by_hint", "task_only", "task_able")},
+        ),
+        data["is_modern"],
+        str(data["protocol_version"]),
+        str(data["title"]),
+        str(data["instructions"]),
+    )
+
+
+def _tool(item: dict[str, Any]) -> ToolDefinition:
+    """As `_made`; of these there are thousands, and a session starts with them."""
+    tool = ToolDefinition(**item | {"tags": tuple(item["tags"])})
+    texts_fit = type(tool.name) is type(tool.description) is type(tool.original_name) is type(tool.title) is str
+    others_fit = type(tool.category) is str and type(tool.parameters) is dict and type(tool.read_only) in _HINTS
+    if not (texts_fit and others_fit and all(type(text) is str for text in (tool.server or "", *tool.tags))):
+        raise TypeError("not a tool")
+    return tool
+
+
+def _made(kind: type[_T], item: dict[str, Any]) -> _T:
+    expect_arguments(kind.__name__, kind, item)
+    return kind(**item)

@@ -1,0 +1,221 @@
+"""Reading what a server lists, page by page; what is malformed or does not end costs only itself."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import mcp_types as types
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.mcp.connection import McpConnection
+from mcpagent.mcp.lists.list_cache import CachedServer
+from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
+from mcpagent.mcp.redaction import Redactor
+from mcpagent.mcp.request_failures import REQUEST_FAILURES, CallTimeoutError, Limits, RefusedError
+from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
+from mcpagent.messages import ToolDefinition
+from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, line_for_model
+from mcpagent.text.safe_text import hides_something, safe_line
+
+Item = TypeVar("Item")
+
+MAX_PAGES = 100
+MAX_TOOLS = 10_000
+MAX_LISTED = 1_000
+"""Prompts and resources kept for description; more can still be asked for by name."""
+MAX_KEPT = 20_000
+"""Characters of a description that are kept, to be pinned and compared; a model is shown fewer."""
+MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_PARTS = 1_000_000, 50_000
+"""Of a tool's input schema: a larger one fills the window of nearly every model, and is refused by all providers."""
+OTHERS_SECONDS = 5.0
+"""How long a server may take for a page of prompts or resources: its tools wait for them."""
+_MANY = 50
+"""With descriptions as long as they may be, cleaning the text of more holds the event loop."""
+
+
+async def list_server(connection: McpConnection, config: ServerConfig, warn: Callable[[str], None]) -> CachedServer:
+    """All that is kept of a server: its era, what it says about itself, and its lists, read at once.
+
+    Only the list of the tools is needed; without the others the server is still of use. Raises `ServerError` if the
+    tools cannot be listed within `connect_timeout_seconds`.
+    """
+    session, redact = connection.session, Redactor(config).result
+    info = session.server_info
+    return CachedServer(
+        await _ListReader(connection, config, warn).read(),
+        is_modern=connection.is_modern,
+        protocol_version=safe_line(session.protocol_version or "", 40),
+        title=line_for_model(redact((info.title or info.name) if info else ""), 100),
+        instructions=redact(cut_for_model(session.instructions or "")),
+    )
+
+
+class _ListReader:
+    def __init__(self, connection: McpConnection, config: ServerConfig, warn: Callable[[str], None]) -> None:
+        self._connection = connection
+        self._config = config
+        self._warn = warn
+        self._redactor = Redactor(config)
+        self._redact = self._redactor.result
+        self._limits = Limits(config.connect_timeout_seconds, config.connect_timeout_seconds)
+        others_seconds = min(OTHERS_SECONDS, config.connect_timeout_seconds * 0.5)
+        self._others_limits = Limits(others_seconds, others_seconds)
+
+    async def read(self) -> ServerLists:
+        can = self._connection.session.server_capabilities
+        try:
+            async with asyncio.timeout(self._limits.total):
+                tools, prompts, resources = await asyncio.gather(
+                    self._tools() if can and can.tools else asyncio.sleep(0, ServerLists()),
+                    self._prompts() if can and can.prompts else asyncio.sleep(0, ()),
+                    self._resources() if can and can.resources else asyncio.sleep(0, ()),
+                )
+        except TimeoutError:
+            raise self._error(f"did not list its tools within {self._limits.total:g} s") from None
+        except (RefusedError, CallTimeoutError) as error:
+            raise self._error(f"failed tools/list: {safe_line(str(error)) or 'it gave no reason'}") from None
+        return replace(tools, prompts=prompts, resources=resources)
+
+    def _error(self, what: str) -> ServerError:
+        name = self._config.name
+        return ServerError(f'server "{name}" {what}', server=name, phase="tools/list")
+
+    async def _tools(self) -> ServerLists:
+        ttl_seconds = 0.0
+
+        async def page_at(cursor: str | None) -> tuple[list[types.Tool], str | None]:
+            nonlocal ttl_seconds
+            page = await self._connection.list_tools_page(cursor, self._limits)
+            ttl_seconds = (page.ttl_ms or 0) / 1000
+            return page.tools, page.next_cursor
+
+        listed, is_all = await _all_pages(page_at, MAX_TOOLS)
+        by_name: dict[str, types.Tool] = {}
+        for tool in listed:
+            if by_name.setdefault(tool.name, tool) is not tool:
+                self._warn(f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts')
+        tools = list(by_name.values())
+        if not is_all:
+            self._warn(f"its tool list does not end; the first {len(tools)} tools are used")
+        much = len(tools) > _MANY or is_large([[tool.description, tool.input_schema] for tool in tools])
+        return ServerLists(
+            await asyncio.to_thread(self._definitions, tools) if much else self._definitions(tools),
+            ttl_seconds=ttl_seconds,
+            safe_by_hint=tuple(tool.name for tool in tools if _is_said_to_be_repeatable(tool)),
+            task_only=tuple(tool.name for tool in tools if _task_support(tool) == "required"),
+            task_able=tuple(tool.name for tool in tools if _task_support(tool) == "optional"),
+        )
+
+    def _definitions(self, tools: list[types.Tool]) -> tuple[ToolDefinition, ...]:
+        return tuple(self._definition(tool) for tool in tools)
+
+    def _definition(self, tool: types.Tool) -> ToolDefinition:
+        annotations = tool.annotations
+        name, said, schema = safe_line(tool.name, 60), tool.description or "", tool.input_schema
+        if is_large(schema, MAX_SCHEMA_PARTS, MAX_SCHEMA_CHARACTERS):
+            limits = f"{MAX_SCHEMA_CHARACTERS:,} characters or {MAX_SCHEMA_PARTS:,} parts"
+            self._warn(f'the schema of "{name}" has more than {limits}, too much for a model; it is left out')
+            schema = {"type": "object"}
+        if hides_something(said) or hides_something(json_in_steps(schema)):
+            self._warn(f'the text of the tool "{name}" has invisible characters; they are taken out')
+        if len(said) > MAX_DESCRIPTION:
+            self._warn(f'the description of "{name}" has {len(said):,} characters; {MAX_DESCRIPTION:,} are used')
+        return ToolDefinition(
+            name=tool.name,
+            description=self._redact(_kept(tool.description or "")),
+            parameters=self._redactor.json(schema),
+            server=self._config.name,
+            original_name=tool.name,
+            title=line_for_model(self._redact(tool.title or (annotations.title if annotations else None) or ""), 100),
+            read_only=annotations.read_only_hint if annotations else None,
+        )
+
+    async def _prompts(self) -> tuple[PromptInfo, ...]:
+        return tuple(_prompt_info(item) for item in await self._items(types.ListPromptsRequest, "prompts"))
+
+    async def _resources(self) -> tuple[ResourceInfo, ...]:
+        resources, templates = await asyncio.gather(
+            self._items(types.ListResourcesRequest, "resources"),
+            self._items(types.ListResourceTemplatesRequest, "resourceTemplates"),
+        )
+        return (
+            *(_resource_info(item, is_template=False) for item in resources),
+            *(_resource_info(item, is_template=True) for item in templates),
+        )
+
+    async def _items(self, request_type: Any, key: str) -> list[dict[str, Any]]:
+        """All items of a list that the server may also not have; what fails here is a warning.
+
+        Without secrets: an item whose own name holds one can be listed and not be asked for.
+        """
+
+        async def page_at(cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
+            params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+            request = request_type(params=params)
+            try:
+                page = await self._connection.request(request, limits=self._others_limits, is_vital=False)
+            except REQUEST_FAILURES as error:
+                self._warn(f"cannot list its {key}: {error}")
+                return [], None
+            return page.get(key) or [], page.get("nextCursor")
+
+        items, _ = await _all_pages(page_at, MAX_LISTED)
+        return [self._redactor.json(item) for item in items]
+
+
+async def _all_pages(
+    page_at: Callable[[str | None], Awaitable[tuple[list[Item], str | None]]], most: int
+) -> tuple[list[Item], bool]:
+    """The items of a list, `most` of them, and whether that is all: a cursor that comes twice has no end."""
+    items: list[Item] = []
+    seen: set[str | None] = {None}
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page, cursor = await page_at(cursor)
+        items.extend(page)
+        if cursor in seen or len(items) >= most:
+            break
+        seen.add(cursor)
+    return items[:most], cursor is None and len(items) <= most
+
+
+def _kept(description: str) -> str:
+    """What a server says of a tool, unchanged; of a text that is too long its beginning and what shows any change."""
+    if len(description) <= MAX_KEPT:
+        return description
+    digest = hashlib.sha256(description.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{description[:MAX_KEPT]} [SHA-256 of all of it: {digest}]"
+
+
+def _is_said_to_be_repeatable(tool: types.Tool) -> bool:
+    hints = tool.annotations
+    return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+
+
+def _task_support(tool: types.Tool) -> str | None:
+    return None if tool.execution is None else tool.execution.task_support
+
+
+def _prompt_info(item: dict[str, Any]) -> PromptInfo:
+    arguments = tuple(
+        PromptArgument(
+            str(part.get("name")), line_for_model(str(part.get("description") or ""), 120), bool(part.get("required"))
+        )
+        for part in item.get("arguments") or ()
+    )
+    return PromptInfo(str(item.get("name")), line_for_model(str(item.get("description") or ""), 200), arguments)
+
+
+def _resource_info(item: dict[str, Any], *, is_template: bool) -> ResourceInfo:
+    return ResourceInfo(
+        uri=str(item.get("uriTemplate" if is_template else "uri")),
+        name=line_for_model(str(item.get("title") or item.get("name") or ""), 80),
+        description=line_for_model(str(item.get("description") or ""), 200),
+        media_type=line_for_model(str(item.get("mimeType") or ""), 60),
+        is_template=is_template,
+    )

@@ -1,0 +1,135 @@
+"""Tools pinned when first used: a server that changes one afterwards is found out before the next call.
+
+A description or schema that was looked at and trusted may be replaced later by one that is not (a "rug pull"). What is
+pinned is all that a model or a person sees of a tool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from mcpagent.config import ServerConfig
+from mcpagent.config.bounded_files import read_own
+from mcpagent.config.file_changes import alone_with, write_whole
+from mcpagent.messages import ToolDefinition
+from mcpagent.python.argument_checks import checked
+from mcpagent.text.safe_text import safe_line
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChange:
+    """A tool that is no longer what it was when first used; `lines` say what changed, one printable line each."""
+
+    server: str
+    tool: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f'tool "{safe_line(self.tool, 60)}" of server "{self.server}" changed: {"; ".join(self.lines)}'
+
+    @property
+    def refusal(self) -> str:
+        """What a model is told if nobody says that the change is right."""
+        what = f'tool "{safe_line(self.tool, 60)}" was changed by its server since it was first used'
+        return f"{what}; it was not called, since nobody has allowed the change"
+
+
+AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
+"""Asks whether a changed tool may be used as it is now."""
+
+
+class PinStore:
+    """What each tool was when it was first used, one JSON file a server; only its user can read or write it.
+
+    A server is known by its name and where it is reached (command and arguments, or URL), not by its secrets.
+    """
+
+    @checked()
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[Path, dict[str, Any]] = {}
+
+    def check(self, config: ServerConfig, tool: ToolDefinition) -> ToolChange | None:
+        """None if the tool is as it was, or is used for the first time, which pins it."""
+        seen = _visible(tool)
+        if self._pins(config).get(tool.original_name) == seen:
+            return None
+        # Not what this process knows: another one may know more.
+        pinned = self._pinned(config, tool.original_name, seen)
+        if pinned == seen:
+            return None
+        return ToolChange(config.name, tool.original_name, tuple(_differences(pinned, seen))[:20])
+
+    def accept(self, config: ServerConfig, tool: ToolDefinition) -> None:
+        """Pins the tool as it is now."""
+        self._pinned(config, tool.original_name, _visible(tool), anew=True)
+
+    def _pinned(self, config: ServerConfig, name: str, seen: dict[str, Any], *, anew: bool = False) -> Any:
+        """What the tool is pinned as: as it is seen if it was not yet, or `anew`. Other processes lose nothing."""
+        path = self.path(config)
+        with alone_with(path):
+            pins = self._pins(config) | self._read(path)
+            if anew or name not in pins:
+                pins[name] = seen
+                with contextlib.suppress(OSError):
+                    write_whole(path, json.dumps(pins))
+        self._known[path] = pins
+        return pins[name]
+
+    def path(self, config: ServerConfig) -> Path:
+        """The file of one server, whether it is there or not."""
+        place = json.dumps([config.name, config.command, list(config.args), config.url])
+        digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', config.name)[:40]}-{digest}.json"
+
+    def _pins(self, config: ServerConfig) -> dict[str, Any]:
+        path = self.path(config)
+        if path not in self._known:
+            self._known[path] = self._read(path)
+        return self._known[path]
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        try:
+            data = json.loads(read_own(path))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
+
+def _visible(tool: ToolDefinition) -> dict[str, Any]:
+    """What of a tool is pinned, as JSON gives it back."""
+    shown = {
+        "description": tool.description,
+        "title": tool.title,
+        "read_only": tool.read_only,
+        "parameters": tool.parameters,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(shown, sort_keys=True))
+    return plain
+
+
+def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Each place where two JSON values differ, as `path: old -> new`."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted(before.keys() | after.keys()):
+            deeper = f"{path}.{key}" if path else key
+            yield from _differences(before.get(key, _MISSING), after.get(key, _MISSING), deeper)
+    elif before is _MISSING:
+        yield safe_line(f"{path} added: {_short(after)}", 200)
+    elif after is _MISSING:
+        yield safe_line(f"{path} removed, was {_short(before)}", 200)
+    elif json.dumps(before) != json.dumps(after):
+        yield safe_line(f"{path}: {_short(before)} -> {_short(after)}", 200)
+
+
+def _short(value: Any) -> str:
+    return safe_line(json.dumps(value, ensure_ascii=False), 80)

@@ -1,0 +1,162 @@
+"""A server's tool as a model is shown it, and a model's arguments as the server knows them.
+
+What a server lists is kept as it is, to be pinned and compared. A model gets its texts through `for_model`, cut to
+`MAX_DESCRIPTION`, those of parameters to `MAX_PARAMETER_TEXT`; what has to come back exactly (names of parameters,
+values of `enum`, `const`, defaults, examples) with escapes in place of what nobody sees, which are put back in the
+arguments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, for_model, line_for_model, spelled
+
+_PROSE = frozenset({"description", "title", "$comment", "markdownDescription"})
+_DATA = frozenset({"enum", "const", "default", "examples", "example"})
+_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_LONG_TEXT = re.compile(rf'"[^"]{{{MAX_DESCRIPTION - 1}}}')
+_AS_JSON = json.JSONEncoder(ensure_ascii=False)
+_CONTROL_IN_JSON = re.compile(r"\\[ubfr]|\x7f")
+MAX_PARAMETER_TEXT = 8_192
+"""How a parameter is written takes more words than what a tool is for: one real server's takes 5,231 characters."""
+
+_DEEPEST = 100
+"""Levels of a schema that are shown; what is deeper may be anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTool:
+    """The definition for a model; `originals` has, by what it is shown as, what the server has to get instead."""
+
+    definition: ToolDefinition
+    originals: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, listed: ToolDefinition) -> ShownTool:
+        """The very definition if there is nothing to take out of it. Idempotent."""
+        if _is_plain(listed):
+            return cls(listed)
+        writer = _SchemaWriter()
+        parameters = writer.schema(listed.parameters)
+        shown = replace(
+            listed,
+            description=cut_for_model(listed.description),
+            title=line_for_model(listed.title, 100),
+            parameters=parameters,
+        )
+        if shown == listed:
+            return cls(listed)
+        own = set(_texts(listed.parameters)) if writer.originals else set[str]()
+        return cls(shown, {shown: text for shown, text in writer.originals.items() if shown not in own})
+
+    def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+        """A model's arguments with the server's own spelling of names and values."""
+        restored = _restored(given, self.originals) if self.originals else given
+        return restored if isinstance(restored, dict) else given
+
+
+def are_plain(listed: Sequence[ToolDefinition]) -> bool:
+    """Whether it is seen at a glance that there is nothing to do for any of these: ten thousand take 50 ms."""
+    try:
+        text = _AS_JSON.encode([[tool.description, tool.title, tool.parameters] for tool in listed])
+    except (RecursionError, TypeError, ValueError):
+        return False
+    is_plain = text.isascii() and not _CONTROL_IN_JSON.search(text) and not _LONG_TEXT.search(text.replace('\\"', "  "))
+    return is_plain and all(not tool.title or line_for_model(tool.title, 100) == tool.title for tool in listed)
+
+
+def _is_plain(listed: ToolDefinition) -> bool:
+    """Whether it is seen at a glance that there is nothing to do, as for nearly all tools."""
+    if len(listed.description) > MAX_DESCRIPTION or (
+        listed.title and line_for_model(listed.title, 100) != listed.title
+    ):
+        return False
+    try:
+        text = _AS_JSON.encode([listed.description, listed.parameters])
+    except (RecursionError, TypeError, ValueError):
+        return False
+    is_short = len(text) <= 2 * MAX_DESCRIPTION and len(text) - len(listed.description) <= MAX_DESCRIPTION
+    return is_short and text.isascii() and _CONTROL_IN_JSON.search(text) is None
+
+
+class _SchemaWriter:
+    """Writes schemas for a model; `originals` collects what is shown in another spelling."""
+
+    def __init__(self) -> None:
+        self.originals: dict[str, str] = {}
+
+    def schema(self, value: Any, depth: int = 0) -> Any:
+        """A schema, or a keyword's value, as it is shown."""
+        if isinstance(value, str):
+            return self.exact(value)
+        if depth > _DEEPEST:
+            return {}
+        if isinstance(value, list):
+            return [self.schema(item, depth + 1) for item in value]
+        if not isinstance(value, dict):
+            return value
+        # A pattern without its invisible characters would be another one.
+        shown = {key: item for key, item in value.items() if not (key == "pattern" and _hides(item))}
+        return {self.exact(key): self._keyword(key, item, depth) for key, item in shown.items()}
+
+    def _keyword(self, key: str, value: Any, depth: int) -> Any:
+        if key in _PROSE and isinstance(value, str):
+            return cut_for_model(value, MAX_PARAMETER_TEXT)
+        if key in _DATA:
+            return self._data(value, depth + 1)
+        if key in _BY_NAME and isinstance(value, dict):
+            named = {name: item for name, item in value.items() if not (key == "patternProperties" and _hides(name))}
+            return {self.exact(name): self.schema(item, depth + 1) for name, item in named.items()}
+        return self.schema(value, depth + 1)
+
+    def _data(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.exact(value)
+        if depth > _DEEPEST:
+            return None
+        if isinstance(value, list):
+            return [self._data(item, depth + 1) for item in value]
+        if isinstance(value, dict):
+            return {self.exact(key): self._data(item, depth + 1) for key, item in value.items()}
+        return value
+
+    def exact(self, text: str) -> str:
+        """A text that may have to come back exactly."""
+        shown = spelled(text) if len(text) <= MAX_DESCRIPTION else ""  # which is never shorter than the text
+        if len(text) > MAX_DESCRIPTION or len(shown) > MAX_DESCRIPTION:
+            digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            note = f" [cut here: text {digest}]"
+            shown = spelled(text[: MAX_DESCRIPTION // 8]) + note
+        if shown != text:
+            self.originals[shown] = text
+        return shown
+
+
+def _hides(pattern: Any) -> bool:
+    return isinstance(pattern, str) and for_model(pattern) != pattern
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth <= _DEEPEST and isinstance(value, dict | list):
+        for item in value.items() if isinstance(value, dict) else value:
+            for text in item if isinstance(item, tuple) else (item,):
+                yield from _texts(text, depth + 1)
+
+
+def _restored(value: Any, originals: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return originals.get(value, value)
+    if isinstance(value, list):
+        return [_restored(item, originals) for item in value]
+    if isinstance(value, dict):
+        return {originals.get(key, key): _restored(item, originals) for key, item in value.items()}
+    return value

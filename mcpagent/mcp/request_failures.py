@@ -1,0 +1,108 @@
+"""How a request to a server can fail, apart from a result that says so: as errors, on the wire, and for a model."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from mcpagent.errors import ServerError
+from mcpagent.text.for_model import MAX_ERROR, cut_for_model
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tools import ToolOutput
+
+if TYPE_CHECKING:
+    from mcp_types import ErrorData, JSONRPCError, RequestId
+
+Outcome: TypeAlias = Literal["not_sent", "rejected", "unknown"]
+"""What became of a request without an answer: only the first two are known not to have run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds one request may stay silent and may take at all."""
+
+    idle: float
+    total: float
+
+
+class RefusedError(Exception):
+    """The server answered with an error of its own (JSON-RPC `code`, `message`, `data`); the session is fine."""
+
+    def __init__(self, code: int, message: str, data: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class CallTimeoutError(Exception):
+    """A request's time ran out; its text is one line."""
+
+
+class LostError(ServerError):
+    """The connection failed a request. `session_lost`: the server forgot the session, a new one is needed."""
+
+    outcome: Outcome = "unknown"
+    session_lost: bool = False
+    http_status: int | None = None
+
+
+class InvalidAnswerError(ServerError):
+    """The server answered something that is no answer; the session goes on."""
+
+
+class EraError(ServerError):
+    """The server refuses the protocol era it was greeted in."""
+
+
+class TaskError(ServerError):
+    """A call that the server had begun as a task gives no result; the session goes on."""
+
+
+RequestFailure: TypeAlias = RefusedError | CallTimeoutError | ServerError
+REQUEST_FAILURES = (RefusedError, CallTimeoutError, ServerError)
+"""All that `McpConnection.request` raises, for `except`."""
+
+
+def failed_output(error: RequestFailure) -> ToolOutput:
+    """What a model gets for a request that failed: the error in words that help it to do something else."""
+    if isinstance(error, RefusedError):
+        return ToolOutput.of_text(cut_for_model(error.message, MAX_ERROR) or f"error {error.code}", error="failed")
+    if isinstance(error, CallTimeoutError):
+        return ToolOutput.of_text(str(error), error="timeout")
+    if isinstance(error, InvalidAnswerError | TaskError):
+        return ToolOutput.of_text(str(error), error="failed")
+    may_have_run = isinstance(error, LostError) and error.outcome == "unknown"
+    hint = "; the call may have run: check before you repeat it" if may_have_run else ""
+    return ToolOutput.of_text(f"{error}{hint}", error="server_down")
+
+
+def mistake_in(error: Exception) -> str:
+    """An exception that nobody thought of, as the end of a sentence about the server that it was met with."""
+    what = safe_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)
+    return f"could not be opened: {what}; this is a mistake of mcpagent or its setup"
+
+
+# --- on the wire: requests that a transport failed, as answers of our own, so that only their callers learn of it ---
+
+REQUEST_FAILED = -32018
+"""The code of such an answer (implementation-defined band); its `data` says what became of the request."""
+
+_OURS = secrets.token_hex(8)
+"""Marks our own answers: a server cannot know it."""
+
+
+def failed_request(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> JSONRPCError:
+    """The answer to one request. `details` may be `status` and `retry_after` of HTTP, and `session_lost`."""
+    from mcp_types import ErrorData, JSONRPCError
+
+    data = {"by": _OURS, "outcome": outcome} | details
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=REQUEST_FAILED, message=text, data=data))
+
+
+def failure_of(error: ErrorData) -> Mapping[str, Any] | None:
+    """What `failed_request` was given; None for an error that the server made, whatever its code."""
+    is_ours = error.code == REQUEST_FAILED and isinstance(error.data, Mapping) and error.data.get("by") == _OURS
+    return error.data if is_ours else None

@@ -1,0 +1,142 @@
+"""What MCP servers return, as content for a model: text as text, images as images, all else described in words."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+from mcpagent.mcp.transports.beside_loop import json_in_steps
+from mcpagent.messages import Image, Text
+from mcpagent.text.for_model import fenced, for_model, line_for_model, set_apart
+from mcpagent.tools import ToolOutput
+
+Content = Text | Image
+
+_ROUND = str.maketrans("[]<>", "()()")
+_ESCAPED = str.maketrans({"<": "%3C", ">": "%3E", " ": "%20"})
+"""Of an address: what RFC 3986 has no place for."""
+
+
+def output_of_call(result: dict[str, Any]) -> ToolOutput:
+    """A `tools/call` result. Structured content is given as JSON text if there is no text of its own."""
+    content = tuple(part for block in result.get("content") or () for part in parts_of_block(block))
+    structured = result.get("structuredContent")
+    if structured is not None and not any(isinstance(part, Text) and part.text.strip() for part in content):
+        content += (Text(json_in_steps(structured)),)
+    if not says_true(result.get("isError")):
+        return ToolOutput(content)
+    return ToolOutput(content or (Text("the tool failed and did not say why"),), "failed")
+
+
+def says_true(value: Any) -> bool:
+    """Whether a flag is set; some write it as text."""
+    return value not in (None, "", 0) and str(value).lower() not in ("false", "0", "no")
+
+
+def output_of_prompt(result: dict[str, Any]) -> ToolOutput:
+    """A `prompts/get` result: its messages one after the other, each after its role."""
+    parts: list[Content] = []
+    for message in result.get("messages") or ():
+        parts.append(Text(f"[{line_for_model(str(message.get('role')), 20)}]"))
+        parts.extend(map(_said, parts_of_block(message.get("content"))))
+    return ToolOutput(_joined(parts))
+
+
+def _said(part: Content) -> Content:
+    """What stands after a role: no words in it can pass for another one."""
+    if isinstance(part, Image):
+        return part
+    return Text(fenced(for_model(part.text)) if part.text.lstrip().startswith("[") else set_apart(for_model(part.text)))
+
+
+def output_of_resource(result: dict[str, Any]) -> ToolOutput:
+    """A `resources/read` result: the text of its contents; images as images."""
+    parts: list[Content] = []
+    for item in result.get("contents") or ():
+        media_type = str(item.get("mimeType") or "")
+        if isinstance(item.get("text"), str):
+            parts.append(Text(item["text"]))
+        elif media_type.startswith("image/"):
+            parts.extend(parts_of_block({"type": "image", "mimeType": media_type, "data": item.get("blob")}))
+        else:
+            parts.append(Text(_described("resource", item, item.get("blob"))))
+    return ToolOutput(tuple(parts))
+
+
+def parts_of_block(block: Any) -> tuple[Content, ...]:
+    """One MCP content block. Links are named, never fetched."""
+    if not isinstance(block, dict):
+        return (Text(json_in_steps(block)),)
+    kind = block.get("type")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return (Text(block["text"]),)
+    if kind == "image":
+        return (_image(block),)
+    if kind == "audio":
+        return (Text(_described("audio", block, block.get("data"))),)
+    if kind == "resource_link":
+        return (Text(_link(block)),)
+    if kind == "resource" and isinstance(block.get("resource"), dict):
+        return (_embedded(block["resource"]),)
+    return (Text(json_in_steps(block)),)
+
+
+def _image(block: dict[str, Any]) -> Content:
+    media_type = str(block.get("mimeType") or "")
+    data = block.get("data")
+    if isinstance(data, str) and media_type.startswith("image/"):
+        for plain in (data, "".join(data.rpartition("base64,")[2].split())):  # as a data URL, or in lines
+            if _decoded_size(plain):
+                return Image(media_type, plain)
+    return Text(
+        f"[image ({line_for_model(media_type, 60) or 'no media type'}) that cannot be shown: its data is not valid]"
+    )
+
+
+def _embedded(resource: dict[str, Any]) -> Text:
+    if isinstance(resource.get("text"), str):
+        return Text(
+            f"[resource {line_for_model(str(resource.get('uri')), 200)}]\n{set_apart(for_model(resource['text']))}"
+        )
+    return Text(_described("resource", resource, resource.get("blob")))
+
+
+def _described(what: str, block: dict[str, Any], data: Any) -> str:
+    """One line for content that is not shown: what it is, its address, type and size."""
+    size = _decoded_size(data) if isinstance(data, str) else None
+    details = [line_for_model(str(block[key]), 200) for key in ("uri", "mimeType") if block.get(key)]
+    details.append(f"{size} bytes" if size is not None else "invalid data")
+    return f"[{what}: {', '.join(details)}; not shown]"
+
+
+def _link(block: dict[str, Any]) -> str:
+    name, uri = _field(block.get("name"), 100), line_for_model(str(block.get("uri") or ""), 500).translate(_ESCAPED)
+    media_type = f" ({_field(block['mimeType'], 60)})" if block.get("mimeType") else ""
+    about = f": {_field(block['description'], 300)}" if block.get("description") else ""
+    return f"[resource link: {name} <{uri}>{media_type}{about}]"
+
+
+def _field(value: Any, limit: int) -> str:
+    """A server's words inside brackets, which they cannot close."""
+    return line_for_model(str(value or ""), limit).translate(_ROUND)
+
+
+def _decoded_size(data: str) -> int | None:
+    try:
+        return len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _joined(parts: Sequence[Content]) -> tuple[Content, ...]:
+    """Neighbouring texts as one, a line each."""
+    joined: list[Content] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, Text) and isinstance(last, Text):
+            joined[-1] = Text(f"{last.text}\n{part.text}")
+        else:
+            joined.append(part)
+    return tuple(joined)

@@ -1,0 +1,119 @@
+"""What all MCP servers of one agent share, and the same as `mcpagent chat` has it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mcpagent.config import ServerConfig, cache_folder, state_folder
+from mcpagent.config.secret_store import token_store
+from mcpagent.mcp.handlers import Handlers
+from mcpagent.mcp.lists.list_cache import ListCache
+from mcpagent.mcp.lists.pins import AllowChange, PinStore
+from mcpagent.python.argument_checks import expect, expect_fields, expect_names
+
+if TYPE_CHECKING:
+    import httpx2
+
+Authenticate: TypeAlias = Callable[[ServerConfig], "httpx2.Auth | None"]
+"""Gives a remote server's authentication when it is connected, and not before: it may have to load something."""
+
+QUESTION_SECONDS = 30.0
+"""As long as a server may take to connect when its configuration says nothing else."""
+
+STALE_SECONDS = 30 * 24 * 3600.0
+"""Lists older than they should be are still used for so long, and read again in the background."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What all servers of one agent share; by itself, nothing is kept and nothing is allowed. See also `stored`.
+
+    `selected_servers` and `selected_tools` (`server:tool`, `server:*`) narrow what is connected and known.
+    `startup_seconds`: how long starting the agent waits for slow servers (None: until each is ready or has failed, 0:
+    not at all); those that need longer join when they are ready. `question_seconds`: how long a question, and a search
+    that finds nothing that fits, wait for those that are still connecting (None and 0 as before); the model is told
+    which still are.
+
+    With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
+    if `eager` or its own configuration says so. With `pins`, a tool that its server changed since it was first used is
+    called only if `allow_change` says so. `handlers` say what servers may ask of us (nothing without), or what one
+    server may. `auth` gives the authentication for a remote server (`stored_sign_ins`). What servers write to their
+    standard error goes to files in `log_folder` (`mcpagent.mcp.transports.server_log.log_path`).
+    """
+
+    selected_servers: Sequence[str] | None = None
+    selected_tools: Sequence[str] | None = None
+    startup_seconds: float | None = 10.0
+    question_seconds: float | None = QUESTION_SECONDS
+    cache: ListCache | None = None
+    eager: bool = False
+    pins: PinStore | None = None
+    allow_change: AllowChange | None = None
+    handlers: Handlers | Callable[[ServerConfig], Handlers | None] | None = None
+    auth: Authenticate | None = None
+    log_folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("selected_servers", "selected_tools"):
+            if getattr(self, name) is not None:
+                expect_names(name, getattr(self, name))
+        expect_fields(self)
+        for name in ("startup_seconds", "question_seconds"):
+            expect(
+                name,
+                getattr(self, name),
+                (int, float, NoneType),
+                "a number of seconds, 0 or more, or None",
+                holds=lambda seconds: seconds is None or seconds >= 0,
+            )
+
+    @classmethod
+    def stored(cls, environ: Mapping[str, str] | None = None, **others: Any) -> ServerOptions:
+        """As `mcpagent chat` has them, in the same folders of the user, so that either knows what the other learned.
+
+        Lists are read from the cache, and older ones than it likes again in the background; tools are pinned; servers
+        that `mcpagent mcp login` signed in to are, too; what servers write is kept in log files. `environ` says where
+        the folders are (`mcpagent.config.user_folders`), None: this process's. Any option can be given instead:
+        `ServerOptions.stored(pins=None)`. Nothing is read or written here.
+        """
+        expect("environ", environ, (Mapping, NoneType), "a dict or None")
+        environ = os.environ if environ is None else environ
+        kept = cls(
+            cache=stored_lists(environ),
+            pins=PinStore(state_folder(environ) / "pins"),
+            auth=stored_sign_ins(environ),
+            log_folder=server_log_folder(environ),
+        )
+        return replace(kept, **others)
+
+
+def stored_lists(environ: Mapping[str, str], *, stale_seconds: float = STALE_SECONDS) -> ListCache:
+    """The user's cache of what servers list."""
+    return ListCache(cache_folder(environ) / "catalog", stale_seconds=stale_seconds)
+
+
+def server_log_folder(environ: Mapping[str, str]) -> Path:
+    """The folder of the user's log files of servers (`server_log.log_path`)."""
+    return state_folder(environ) / "logs"
+
+
+def stored_sign_ins(environ: Mapping[str, str] | None = None) -> Authenticate:
+    """For `ServerOptions(auth=...)`: what was signed in to is used and refreshed, no page is ever opened.
+
+    A server whose configuration has an `Authorization` header is left alone.
+    """
+    store = token_store(os.environ if environ is None else environ)
+
+    def authenticate(config: ServerConfig) -> httpx2.Auth | None:
+        if any(name.lower() == "authorization" for name in config.headers):
+            return None
+        from mcpagent.mcp.auth.stored_auth import StoredSignIn
+
+        return StoredSignIn(config, store)
+
+    return authenticate

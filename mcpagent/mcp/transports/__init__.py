@@ -1,0 +1,1 @@
+"""The ways to an MCP server, stdio, HTTP and SSE, and what comes over them made usable."""

@@ -1,0 +1,60 @@
+"""Work that grows with what a server sends: beside the event loop if it is much, so that nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_MANY = 2_000
+_LONG = 200_000
+_STEP = 100
+
+
+def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) -> bool:
+    """Whether a JSON value has more parts or characters than that; stops counting there."""
+    parts = length = 0
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        parts += 1
+        if isinstance(item, str):
+            length += len(item)
+        elif isinstance(item, dict):
+            parts += len(item)
+            if parts <= most_parts:
+                length += sum(map(len, item))
+                waiting += item.values()
+        elif isinstance(item, list):
+            parts += len(item)
+            waiting += item if parts <= most_parts else ()
+        if parts > most_parts or length > most_characters:
+            return True
+    return False
+
+
+def json_in_steps(value: Any) -> str:
+    """`json.dumps(value, ensure_ascii=False)`, of a large value in steps that let other threads run."""
+    if isinstance(value, dict) and is_large(value):
+        return "{" + ", ".join(f"{json_in_steps(key)}: {json_in_steps(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list) and is_large(value):
+        return "[" + ", ".join(map(_items_text, _steps(value))) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _steps(items: list[Any]) -> Iterator[list[Any]]:
+    return (items[start : start + _STEP] for start in range(0, len(items), _STEP))
+
+
+def _items_text(items: list[Any]) -> str:
+    if is_large(items):
+        return ", ".join(map(json_in_steps, items))
+    return json.dumps(items, ensure_ascii=False)[1:-1]
+
+
+async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
+    """Does `work`, in a thread if it is much."""
+    return await asyncio.to_thread(work) if is_much else work()

@@ -1,0 +1,334 @@
+"""Bytes of a server turned into JSON-RPC messages, whatever the bytes are.
+
+A line that is no message is `Junk`. A broken answer whose id can still be read becomes an error answer with that id
+and the code `INVALID_ANSWER`, so that the call it belongs to ends at once and says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from mcpagent.text.safe_text import safe_line
+
+Line: TypeAlias = tuple[AsyncIterator[SessionMessage | Exception], Callable[[SessionMessage], Awaitable[None]]]
+"""What a transport gives: the messages that come, or what was wrong with one, and what sends one."""
+Transport: TypeAlias = AbstractAsyncContextManager[Line]
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""If nothing else is said: an answer of 50 MB passes, and parsing one holds the interpreter for half a second."""
+
+_LARGE_BYTES = 128 * 1024
+
+INVALID_ANSWER = -32019
+"""Our own error code (implementation-defined band) for an answer that is not one."""
+
+_INTERNAL_ERROR = -32603
+_HEAD_BYTES = 4096
+_BEGINNINGS = b"{[\xef"
+"""Of an object, a batch, and a byte order mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Junk:
+    """Something a server wrote that is no message; `text` is a printable sample."""
+
+    text: str
+
+
+Decoded: TypeAlias = JSONRPCMessage | Junk
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """A line over the cap: its first bytes, its whole size, and the cap."""
+
+    head: bytes
+    size: int
+    limit: int
+
+
+class LineSplitter:
+    """Cuts a byte stream into lines in linear time, holding at most one line of `limit` bytes."""
+
+    def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._searched = 0
+        self._dropped = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
+        """The lines that `data` completes, without their line feeds."""
+        self._buffer += data
+        start = 0
+        while (end := self._buffer.find(b"\n", max(self._searched, start))) >= 0:
+            with memoryview(self._buffer) as view:
+                line = bytes(view[start:end])
+            start = end + 1
+            if start > _LARGE_BYTES:  # whoever reads it now needs the room
+                del self._buffer[:start]
+                start = 0
+            self._searched = start
+            yield self._line(line)
+            del line
+        del self._buffer[:start]
+        self._searched = len(self._buffer)
+        if self._dropped or len(self._buffer) > self._limit:
+            self._drop()
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether something came after the last line feed."""
+        return bool(self._buffer)
+
+    def rest(self) -> bytes:
+        """What came after the last line feed: a server that ended without one may still have answered."""
+        return b"" if self._dropped else bytes(self._buffer)
+
+    def forget(self) -> None:
+        """The rest is dealt with."""
+        self._buffer.clear()
+        self._searched = 0
+
+    def _line(self, line: bytes) -> bytes | TooLong:
+        size, self._dropped = len(line) + self._dropped, 0
+        return line if size <= self._limit else TooLong(line[:_HEAD_BYTES], size, self._limit)
+
+    def _drop(self) -> None:
+        """Forget all of an overlong line but its head."""
+        excess = len(self._buffer) - _HEAD_BYTES
+        if excess > 0:
+            self._dropped += excess
+            del self._buffer[_HEAD_BYTES:]
+        self._searched = len(self._buffer)
+
+
+class MessageReader:
+    """Decodes a byte stream as it comes, however it is cut; an object spread over lines counts as one message."""
+
+    def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
+        self._splitter = LineSplitter(limit)
+        self._limit = limit
+        self._spread: list[bytes] = []
+        self._spread_size = 0
+
+    def lines(self, data: bytes) -> Iterator[bytes | TooLong]:
+        """What `data` completes, each for `decode`."""
+        for line in self._splitter.feed(data):
+            yield from self._joined(line)
+
+    @property
+    def is_in_line(self) -> bool:
+        """Whether something came after the last line feed."""
+        return self._splitter.has_rest
+
+    def unfinished(self) -> list[Decoded]:
+        """A whole message without its line feed, of a server that is waited for and may have forgotten it."""
+        rest = self._splitter.rest()
+        if self._spread or not rest.rstrip(b" \t\r\0\x0c\x1e").endswith(b"}"):
+            return []
+        found = decode(rest)
+        if not found or not all(map(_is_whole, found)):
+            return []
+        self._splitter.forget()
+        return found
+
+    def end(self) -> Iterator[Decoded]:
+        """What came after the last line feed, if it is whole: a server may end without one."""
+        yield from filter(_is_whole, decode(self._splitter.rest()))
+
+    def _joined(self, line: bytes | TooLong) -> list[bytes | TooLong]:
+        if not self._spread:
+            if isinstance(line, bytes) and line.rstrip() == b"{":
+                self._spread, self._spread_size = [line], len(line)
+                return []
+            return [line]
+        if isinstance(line, TooLong) or line.startswith(b"{") or self._spread_size > self._limit:
+            first, self._spread = self._spread[0], []
+            return [first, line]
+        self._spread.append(line)
+        self._spread_size += len(line)
+        if line.rstrip() != b"}":
+            return []
+        whole, self._spread = b" ".join(self._spread), []
+        return [whole]
+
+
+def dumped(message: JSONRPCMessage) -> bytes:
+    """A message as we send it. Raises `ValueError` if it has text that is not valid Unicode."""
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+async def decoded(line: bytes | TooLong) -> list[Decoded]:
+    """`decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
+    if isinstance(line, bytes) and len(line) > _LARGE_BYTES:
+        return await asyncio.to_thread(decode, line)
+    return decode(line)
+
+
+def decode(line: bytes | TooLong) -> list[Decoded]:
+    """The messages in one line: none for an empty one, several for a batch. Never raises."""
+    if isinstance(line, TooLong):
+        what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
+        return [_broken(line.head.decode("utf-8", "replace"), f'{what}; raise "max_message_bytes" if it needs more')]
+    line = _narrow(line.strip())
+    if not line:
+        return []
+    if line[0] not in _BEGINNINGS and b'"jsonrpc"' not in line and b'"result"' not in line:
+        return [Junk(safe_line(line[:_HEAD_BYTES].decode("utf-8", "replace"), 80))]
+    try:
+        return [jsonrpc_message_adapter.validate_python(from_json(line), by_name=False)]
+    except (ValidationError, ValueError):
+        text = line.decode("utf-8", "replace").strip("\ufeff\0\x0c\x1e \t\r")
+    try:
+        return _decode_broken(text)
+    except RecursionError:
+        return [_broken(text, "its JSON nests too deeply")]
+
+
+def _narrow(line: bytes) -> bytes:
+    """A line of UTF-16 as UTF-8; line feeds cut it in the middle of a character, so that a zero byte is astray."""
+    if b"\0" not in line[:4] or line.count(0) * 3 < len(line):
+        return line
+    is_big = line.startswith((b"\xfe\xff", b"\0"))
+    even = line[: len(line) // 2 * 2]
+    return even.decode("utf-16-be" if is_big else "utf-16-le", "replace").strip("\ufeff\0 \t\r").encode()
+
+
+def _decode_broken(text: str) -> list[Decoded]:
+    try:
+        data, end = _JSON.raw_decode(text)
+    except ValueError as error:
+        return _resynchronised(text, str(error))
+    after = text[end:].strip()
+    return [*_messages(data), *(_after(after) if after else [])]
+
+
+def _messages(data: Any) -> list[Decoded]:
+    """The messages of one JSON value: an object, or a batch of them."""
+    if not isinstance(data, list):
+        return [_message(data)]
+    return [message for item in data for message in _messages(item)] or [Junk("[]")]
+
+
+def _after(text: str) -> list[Decoded]:
+    """What follows a whole message on its line: another one, or nothing of use."""
+    start = text.find('{"jsonrpc"')
+    return decode(text[start:].encode("utf-8", "replace")) if start >= 0 else [Junk(safe_line(text, 80))]
+
+
+def _resynchronised(text: str, why: str) -> list[Decoded]:
+    """A half line followed by a whole message: the message counts, the half answers its own call with an error."""
+    start = text.rfind('{"jsonrpc"', 1)
+    if start > 0:
+        rest = decode(text[start:].encode("utf-8", "replace"))
+        if rest and not isinstance(rest[0], Junk):
+            return [_broken(text[:start], "its JSON is cut off"), *rest]
+    return [_broken(text, f"it is not valid JSON ({why})")]
+
+
+def _int_or_text(digits: str) -> int | str:
+    # int() refuses more than 4300 digits, and no model reads such a number as one.
+    return int(digits) if len(digits) <= 4000 else digits
+
+
+_JSON = json.JSONDecoder(strict=False, parse_int=_int_or_text)
+
+
+def _message(data: Any) -> Decoded:
+    """A parsed value as a message, repaired if the call it answers is known."""
+    if not isinstance(data, dict):
+        return Junk(safe_line(json.dumps(data), 80))
+    data = {"jsonrpc": "2.0"} | encodable(data)
+    try:
+        return jsonrpc_message_adapter.validate_python(data, by_name=False)
+    except (ValidationError, ValueError):
+        pass
+    request_id = _as_id(data.get("id"))
+    if "method" in data or not data.keys() & {"id", "result", "error"}:
+        return Junk(safe_line(json.dumps(data), 80))
+    if "error" in data:
+        return JSONRPCError(jsonrpc="2.0", id=request_id, error=_error(data["error"]))
+    if request_id is None:
+        return invalid_answer(None, "it has no usable id")
+    if isinstance(data.get("result"), dict):
+        return JSONRPCResponse(jsonrpc="2.0", id=request_id, result=data["result"])
+    what = f'its "result" is {_kind(data["result"])}, not an object' if "result" in data else 'it has no "result"'
+    return invalid_answer(request_id, what)
+
+
+def _error(error: Any) -> ErrorData:
+    """An error object whatever its shape: the server's own words are what a reader needs."""
+    if error is None:
+        return ErrorData(code=INVALID_ANSWER, message='its "error" is null')
+    if not isinstance(error, dict):
+        text = error if isinstance(error, str) else json.dumps(error)
+        return ErrorData(code=_INTERNAL_ERROR, message=safe_line(text, 500))
+    code = error.get("code")
+    message = error.get("message")
+    text = message if isinstance(message, str) else json.dumps(error)
+    known = code if isinstance(code, int) and not isinstance(code, bool) else _INTERNAL_ERROR
+    return ErrorData(code=known, message=text, data=error.get("data"))
+
+
+def _is_whole(message: Decoded) -> bool:
+    """Whether a message was one before it was read, and not put together from a broken line."""
+    if isinstance(message, JSONRPCError):
+        return message.error.code != INVALID_ANSWER
+    return not isinstance(message, Junk)
+
+
+def encodable(value: Any) -> Any:
+    """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [encodable(item) for item in value]
+    if isinstance(value, dict):
+        return {encodable(key): encodable(item) for key, item in value.items()}
+    return value
+
+
+def invalid_answer(request_id: RequestId | None, what: str) -> JSONRPCError:
+    """The error answer that ends a call whose real answer cannot be used; without an id, the only call there is."""
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=INVALID_ANSWER, message=what))
+
+
+_ID = re.compile(r"""\bid["']?\s{0,8}:\s{0,8}(?:(\d{1,18})|["']([^"'\\]{1,100})["'])\s{0,8}[,}]?""")
+
+
+def _broken(text: str, why: str) -> Decoded:
+    """A broken line as the answer to its call, if head or tail show an id; the first id is the envelope's.
+
+    What is no answer, such as a request that a server prints for its own purposes, is junk.
+    """
+    head, tail = text[:_HEAD_BYTES], text[-_HEAD_BYTES:]
+    if "method" in head or not ("jsonrpc" in head or '"result"' in head):
+        return Junk(safe_line(text, 80))
+    match = _ID.search(head) or _ID.search(tail)
+    if match:
+        return invalid_answer(int(match[1]) if match[1] else match[2], why)
+    return invalid_answer(None, why) if text.startswith("{") else Junk(safe_line(text, 80))
+
+
+def _as_id(value: Any) -> RequestId | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | str) else None
+
+
+def _kind(value: Any) -> str:
+    kinds = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
+    return kinds.get(type(value), "something else")

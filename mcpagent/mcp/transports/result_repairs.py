@@ -1,0 +1,256 @@
+"""Results that are malformed, made usable: what one tool, block or field would spoil is repaired or cut out.
+
+The SDK validates a whole result at once and raises on the first flaw; here each item stands for itself. Every change
+is reported as one printable line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from mcp_types import CallToolResult, methods
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from mcpagent.mcp.result_content import says_true
+from mcpagent.mcp.transports.beside_loop import json_in_steps
+from mcpagent.mcp.transports.bytes_to_messages import encodable
+from mcpagent.text.safe_text import safe_line
+
+Raw: TypeAlias = dict[str, Any]
+
+MAX_BLOCKS = 1_000
+MAX_ITEMS = 10_001
+"""One more than a toolset uses, so that it can say so."""
+
+_AT_ONCE = 500
+"""Validating takes about 20 µs an item, which nothing interrupts."""
+
+_LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
+    "tools/list": ("tools", frozenset({"name", "inputSchema"})),
+    "prompts/list": ("prompts", frozenset({"name"})),
+    "resources/list": ("resources", frozenset({"name", "uri"})),
+    "resources/templates/list": ("resourceTemplates", frozenset({"name", "uriTemplate"})),
+}
+"""Where a list result has its items, and which of an item's fields it cannot do without."""
+
+_COMPLETE = {**methods.MONOLITH_RESULTS, "tools/call": CallToolResult}
+"""The forms of results that ask for nothing: trying one form takes a seventh of trying all that a result may have."""
+
+_CALL_FIELDS = ("content", "structuredContent", "isError", "resultType", "_meta", "inputRequests", "requestState")
+_COMPLETED = {"resultType": "complete"}
+_CACHE_HINTS = _COMPLETED | {"ttlMs": 0, "cacheScope": "private"}
+
+
+def _as_text(value: Any) -> Raw:
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        return {"type": "text", "text": value["text"]}
+    return {"type": "text", "text": value if isinstance(value, str) else json_in_steps(value)}
+
+
+def _as_message(message: Any) -> Raw:
+    return {"role": "user", "content": _as_text(message.get("content") if isinstance(message, dict) else message)}
+
+
+def _as_content(item: Any) -> Raw:
+    return {"uri": "unknown:", "text": _as_text(item)["text"]}
+
+
+_ITEMS_OF: Mapping[str, tuple[str, str, Raw, Callable[[Any], Raw]]] = {
+    "tools/call": ("content", "content block", _COMPLETED, _as_text),
+    "prompts/get": ("messages", "message", _COMPLETED, _as_message),
+    "resources/read": ("contents", "content", _CACHE_HINTS, _as_content),
+}
+"""Where a result has its items, what one is called, what a result needs besides them, and one that is text instead."""
+
+
+def repair_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tuple[str, ...]]:
+    """The result in a form the SDK accepts and what was changed; or, as text, why it cannot be used."""
+    result, cut = _bounded(method, result)
+    if _flaw(method, version, result) is None:
+        return result, cut
+    result = encodable(result)
+    if method in _LISTS:
+        repaired_result, changes = _repair_list(method, version, result)
+    elif method == "tools/call" and version in MODERN_PROTOCOL_VERSIONS and _wants_input(result):
+        repaired_result, changes = result, []
+    elif method == "tools/call":
+        repaired_result, changes = _repair_call(version, result)
+    elif method in _ITEMS_OF:
+        key, _, rest, _ = _ITEMS_OF[method]
+        items, changes = _each(method, version, result.get(key))
+        repaired_result = {key: items} | rest
+    elif method == "initialize":
+        repaired_result, changes = _repair_initialize(result)
+    else:
+        repaired_result, changes = result, []
+    flaw = _flaw(method, version, repaired_result)
+    return (repaired_result if flaw is None else f"its result is malformed: {flaw}"), (*cut, *changes)
+
+
+def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
+    """The result with no more items than can be validated in a moment."""
+    if method == "tools/call":
+        content = result.get("content")
+        if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
+            return result, ()
+        rest = {"type": "text", "text": "\n".join(_as_text(block)["text"] for block in content[MAX_BLOCKS:])}
+        change = f"has {len(content)} content blocks; those after the first {MAX_BLOCKS} are put together as text"
+        return result | {"content": [*content[:MAX_BLOCKS], rest]}, (change,)
+    key, *_ = _LISTS.get(method) or _ITEMS_OF.get(method) or ("",)
+    items = result.get(key)
+    if not isinstance(items, list) or len(items) <= MAX_ITEMS:
+        return result, ()
+    return result | {key: items[:MAX_ITEMS]}, (f"has {len(items)} {key}; the first {MAX_ITEMS} are used",)
+
+
+def _flaw(method: str, version: str, result: Raw) -> str | None:
+    """What the SDK would raise on, or None; a long list is looked at in steps that let other threads run."""
+    key = _LISTS[method][0] if method in _LISTS else ""
+    items = result.get(key)
+    if not isinstance(items, list) or len(items) <= _AT_ONCE:
+        return _flaw_of(method, version, result)
+    steps = (result | {key: items[start : start + _AT_ONCE]} for start in range(0, len(items), _AT_ONCE))
+    return next((flaw for step in steps if (flaw := _flaw_of(method, version, step)) is not None), None)
+
+
+def _flaw_of(method: str, version: str, result: Raw) -> str | None:
+    if method == "tools/call":
+        result = _without_values(result)
+    forms = methods.MONOLITH_RESULTS if result.get("resultType") == "input_required" else _COMPLETE
+    try:
+        methods.parse_server_result(method, version, result, monolith=forms)
+    except KeyError:
+        return None
+    except ValidationError as error:
+        return _described(error)
+    except (ValueError, RuntimeError) as error:
+        return safe_line(str(error), 120)
+    return None
+
+
+def _without_values(result: Raw) -> Raw:
+    """A call's result without what may be anything, which checking would walk through."""
+    known = {name: result[name] for name in _CALL_FIELDS if name in result}
+    return known | {name: {} for name in ("structuredContent", "_meta") if isinstance(known.get(name), dict)}
+
+
+def _described(error: ValidationError) -> str:
+    """The error that got furthest into the value: of a union's branches that is the one meant."""
+    first = max(error.errors(include_url=False, include_input=False), key=lambda item: len(item["loc"]))
+    steps = [str(step) for step in first["loc"] if not str(step)[:1].isupper()]
+    return safe_line(f"{'.'.join(steps)}: {first['msg']}", 160)
+
+
+def _repair_list(method: str, version: str, result: Raw) -> tuple[Raw, list[str]]:
+    key, needed = _LISTS[method]
+    items = result.get(key)
+    if not isinstance(items, list):
+        return {key: "missing"}, []
+    kept: list[Any] = []
+    changes: list[str] = []
+    for position, item in enumerate(items):
+        repaired_item, change = _repair_item(method, version, key, needed, item)
+        label = item.get("name") if isinstance(item, dict) else None
+        shown = f'"{safe_line(label, 60)}"' if isinstance(label, str) else f"number {position + 1}"
+        if repaired_item is not None:
+            kept.append(repaired_item)
+        if change:
+            changes.append(f"{key.rstrip('s')} {shown} {change}")
+    rest = {name: result[name] for name in ("nextCursor", *_CACHE_HINTS) if name in result}
+    whole = rest | {key: kept}
+    if _flaw(method, version, whole) is not None:
+        cursor = {"nextCursor": rest["nextCursor"]} if isinstance(rest.get("nextCursor"), str) else {}
+        whole = {key: kept} | cursor | _CACHE_HINTS
+    return whole, changes
+
+
+def _repair_item(method: str, version: str, key: str, needed: frozenset[str], item: Any) -> tuple[Any, str]:
+    """The item with its broken optional fields left out, or None if a needed one is broken; and what changed."""
+    if not isinstance(item, dict):
+        return None, "dropped: it is not an object"
+    flaw = _flaw(method, version, {key: [item]} | _CACHE_HINTS)
+    if flaw is None:
+        return item, ""
+    core = {name: value for name, value in item.items() if name in needed}
+    core_flaw = _flaw(method, version, {key: [core]} | _CACHE_HINTS)
+    if core_flaw is not None:
+        return None, f"dropped: {core_flaw}"
+    lost: list[str] = []
+    for name, value in item.items():
+        if name in needed:
+            continue
+        if _flaw(method, version, {key: [core | {name: value}]} | _CACHE_HINTS) is None:
+            core[name] = value
+        else:
+            lost.append(name)
+    return core, f"used without its malformed {', '.join(safe_line(name, 40) for name in lost)}"
+
+
+def _repair_call(version: str, result: Raw) -> tuple[Raw, list[str]]:
+    content = result.get("content", [])
+    is_list = isinstance(content, list)
+    blocks, changes = _each("tools/call", version, content if is_list or content is None else [content])
+    if not is_list:
+        changes.insert(0, "content is not a list")
+    whole: Raw = {"content": blocks}
+    if says_true(result.get("isError")):
+        whole["isError"] = True
+    structured = {"structuredContent": result.get("structuredContent")}
+    if structured["structuredContent"] is not None:
+        if _flaw("tools/call", version, whole | structured | _COMPLETED) is None:
+            whole |= structured
+        elif not blocks:
+            whole["content"] = [_as_text(structured["structuredContent"])]
+    return whole | _COMPLETED, changes
+
+
+def _each(method: str, version: str, items: Any) -> tuple[list[Raw], list[str]]:
+    """The items of a result, each malformed one as text; and what was changed."""
+    key, what, rest, as_text = _ITEMS_OF[method]
+    kept: list[Raw] = []
+    changes: list[str] = []
+    for item in items if isinstance(items, list) else []:
+        if isinstance(item, dict) and _flaw(method, version, {key: [item]} | rest) is None:
+            kept.append(item)
+        else:
+            changes.append(f"a malformed {what} is passed on as text")
+            kept.append(as_text(item))
+    return kept, changes
+
+
+def _wants_input(result: Raw) -> bool:
+    return result.get("resultType") == "input_required" and not result.get("content")
+
+
+def _repair_initialize(result: Raw) -> tuple[Raw, list[str]]:
+    """Only the protocol version is needed to talk to a server."""
+    whole: Raw = {"protocolVersion": result.get("protocolVersion"), "capabilities": {}}
+    whole["serverInfo"] = {"name": "", "version": ""}
+    changes: list[str] = []
+    for name in ("capabilities", "serverInfo", "instructions"):
+        if name in result and _is_usable(whole | {name: result[name]}):
+            whole[name] = result[name]
+        elif name != "instructions" or name in result:
+            changes.append(f"{name} is missing or malformed")
+            if name == "capabilities":
+                whole[name] = _repair_capabilities(whole, result.get(name))
+    return whole, changes
+
+
+def _repair_capabilities(whole: Raw, found: Any) -> Raw:
+    """Those that can be read, and those named at all as plain ones; tools, if nothing can be read."""
+    if not isinstance(found, dict):
+        return {"tools": {}}
+    usable: Raw = {}
+    for name, value in found.items():
+        if value and _is_usable(whole | {"capabilities": {name: value}}):
+            usable[name] = value
+        elif value or value == {}:
+            usable[name] = {}
+    return usable
+
+
+def _is_usable(initialize: Raw) -> bool:
+    return _flaw("initialize", LATEST_HANDSHAKE_VERSION, initialize) is None

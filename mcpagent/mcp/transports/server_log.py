@@ -1,0 +1,106 @@
+"""What one server writes to its standard error, kept in a file of bounded size.
+
+Lines come as fast as a server likes and go to disk a few times a second, so that a flood costs little: what does not
+fit between two writes is counted and left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mcpagent.config.bounded_files import check_own
+from mcpagent.config.file_changes import make_private
+from mcpagent.text.safe_text import safe_line
+
+MAX_LOG_BYTES = 1024 * 1024
+"""A fuller file becomes `NAME.log.1`, in place of the one before it."""
+
+_WRITE_SECONDS = 0.2
+_MAX_WAITING = 500
+_LONGEST_LINE = 2_000
+
+
+def log_path(folder: Path, server: str) -> Path:
+    """Where a server's log is; any name gives a plain file name, and two names never the same one."""
+    plain = re.sub(r"[^a-z0-9_-]", "_", server.lower())[:60]
+    if plain != server or not plain.strip("_-"):
+        plain = f"{plain}-{hashlib.sha256(server.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return folder / f"{plain}.log"
+
+
+class ServerLog:
+    """Appends printable lines, each after the time (UTC), to a file that only its user can read.
+
+    Several processes may write to the same file. A file that cannot be written is no error: nothing is kept.
+    """
+
+    def __init__(self, path: Path, redact: Callable[[str], str], *, max_bytes: int = MAX_LOG_BYTES) -> None:
+        self._path = path
+        self._redact = redact
+        self._max_bytes = max_bytes
+        self._waiting: deque[str] = deque()
+        self._left_out = 0
+        self._rest = bytearray()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def output(self, data: bytes) -> None:
+        """Takes what the server wrote, however it is cut; a line counts when it is whole."""
+        *lines, rest = bytes(self._rest + data).split(b"\n")
+        self._rest = bytearray(rest[:_LONGEST_LINE])
+        for line in lines[-_MAX_WAITING:]:
+            self._add(line.decode("utf-8", "replace"))
+        self._left_out += max(0, len(lines) - _MAX_WAITING)
+
+    def note(self, text: str) -> None:
+        """A remark of ours, such as that the server was started."""
+        self._add(f"--- {text}")
+
+    def close(self) -> None:
+        """Writes what is still to be written."""
+        if self._rest:
+            self.output(b"\n")
+        self._write()
+
+    def _add(self, line: str) -> None:
+        if len(self._waiting) >= _MAX_WAITING:
+            self._left_out += 1
+            return
+        self._waiting.append(line)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_WRITE_SECONDS, self._write)
+
+    def _write(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        lines, self._waiting = list(self._waiting), deque()
+        if self._left_out:
+            lines.append(f"--- {self._left_out} more lines are left out, they came too fast")
+            self._left_out = 0
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        shown = [safe_line(self._redact(line[: _LONGEST_LINE * 2]), _LONGEST_LINE) for line in lines]
+        text = "".join(f"{stamp} {line}\n" for line in shown if line)
+        if text:
+            with contextlib.suppress(OSError):
+                append_bounded(self._path, text.encode(), self._max_bytes)
+
+
+def append_bounded(path: Path, content: bytes, max_bytes: int = MAX_LOG_BYTES) -> None:
+    """Appends to a file that only its user can read; one that would grow larger becomes `NAME.1`. Raises `OSError`."""
+    make_private(path.parent)
+    check_own(path)
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size + len(content) > max_bytes:
+            path.replace(path.with_name(f"{path.name}.1"))
+    no_follow = getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_follow, 0o600)
+    with os.fdopen(handle, "ab") as file:
+        file.write(content)

@@ -1,0 +1,108 @@
+"""Large answers over HTTP, taken past the SDK's transport, which parses what it is given in the event loop.
+
+It gets a small answer with a token in its place, and when it passes that on, the real one is put back.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from typing import TypeAlias
+
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId
+
+from mcpagent.mcp.transports.bytes_to_messages import Junk, decode, dumped
+
+Answer: TypeAlias = JSONRPCResponse | JSONRPCError
+
+LARGE_BYTES = 128 * 1024
+
+_TOKEN = secrets.token_hex(8)
+"""Nothing that a server can know."""
+
+_MOST_KEPT = 1_000
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class SetAside:
+    """The answers of one connection that are on their way past the SDK."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Answer] = {}
+        self._count = 0
+
+    def put(self, answer: Answer) -> JSONRPCResponse:
+        """Keeps an answer and gives the one to pass on in its place."""
+        self._count += 1
+        key = str(self._count)
+        self._kept[key] = answer
+        if len(self._kept) > _MOST_KEPT:  # whoever waited for the first is gone
+            del self._kept[next(iter(self._kept))]
+        assert answer.id is not None
+        return JSONRPCResponse(jsonrpc="2.0", id=answer.id, result={_TOKEN: key})
+
+    async def all_restored(
+        self, items: AsyncIterable[SessionMessage | Exception]
+    ) -> AsyncIterator[SessionMessage | Exception]:
+        """What the SDK's transport gives, with what was set aside put back."""
+        async for item in items:
+            yield self.restored(item)
+
+    def restored(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        """What was set aside, if this is in its place."""
+        if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCResponse):
+            return item
+        answer = self._kept.pop(str(item.message.result.get(_TOKEN)), None)
+        return item if answer is None else SessionMessage(answer, item.metadata)
+
+    def readable(self, event: bytes, request_id: RequestId) -> bytes:
+        """An event of the stream that answers a request, as events that the SDK can read: messages repaired as those of
+        a local server are, a large answer set aside. As it is, if it holds no message."""
+        lines = _LINE_END.split(event)
+        data = b" ".join(line[5:] for line in lines if line.startswith(b"data:"))
+        messages = [message for message in decode(data) if not isinstance(message, Junk)]
+        if not messages:
+            return event
+        rest = [line for line in lines if line and not line.startswith(b"data")]
+        return b"".join(b"\n".join([*rest, self._data(message, request_id), b"", b""]) for message in messages)
+
+    def _data(self, message: JSONRPCMessage, request_id: RequestId) -> bytes:
+        if not isinstance(message, Answer):
+            return b"data: " + dumped(message)
+        if message.id is None:  # there is no other request here
+            message.id = request_id
+        data = b"data: " + dumped(message)
+        return b"data: " + dumped(self.put(message)) if len(data) > LARGE_BYTES else data
+
+
+class EventSplitter:
+    """Cuts an event stream into its events, in linear time; none is held that is longer than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._searched = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The events that `chunk` completes, each with its blank line."""
+        self._buffer += chunk
+        start = 0
+        while found := _BLANK_LINE.search(self._buffer, max(start, self._searched - 3)):
+            end = found.end()
+            del found  # or it would lock the buffer
+            yield bytes(self._buffer[start:end])
+            start = self._searched = end
+        del self._buffer[:start]
+        self._searched = len(self._buffer)
+        if len(self._buffer) > self._limit:
+            yield self.rest()
+
+    def rest(self) -> bytes:
+        """What came after the last blank line."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        self._searched = 0
+        return rest

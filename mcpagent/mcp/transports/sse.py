@@ -1,0 +1,153 @@
+"""The older HTTP+SSE transport (protocol 2024-11-05): answers on one long GET, requests by POST."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import httpx2
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.client.auth import OAuthFlowError
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, JSONRPCRequest
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.mcp.request_failures import Outcome, failed_request
+from mcpagent.mcp.transports.bytes_to_messages import Junk, Line, decoded, dumped
+from mcpagent.mcp.transports.remote import (
+    MAX_ERROR_BYTES,
+    cause,
+    certificates,
+    client_for,
+    network,
+    read_capped,
+    sample,
+)
+from mcpagent.text.safe_text import safe_line
+
+
+@asynccontextmanager
+async def sse_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) -> AsyncIterator[Line]:
+    """The messages of one HTTP+SSE server: they come on one long GET, and go by POST to the endpoint that it names.
+
+    Raises `ServerError` (phase "connect") if the stream cannot be opened.
+    """
+    incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+    tasks: set[asyncio.Task[None]] = set()
+
+    def start(work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=f"mcp-sse-{config.name}")
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def send(item: SessionMessage) -> None:
+        posting = _post_sse(client, endpoint, item.message, incoming_send)
+        if isinstance(item.message, JSONRPCRequest) and item.message.method != "initialize":
+            start(posting)
+        else:
+            await posting
+
+    await asyncio.to_thread(certificates)
+    async with incoming, incoming_send, client_for(config, network(auth, config)) as client:
+        response = await _open_sse(client, config)
+        try:
+            events = httpx2.EventSource(response, max_event_size=config.max_message_bytes).__aiter__()
+            endpoint = await _endpoint(events, str(response.url), config)
+            start(_read_sse(events, incoming_send))
+            yield incoming, send
+        finally:
+            for task in list(tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await response.aclose()
+
+
+def _sse_error(config: ServerConfig, what: str) -> ServerError:
+    return ServerError(f'server "{config.name}" {what}', server=config.name, phase="connect")
+
+
+async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.Response:
+    request = client.build_request("GET", config.url, headers={"Accept": "text/event-stream"})
+    try:
+        for _ in range(5):
+            response = await client.send(request, stream=True)
+            next_request = response.next_request
+            if next_request is None or _origin(str(next_request.url)) != _origin(config.url):
+                break
+            await response.aclose()
+            request = next_request
+        if response.status_code != 200:
+            body = await read_capped(response, MAX_ERROR_BYTES)
+            target = f" to {safe_line(str(response.next_request.url), 80)}" if response.next_request else ""
+            shown = f": {sample(body)}" if body and not target else ""
+            raise _sse_error(config, f"answered HTTP {response.status_code}{target}{shown}")
+    except OAuthFlowError as error:
+        raise _sse_error(config, f"needs a sign-in ({safe_line(str(error))})") from None
+    except (httpx2.TransportError, httpx2.InvalidURL) as error:
+        raise _sse_error(config, f"cannot be reached: {cause(error)}") from None
+    kind = response.headers.get("content-type", "")
+    if not kind.lower().startswith("text/event-stream"):
+        await response.aclose()
+        raise _sse_error(config, f"answered with {safe_line(kind, 60) or 'no content type'} instead of an event stream")
+    return response
+
+
+async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], url: str, config: ServerConfig) -> str:
+    try:
+        async for event in events:
+            if event.event == "endpoint":
+                endpoint = urljoin(url, event.data)
+                if _origin(endpoint) != _origin(url):
+                    what = f"names an endpoint on another origin: {safe_line(endpoint, 80)}"
+                    raise _sse_error(config, what)
+                return endpoint
+    except (httpx2.TransportError, httpx2.SSEError) as error:
+        raise _sse_error(config, f"closed its event stream: {cause(error)}") from None
+    raise _sse_error(config, "closed its event stream before it named an endpoint")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+async def _read_sse(
+    events: AsyncIterator[httpx2.ServerSentEvent], incoming: MemoryObjectSendStream[SessionMessage | Exception]
+) -> None:
+    async with incoming:
+        with contextlib.suppress(
+            httpx2.TransportError, httpx2.SSEError, anyio.BrokenResourceError, anyio.ClosedResourceError
+        ):
+            async for event in events:
+                if event.event != "message" or not event.data:
+                    continue
+                for message in await decoded(event.data.encode("utf-8", "replace")):
+                    item = ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
+                    await incoming.send(item)
+
+
+async def _post_sse(
+    client: httpx2.AsyncClient,
+    endpoint: str,
+    message: JSONRPCMessage,
+    incoming: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    outcome: Outcome
+    try:
+        response = await client.post(endpoint, content=dumped(message), headers={"Content-Type": "application/json"})
+        if response.status_code < 300:
+            return
+        what, outcome = f"answered HTTP {response.status_code}: {sample(response.content)}", "rejected"
+    except httpx2.ConnectError as error:
+        what, outcome = f"cannot be reached: {cause(error)}", "not_sent"
+    except httpx2.TransportError as error:
+        what, outcome = f"connection lost: {cause(error)}", "unknown"
+    if isinstance(message, JSONRPCRequest):
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await incoming.send(SessionMessage(failed_request(message.id, what, outcome=outcome)))

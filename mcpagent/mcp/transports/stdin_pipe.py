@@ -1,0 +1,178 @@
+"""The pipe that a server reads our requests from, and which of them it certainly never read.
+
+A process that ended took what it had read along, and left the rest in the pipe: Linux says how much that is. So a
+request which it never got can be sent to the next process, and nothing that it may have read ever is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import sys
+from collections import deque
+from typing import TypeAlias
+
+from mcp_types import RequestId
+
+_PRUNED_FROM = 64
+_MOST_WRITTEN = 1 << 20
+
+
+class PosixStdin:
+    """A pipe of our own: asyncio's forgets what it could not write, and closes before one can ask what was read.
+
+    `child_end` is what the child is started with, a file descriptor; `is_broken`: nobody reads at the other end.
+    """
+
+    def __init__(self) -> None:
+        self.child_end, self._fd = os.pipe()
+        os.set_blocking(self._fd, False)
+        self._waiting: deque[memoryview] = deque()
+        self._sent = 0
+        self._written = 0
+        self._requests: deque[tuple[int, RequestId]] = deque()
+        """Requests that may be unread, each with the place in the stream where its last byte is."""
+        self._drained = asyncio.Event()
+        self._drained.set()
+        self._taken_at_end: int | None = None
+        self.is_broken = False
+
+    def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:  # noqa: ARG002  (Stdin)
+        """The child runs, or could not be started."""
+        os.close(self.child_end)
+
+    def send(self, line: bytes, request_id: RequestId | None) -> None:
+        """Writes what the pipe takes, and the rest as it is read."""
+        self._sent += len(line)
+        if request_id is not None:
+            if len(self._requests) >= _PRUNED_FROM:
+                self._forget_read()
+            self._requests.append((self._sent - 1, request_id))  # without its line feed it is whole already
+        if self.is_broken or self._taken_at_end is not None:
+            return
+        self._waiting.append(memoryview(line))
+        if len(self._waiting) == 1:
+            self._push()
+            if self._waiting:
+                self._drained.clear()
+                asyncio.get_running_loop().add_writer(self._fd, self._push)
+
+    async def drained(self) -> None:
+        """Waits until everything sent is in the pipe, or nobody reads any more."""
+        await self._drained.wait()
+
+    def _push(self) -> None:
+        try:
+            while self._waiting:
+                first = self._waiting[0]
+                count = os.write(self._fd, first[:_MOST_WRITTEN])
+                self._written += count
+                if count == len(first):
+                    self._waiting.popleft()
+                else:
+                    self._waiting[0] = first[count:]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.is_broken = True
+        self._write_no_more()
+
+    def _write_no_more(self) -> None:
+        self._waiting.clear()
+        if not self._drained.is_set():
+            asyncio.get_running_loop().remove_writer(self._fd)
+            self._drained.set()
+
+    def has_read(self, request_id: RequestId | None) -> bool:
+        """Whether the server may have read a request (None: anything at all). False if it certainly has not."""
+        taken = self._taken()
+        if request_id is None:
+            return taken > 0
+        return all(end <= taken for end, unread_id in self._requests if unread_id == request_id)
+
+    def _taken(self) -> int:
+        """How many bytes may have been read: all that was sent, while anyone can still read."""
+        if self._taken_at_end is not None:
+            return self._taken_at_end
+        return self._written - _unread(self._fd) if _has_no_reader(self._fd) else self._sent
+
+    def _forget_read(self) -> None:
+        taken = self._written - _unread(self._fd)
+        while self._requests and self._requests[0][0] <= taken:
+            self._requests.popleft()
+
+    def close(self) -> None:
+        """The end of input, for the child."""
+        if self._taken_at_end is not None:
+            return
+        # Whoever still reads gets all that is in the pipe, and then its end.
+        self._taken_at_end = self._taken() if _has_no_reader(self._fd) else self._written
+        self._write_no_more()
+        os.close(self._fd)
+
+
+class WindowsStdin:
+    """The same over asyncio's own pipe, which says nothing about that: whatever was sent may have been read."""
+
+    def __init__(self) -> None:
+        self.child_end = asyncio.subprocess.PIPE
+        self._transport: asyncio.WriteTransport | None = None
+        self._is_closed = False
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody reads at the other end."""
+        return self._transport is None or (self._transport.is_closing() and not self._is_closed)
+
+    def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:
+        """Takes the pipe of the child that runs; None if it could not be started."""
+        pipe = None if transport is None else transport.get_pipe_transport(0)
+        self._transport = pipe if isinstance(pipe, asyncio.WriteTransport) else None
+
+    def send(self, line: bytes, request_id: RequestId | None) -> None:  # noqa: ARG002  (Stdin)
+        """Hands everything to asyncio, whatever the pipe takes."""
+        if self._transport is not None:
+            self._transport.write(line)
+
+    async def drained(self) -> None:
+        """asyncio holds what the pipe does not take."""
+
+    def has_read(self, request_id: RequestId | None) -> bool:  # noqa: ARG002  (Stdin)
+        """Always, as far as is known."""
+        return True
+
+    def close(self) -> None:
+        """The end of input, for the child."""
+        self._is_closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+
+Stdin: TypeAlias = PosixStdin | WindowsStdin
+"""Our end of a child's standard input."""
+
+
+def new_stdin() -> Stdin:
+    """The one for this system."""
+    return WindowsStdin() if sys.platform == "win32" else PosixStdin()
+
+
+def _unread(fd: int) -> int:
+    """How many bytes wait in the pipe; 0 if the system does not say."""
+    if sys.platform != "linux":
+        return 0
+    import fcntl
+    import termios
+
+    answer = bytearray(4)
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(fd, termios.FIONREAD, answer)
+    return int.from_bytes(answer, sys.byteorder)
+
+
+def _has_no_reader(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))

@@ -1,0 +1,434 @@
+"""A local server as a child process: pipes, limits, and an end that leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import cast
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, RequestId
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.mcp.redaction import Redactor
+from mcpagent.mcp.transports.bytes_to_messages import (
+    Decoded,
+    Junk,
+    Line,
+    MessageReader,
+    decoded,
+    dumped,
+    invalid_answer,
+)
+from mcpagent.mcp.transports.server_log import ServerLog
+from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
+from mcpagent.text.safe_text import safe_line
+from mcpagent.trust.descriptions import allowed_launch
+from mcpagent.trust.launches import Launch
+
+_STDERR_BYTES = 64 * 1024
+_PAUSE_BYTES = 4 * 1024 * 1024
+_LINES_AT_ONCE = 200
+_LAST_OUTPUT_SECONDS = 0.5
+_MOST_PROCESSES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """How a child ended. `code` is negative for a signal."""
+
+    code: int
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"exited with code {self.code}"
+        try:
+            return f"was ended by signal {-self.code} ({signal.Signals(-self.code).name})"
+        except ValueError:
+            return f"was ended by signal {-self.code}"
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """Collects what the child writes, and notes when it ended."""
+
+    def __init__(self, log: ServerLog | None) -> None:
+        self._log = log
+        self.transport: asyncio.SubprocessTransport | None = None
+        self.chunks: deque[bytes] = deque()
+        self.stderr = bytearray()
+        self.exited = asyncio.Event()
+        self.stderr_closed = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.stdout_open = True
+        self._held = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        chunk = data if isinstance(data, bytes) else data.encode()
+        if fd == 2:
+            self.stderr += chunk
+            del self.stderr[:-_STDERR_BYTES]
+            if self._log is not None:
+                self._log.output(chunk)
+            return
+        self.chunks.append(chunk)
+        self._held += len(chunk)
+        self.changed.set()
+        if self._held > _PAUSE_BYTES:
+            self._stdout().pause_reading()
+
+    def take(self) -> bytes:
+        chunk = self.chunks.popleft()
+        before, self._held = self._held, self._held - len(chunk)
+        if before > _PAUSE_BYTES >= self._held and self.stdout_open:
+            self._stdout().resume_reading()
+        return chunk
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        if fd == 1:
+            self.stdout_open = False
+            self.changed.set()
+        elif fd == 2:
+            self.stderr_closed.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        self.changed.set()
+
+    def _stdout(self) -> asyncio.ReadTransport:
+        assert self.transport is not None
+        return cast("asyncio.ReadTransport", self.transport.get_pipe_transport(1))
+
+
+class StdioTransport:
+    """Runs a server's command and gives the SDK its message streams: an async context manager for one process.
+
+    Raises `ServerError` (phase "start") if the command cannot be run. `on_junk` gets each line that is no
+    message. `died` says how the process ended and `stderr_lines()` what it last said; `log` keeps all it says.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        on_junk: Callable[[str], None],
+        environ: Mapping[str, str],
+        log: ServerLog | None = None,
+    ) -> None:
+        self._config = config
+        self._on_junk = on_junk
+        self._environ = environ
+        self._redact = Redactor(config)
+        self._log = log
+        self._pipes = _Pipes(log)
+        self._stdin: Stdin | None = None
+        self._own_answers: deque[SessionMessage] = deque()
+        self._stopping = False
+        self._died: ProcessEnd | None = None
+        self._started: tuple[Process, ...] = ()
+        self.spawn_seconds = 0.0
+        """What starting the process took, until it was there."""
+        self.is_patient = True
+        """False: do not wait for a server that was told to stop, end it."""
+
+    @property
+    def died(self) -> ProcessEnd | None:
+        """How the process ended by itself; None if it lives or was stopped by us."""
+        transport = self._pipes.transport
+        if not self._stopping and transport is not None and (code := transport.get_returncode()) is not None:
+            self._died = ProcessEnd(code)
+        return self._died
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server, or of what starts it; None before that."""
+        return None if self._pipes.transport is None else self._pipes.transport.get_pid()
+
+    def has_read(self, request_id: RequestId | None = None) -> bool:
+        """Whether the server may have read a request, or anything at all. False if it certainly has not."""
+        return self._stdin is not None and self._stdin.has_read(request_id)
+
+    def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
+        """The last lines the server wrote to stderr, printable."""
+        text = self._redact(bytes(self._pipes.stderr).decode("utf-8", "replace"))
+        lines = (safe_line(line) for line in text.splitlines())
+        return tuple([line for line in lines if line][-limit:])
+
+    async def __aenter__(self) -> Line:
+        config = self._config
+        launch = await self._allowed()
+        before = time.monotonic()
+        self._stdin = new_stdin()
+        starting = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
+                lambda: self._pipes,
+                *_launch(launch.program, launch.arguments),
+                stdin=self._stdin.child_end,
+                env=launch.environment,
+                cwd=launch.folder or None,
+                start_new_session=sys.platform != "win32",
+            )
+        )
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # asyncio would kill the process, and leave what that has started by now.
+            await asyncio.wait((starting,))
+            if starting.exception() is None:
+                self.is_patient = False
+                await self.__aexit__(None, None, None)
+            raise
+        except (OSError, ValueError) as error:
+            raise _start_error(
+                config, f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}'
+            ) from None
+        finally:
+            self._stdin.has_started(self._pipes.transport)
+            if self._pipes.transport is None:
+                self._stdin.close()
+        self.spawn_seconds = time.monotonic() - before
+        self._note(f"started, process {self.pid}")
+        return self._messages(), self.send
+
+    async def _allowed(self) -> Launch:
+        """What is run. If somebody said yes to it, files are read again, which may take a while."""
+        if self._config.vouched:
+            return await asyncio.to_thread(allowed_launch, self._config, self._environ)
+        return allowed_launch(self._config, self._environ)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping = self.died is None
+        try:
+            await self._stop()
+        finally:
+            self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+            kill_all(self._started)
+            if self._stdin is not None:
+                self._stdin.close()
+            if self._pipes.transport is not None:
+                self._pipes.transport.close()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
+            await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
+            self._note("stopped" if self._died is None else str(self._died))
+
+    async def _messages(self) -> AsyncIterator[SessionMessage]:
+        """What the server says, until it can say no more; then it is known how it ended."""
+        reader = MessageReader(self._config.max_message_bytes)
+        pipes = self._pipes
+        while True:
+            while self._own_answers:
+                yield self._own_answers.popleft()
+            while pipes.chunks:
+                for number, line in enumerate(reader.lines(pipes.take()), 1):
+                    if number % _LINES_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                    for message in self._told(await decoded(line)):
+                        yield message
+            if not pipes.stdout_open or not await self._has_more(reader):
+                break
+        for message in self._told(reader.end()):
+            yield message
+        # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
+        await self._ended_soon()
+
+    async def _has_more(self, reader: MessageReader) -> bool:
+        """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
+        pipes = self._pipes
+        pipes.changed.clear()
+        if pipes.chunks or self._own_answers or not pipes.stdout_open:
+            return True
+        if not reader.is_in_line and not pipes.exited.is_set():
+            await pipes.changed.wait()
+            return True
+        if await self._changed_within(_LAST_OUTPUT_SECONDS):
+            return True
+        self._own_answers.extend(self._told(reader.unfinished()))
+        return bool(self._own_answers) or (not pipes.exited.is_set() and await self._changed_within(None))
+
+    async def _changed_within(self, seconds: float | None) -> bool:
+        try:
+            await asyncio.wait_for(self._pipes.changed.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def _told(self, found: Iterable[Decoded]) -> Iterator[SessionMessage]:
+        """The messages among what was read; what is none is reported at once."""
+        for message in found:
+            if isinstance(message, Junk):
+                self._on_junk(message.text)
+            else:
+                yield SessionMessage(message)
+
+    async def send(self, item: SessionMessage) -> None:
+        """Sends one message. Raises `anyio.BrokenResourceError` if nobody reads what is sent."""
+        message = item.message
+        request_id = message.id if isinstance(message, JSONRPCRequest) else None
+        try:
+            line = dumped(message) + b"\n"
+        except ValueError as error:
+            if request_id is not None:
+                refused = invalid_answer(request_id, f"the arguments are not valid JSON text: {error}")
+                self._own_answers.append(SessionMessage(refused))
+                self._pipes.changed.set()
+            return
+        assert self._stdin is not None
+        self._stdin.send(line, request_id)
+        await self._stdin.drained()
+        if self._stdin.is_broken:
+            await self._ended_soon()
+            raise anyio.BrokenResourceError
+
+    async def _ended_soon(self) -> None:
+        """Waits until it is known how the process ended and what it said last, if that is about to be known."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
+                await self._pipes.exited.wait()
+                await self._pipes.stderr_closed.wait()
+
+    def _note(self, text: str) -> None:
+        if self._log is not None:
+            self._log.note(text)
+
+    async def _stop(self) -> None:
+        """stdin closed, then TERM, then KILL; each step gets its share of the time to stop."""
+        transport = self._pipes.transport
+        if transport is None:
+            return
+        self._started = descendants(transport.get_pid())
+        if self._stdin is not None:
+            self._stdin.close()
+        share = min(2.0, self._config.shutdown_seconds * 0.4) if self.is_patient else 0.1
+        if await self._exited_within(share):
+            return
+        self._kill_group(signal.SIGTERM)
+        if await self._exited_within(share):
+            return
+        self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+        await self._exited_within(1.0)
+
+    async def _exited_within(self, seconds: float) -> bool:
+        # What a stopping server still writes is thrown away, or a full pipe would keep it from stopping.
+        pipes = self._pipes
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not pipes.exited.is_set():
+            while pipes.chunks:
+                pipes.take()
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            pipes.changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pipes.changed.wait(), left)
+        return True
+
+    def _kill_group(self, number: signal.Signals) -> None:
+        """Signals the server and every process it started; also after its own clean exit, for those it left."""
+        pid = self.pid
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if sys.platform == "win32":
+                os.kill(pid, number)
+            else:
+                os.killpg(pid, number)
+
+
+def _launch(executable: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """The argument vector; on Linux by way of a program that has the server die with us.
+
+    `setpriv` (util-linux) does it in a millisecond, our own launcher in fifteen. But `setpriv` gives what the kernel
+    does not run to a shell, where the launcher says what is wrong with it.
+    """
+    if sys.platform != "linux" or not sys.executable:
+        return executable, *arguments
+    if (setpriv := _setpriv()) and _is_plainly_a_program(executable):
+        return setpriv, "--pdeathsig", "KILL", "--", executable, *arguments
+    launcher = str(Path(__file__).with_name("launcher.py"))
+    return sys.executable, "-I", "-S", launcher, str(os.getpid()), executable, *arguments
+
+
+@cache
+def _setpriv() -> str | None:
+    """The program, if it is the one that knows of parent-death signals: BusyBox has another."""
+    found = shutil.which("setpriv", path="/usr/bin:/bin")
+    return None if found is None or Path(found).resolve().name == "busybox" else found
+
+
+def _is_plainly_a_program(path: str) -> bool:
+    """A script that names its interpreter, or an ELF file of version 1 (elf(5): class, byte order, version)."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(7)
+    except OSError:
+        return False
+    return head.startswith(b"#!") or (
+        head[:4] == b"\x7fELF" and head[4:5] in b"\1\2" and head[5:7] in (b"\1\1", b"\2\1")
+    )
+
+
+def _start_error(config: ServerConfig, what: str) -> ServerError:
+    return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")
+
+
+# --- what a server started, on Linux: what left its process group is otherwise out of reach ---
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process and when it started (clock ticks since boot), so that a reused pid is not taken for it."""
+
+    pid: int
+    started: int
+
+
+def descendants(pid: int) -> tuple[Process, ...]:
+    """All living descendants of a process; none if there is no `/proc`."""
+    found: dict[int, Process] = {}
+    open_pids = [pid]
+    while open_pids and len(found) < _MOST_PROCESSES:
+        for child in _children(open_pids.pop()):
+            if child not in found and (started := _started(child)) is not None:
+                found[child] = Process(child, started)
+                open_pids.append(child)
+    return tuple(found.values())
+
+
+def kill_all(processes: tuple[Process, ...]) -> None:
+    """Kills those that still live."""
+    for process in processes:
+        if _started(process.pid) == process.started:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(OSError, ValueError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            children += map(int, (thread / "children").read_text().split())
+    return children
+
+
+def _started(pid: int) -> int | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        # proc(5): field 22, counted after the command in parentheses, which may hold anything.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return None

@@ -1,0 +1,306 @@
+"""A history as Anthropic's Messages API takes it, with found tools where they were found.
+
+Forms and placement: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool; withdrawals and
+new definitions are a beta, mid-conversation tool changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mcpagent.errors import ConfigError
+from mcpagent.events import Event, Notice, ToolsSearched
+from mcpagent.messages import Image, Message, Part, ProviderBlock, Text, Thinking, ToolCall, ToolDefinition, ToolResult
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.http_model import encoded
+from mcpagent.models.tool_changes_in_history import Change, annotated, plan_tools, redefinition_notes
+from mcpagent.models.wire_values import (
+    NO_INPUT,
+    headed,
+    ids_on_the_wire,
+    object_schema,
+    sendable_name,
+    shown_parts,
+    without,
+    written_parts,
+)
+from mcpagent.text.safe_text import safe_line
+
+PROVIDER = "anthropic"
+
+MAX_DEFERRED_TOOLS = 10_000
+MAX_DEFINITION_BYTES = 4_000_000
+"""Anthropic's documented limits for tools that are not there from the start."""
+
+_SEARCH_RESULT = "tool_search_tool_result"
+_SEARCH_TOOLS = {
+    "auto": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+    "bm25": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+    "regex": {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+}
+
+_LEGAL_PARAMETER = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_LONGEST_ID = 64
+
+
+def write_tool(tool: ToolDefinition) -> dict[str, Any]:
+    """A definition. Parameters with a name that Anthropic refuses are left out: one would fail every request."""
+    schema = object_schema(tool.parameters)
+    refused = [name for name in schema["properties"] if not _LEGAL_PARAMETER.fullmatch(name)]
+    if refused:
+        required = [name for name in schema.get("required", ()) if name not in refused]
+        schema = {**schema, "properties": without(schema["properties"], refused), "required": required}
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
+
+
+class AnthropicHistory:
+    """One request's history in alternating turns from a user's on, as Anthropic demands, with found tools in place.
+
+    A found tool is a deferred definition, at the end of `tools`, and a `tool_reference` in the result that found it;
+    that result's own words follow the results. Withdrawals and new definitions are system messages after the turn
+    if the model knows such, else the words of the result alone. With Anthropic's own search all deferred tools are
+    there from the start, and its own results refer to them; to what another provider's search found, the result of the
+    call that followed.
+    """
+
+    def __init__(self, request: ModelRequest, can: Capabilities) -> None:
+        self.plan = plan_tools(request)
+        asked = can.searches and bool(request.deferred_tools)
+        self.searched = asked or any(_is_search(part) for message in request.messages for part in message.parts)
+        self.by_reference = can.discovery == "references" and (bool(self.plan.eager) or self.searched)
+        self.changes_tools = self.by_reference and can.tool_changes != "none"
+        self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
+        self._strategy = request.search_strategy
+        self._ids = ids_on_the_wire(request.messages, PROVIDER, longest=_LONGEST_ID)
+        self._searchable = {tool.name for tool in request.deferred_tools} if asked else set[str]()
+        self._defined = {*(tool.name for tool in self.plan.all_tools), *self._searchable}
+        self._referenced: set[str] = set()
+        self._withdrawn: set[str] = set()
+        self._turns: list[dict[str, Any]] = []
+        self._announced: dict[str, dict[str, Any]] = {}
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The definitions, to be written after the history: only what it refers to, or is searched for, is deferred.
+
+        Each stays where it was first written.
+        """
+        search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
+        written = [self._written(tool) for tool in self.plan.in_order_of_arrival() if tool.name in self._defined]
+        if problem := limit_problem([tool for tool in written if "defer_loading" in tool]):
+            raise ConfigError(f'{problem}; select fewer tools, or let mcpagent search (ToolSearch execution "local")')
+        return [*map(write_tool, self.plan.eager), *search, *written]
+
+    def _written(self, tool: ToolDefinition) -> dict[str, Any]:
+        deferred = tool.name in self._referenced or tool.name not in self.plan.found
+        return {**write_tool(tool), "defer_loading": True} if deferred else write_tool(tool)
+
+    def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """The turns of the messages, to be asked for once."""
+        in_answer: tuple[Change, ...] = ()
+        for position, message in enumerate(messages):
+            changes = self.plan.changes.get(position, ())
+            if message.role == "assistant":
+                self._announce()
+                self._append("assistant", self._assistant_blocks(message))
+                if self.searched and message.provider == PROVIDER:
+                    self._referenced.update(name for part in message.parts for name in found_names(part))
+                in_answer = (*in_answer, *changes)
+            else:  # what a search in the answer found is told where its calls are answered
+                if in_answer:
+                    first = next((result.call_id for result in message.tool_results), "")
+                    changes = (*(replace(change, result=first) for change in in_answer), *changes)
+                    in_answer = ()
+                self._append("user", self._user_blocks(message, changes))
+        self._announce()
+        return self._turns
+
+    def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
+        ours = message.provider == PROVIDER
+        blocks = (_assistant_block(part, ours, self._ids) for part in message.parts)
+        return [self._without_lost(block) for block in blocks if block is not None]
+
+    def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
+        """A search's result without tools that no longer exist: Anthropic refuses a request that refers to one."""
+        if block.get("type") != _SEARCH_RESULT or not self._defined:
+            return block
+        content = block.get("content")
+        lost = {name for name in _referred(content) if name not in self._defined}
+        if not lost or not isinstance(content, dict):
+            return block
+        known = [reference for reference in content["tool_references"] if _name_in(reference) not in lost]
+        return {**block, "content": {**content, "tool_references": known}}
+
+    def _append(self, role: str, blocks: list[dict[str, Any]]) -> None:
+        if not blocks:
+            return
+        if not self._turns and role == "assistant":
+            self._append("user", [{"type": "text", "text": NO_INPUT}])
+        if self._turns and self._turns[-1]["role"] == role:
+            self._turns[-1]["content"] += blocks
+        else:
+            self._turns.append({"role": role, "content": blocks})
+
+    def _announce(self) -> None:
+        """Tool changes stand after a user's turn and before the model's, never between a call and its result."""
+        if self._announced and self._turns:
+            self._turns.append({"role": "system", "content": list(self._announced.values())})
+            self._announced.clear()
+
+    def _user_blocks(self, message: Message, changes: Sequence[Change]) -> list[dict[str, Any]]:
+        references = self._references(changes)
+        if not self.redefines_tools:
+            message = annotated(message, changes, redefinition_notes)
+        blocks: list[dict[str, Any]] = []
+        words: list[dict[str, Any]] = []
+        for part in message.parts:
+            match part:
+                case Text() | Image():
+                    words += written_parts([part], "text", _image)
+                case ToolResult():
+                    named = references.get(part.call_id)
+                    blocks.append(self._reference_result(part, named) if named else self._tool_result(part))
+                    words += _words_beside(part) if named else []
+                case _:
+                    pass  # tool changes are not content; thinking and calls are never a user's
+        return blocks + words
+
+    def _reference_result(self, result: ToolResult, names: Sequence[str]) -> dict[str, Any]:
+        references = [{"type": "tool_reference", "tool_name": name} for name in names]
+        return {"type": "tool_result", "tool_use_id": self._ids[result.call_id], "content": references}
+
+    def _tool_result(self, result: ToolResult) -> dict[str, Any]:
+        content = written_parts(shown_parts(result), "text", _image)
+        call_id = self._ids[result.call_id]
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+        return {**block, "is_error": True} if result.error else block
+
+    def _references(self, changes: Sequence[Change]) -> dict[str, list[str]]:
+        """By call id, the tools its result refers to; whatever else changed is announced after the turn."""
+        references: dict[str, list[str]] = {}
+        if not self.by_reference:
+            return references
+        for change in changes:
+            if self.changes_tools:
+                self._withdraw(change.removed)
+                self._restore([tool.name for tool in change.added if tool.name in self._withdrawn])
+            new = [tool.name for tool in change.new if tool.name not in self._referenced]
+            if change.result and new:
+                references.setdefault(change.result, []).extend(new)
+            elif self.changes_tools:
+                self._announced |= {name: _tool_change("tool_addition", name) for name in new}
+            if change.result or self.changes_tools:
+                self._referenced.update(new)
+            if self.redefines_tools:
+                self._announced |= {tool.name: _tool_definition(tool) for tool in change.redefined}
+        return references
+
+    def _withdraw(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._withdrawn.add(name)
+            self._announced[name] = _tool_change("tool_removal", name)
+
+    def _restore(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._withdrawn.discard(name)
+            if name in self._announced:  # withdrawn and added again before the model saw either
+                del self._announced[name]
+            else:
+                self._announced[name] = _tool_change("tool_addition", name)
+
+
+def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
+    """What Anthropic would refuse in these written definitions; "" if they are within its limits."""
+    if len(deferred) > MAX_DEFERRED_TOOLS:
+        return f"anthropic: {len(deferred):,} deferred tools are over its limit of {MAX_DEFERRED_TOOLS:,}"
+    megabytes, limit = sum(len(encoded(tool)) for tool in deferred) / 1e6, MAX_DEFINITION_BYTES / 1e6
+    if megabytes > limit:
+        return f"anthropic: {megabytes:.1f} MB of deferred tools are over its limit of {limit:g} MB"
+    return ""
+
+
+def _is_search(part: Part) -> bool:
+    """Whether it is a search on Anthropic's side, or its result."""
+    if not isinstance(part, ProviderBlock) or part.provider != PROVIDER:
+        return False
+    return part.data.get("type") == _SEARCH_RESULT or str(part.data.get("name")).startswith("tool_search_tool")
+
+
+def found_names(part: Part) -> list[str]:
+    """The tools that a result of Anthropic's own search refers to."""
+    if not isinstance(part, ProviderBlock) or part.data.get("type") != _SEARCH_RESULT:
+        return []
+    return _referred(part.data.get("content"))
+
+
+def _referred(content: object) -> list[str]:
+    references = content.get("tool_references") if isinstance(content, Mapping) else None
+    names = [_name_in(reference) for reference in references] if isinstance(references, list) else []
+    return [name for name in names if name]
+
+
+def _name_in(reference: object) -> str:
+    name = reference.get("tool_name") if isinstance(reference, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def search_events(message: Message, *, known: int) -> list[Event]:
+    """Each search on Anthropic's side, and its errors, which come inside an answer that is otherwise good."""
+    events: list[Event] = []
+    query = ""
+    for part in message.parts:
+        if not isinstance(part, ProviderBlock) or not _is_search(part):
+            continue
+        if part.data.get("type") != _SEARCH_RESULT:
+            asked = part.data.get("input")
+            query = str(asked.get("query") or asked.get("pattern") or "") if isinstance(asked, Mapping) else ""
+            continue
+        names, content = tuple(found_names(part)), part.data.get("content")
+        if isinstance(content, Mapping) and (code := content.get("error_code")):
+            why = safe_line(f"{code}: {content.get('error_message') or 'no reason given'}")
+            events.append(Notice(f"anthropic: its tool search failed ({why})", "warning"))
+        else:
+            events.append(ToolsSearched(query, len(names), names, known, 0.0))
+    return events
+
+
+def _tool_change(kind: str, name: str) -> dict[str, Any]:
+    """In system messages a reference says `name`; in results it says `tool_name`."""
+    return {"type": kind, "tool": {"type": "tool_reference", "name": name}}
+
+
+def _tool_definition(tool: ToolDefinition) -> dict[str, Any]:
+    return {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": write_tool(tool)}}
+
+
+def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
+    """What a result that carries references says besides: only lone references in a result were ever seen accepted."""
+    return written_parts(headed(result, f"{sendable_name(result.name)}:", " "), "text", _image)
+
+
+def _image(image: Image) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return {"type": "image", "source": source}
+
+
+def _assistant_block(part: Part, ours: bool, ids: Mapping[str, str]) -> dict[str, Any] | None:
+    match part:
+        case Text() if part.text.strip():
+            return {"type": "text", "text": part.text, **(part.provider_data if ours else {})}
+        case ToolCall():
+            return {
+                "type": "tool_use",
+                "id": ids[part.id],
+                "name": sendable_name(part.name),
+                "input": part.arguments,
+                **(part.provider_data if ours else {}),
+            }
+        case Thinking() if part.provider == PROVIDER and part.provider_data:
+            return dict(part.provider_data)
+        case ProviderBlock() if part.provider == PROVIDER and part.data:
+            return dict(part.data)
+        case _:
+            return None

@@ -1,0 +1,215 @@
+"""One request on its way: what is sent, what comes, what of it is shown, and whether it is sent again.
+
+`HttpModel.respond` does the waiting; here everything is decided that needs none.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+
+from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
+from mcpagent.messages import Message, Part
+from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.failures_and_retries import (
+    AnswerError,
+    Endpoint,
+    Failure,
+    ReportedError,
+    read_failure,
+    reading,
+    to_error,
+)
+from mcpagent.models.prices import dollars_for
+from mcpagent.models.tool_changes_in_history import with_found
+
+if TYPE_CHECKING:
+    import httpx2
+
+Delta: TypeAlias = TextDelta | ThinkingDelta
+
+
+class StreamReader(Protocol):
+    """Puts the events of one stream together; `done` when it knows that nothing more will come."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer is whole."""
+        ...
+
+    def add(self, event: Mapping[str, Any]) -> Delta | None:
+        """Takes one event; gives what to show of it. Raises `ReportedError` if the event is an error."""
+        ...
+
+    def answer(self) -> dict[str, Any]:
+        """The same JSON as without streaming. Raises `AnswerError` if the stream ended before the answer did."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWay:
+    """How a request is asked: as it is written, who hears the answer while it arrives, and how it is understood."""
+
+    request: ModelRequest
+    listen: Emit
+    understand: Callable[[ModelResponse], ModelResponse] = lambda response: response
+
+
+class ApiFormat(ABC):
+    """One provider's API, with the model that is asked: functions over JSON data, without I/O. Other servers may speak
+    it too."""
+
+    provider: str
+    model_name: str
+    endpoint: Endpoint
+    stream_reader: ClassVar[type[StreamReader]]
+    """A new one is made for each attempt."""
+
+    @abstractmethod
+    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+        """The JSON that is sent for it: the same request is always the same bytes."""
+
+    @abstractmethod
+    def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+        """The provider's answer as ours; nothing of it that the provider wants back is lost."""
+
+    def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+        """The provider's answer as ours, with the tools that its own search found."""
+        response = self._read(answer, request)
+        return replace(response, message=with_found(response.message, request, self.found_names))
+
+    @staticmethod
+    def found_names(part: Part) -> list[str]:  # noqa: ARG004
+        """The tools that a part of an answer has from the provider's own search."""
+        return []
+
+    @staticmethod
+    def search_events(message: Message, *, known: int) -> list[Event]:  # noqa: ARG004
+        """What to report of the provider's own searches in an answer: what was found, and errors in good ones."""
+        return []
+
+    def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
+        """How the request is asked, by what is known of the server."""
+        return AskedWay(request, emit)
+
+    def learns(self, failure: Failure, way: AskedWay) -> bool:  # noqa: ARG002
+        """Whether the failure tells of another way to ask, which is then the next one."""
+        return False
+
+    def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:  # noqa: ARG002
+        """The body that goes on with an answer the provider paused; None if the answer is whole."""
+        return None
+
+
+class Exchange:
+    """One request until its answer is whole. A failed one is sent again only while nothing of its answer was shown."""
+
+    def __init__(self, api: ApiFormat, request: ModelRequest, emit: Emit, max_retries: int) -> None:
+        self._api = api
+        self._max_retries = max_retries
+        self._request = request
+        self._emit = emit
+        self._ask()
+
+    def _ask(self) -> None:
+        self._way = self._api.way(self._request, self._emit)
+        self._body: dict[str, Any] | None = self._api.request_body(self._way.request)
+        self._answers: list[dict[str, Any]] = []
+        self._attempt = 0
+
+    def next_body(self) -> dict[str, Any] | None:
+        """What is sent now: the request, or what goes on with an answer that the provider paused; None at the end."""
+        self._reader = self._api.stream_reader()
+        self._whole = False
+        self._shown = False
+        return self._body
+
+    def streams(self, response: httpx2.Response) -> bool:
+        """Whether the answer comes as events: some servers send it in one piece whatever was asked."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "text/html":
+            raise AnswerError("a web page", "unreadable")
+        return kind != "application/json"
+
+    def add(self, event: object) -> bool:
+        """Takes an event and shows what it brings. True for the one that makes the answer whole; what follows is idle.
+
+        Raises `ReportedError` if the event is an error, and `AnswerError` if it is not what the protocol says.
+        """
+        if self._whole:
+            return False
+        with reading():
+            delta = self._reader.add(event) if isinstance(event, Mapping) else None
+        if delta is not None:
+            self._shown = True
+            self._way.listen(delta)
+        if self._reader.done:
+            self.end()
+        return self._whole
+
+    def end(self) -> None:
+        """The stream ended. Raises `AnswerError` if that was too early."""
+        if not self._whole:
+            with reading():
+                self._take(self._reader.answer())
+
+    def take(self, content: bytes) -> None:
+        """The answer in one piece."""
+        with reading():
+            self._take(dict(json.loads(content)))
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        self._answers.append(answer)
+        self._body = self._api.continued(self._body or {}, self._answers)
+        self._whole = True
+        self._attempt = 0
+
+    def failed(self, error: Exception) -> float:
+        """Seconds to wait before the next attempt. Raises the failure as an error if another one would not help.
+
+        0 if nothing is lost, since the answer is whole, or if the failure tells of another way to ask.
+        """
+        if self._whole:
+            return 0.0
+        failure = read_failure(error)
+        if self._api.learns(failure, self._way) and not self._shown:
+            self._ask()
+            return 0.0
+        final = self._shown or self._attempt == self._max_retries
+        delay = None if final else failure.seconds_before_retry(self._attempt)
+        if delay is None:
+            raise to_error(failure, self._api.endpoint) from None
+        self._attempt += 1
+        what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
+        self._emit(Notice(f"{self._api.provider}: {what}; trying again in {delay:.1f} s", "warning"))
+        return delay
+
+    def response(self) -> ModelResponse:
+        """What the whole answer says, with its price. Raises `ModelError` if it is not what the protocol says."""
+        api, request = self._api, self._way.request
+        try:
+            with reading():
+                response = api.read_answer(reduce(joined, self._answers), request)
+                happened = api.search_events(response.message, known=request.known_tools)
+        except (AnswerError, ReportedError) as error:
+            raise to_error(read_failure(error), api.endpoint) from None
+        for event in happened:
+            self._way.listen(event)
+        dollars = dollars_for(response.usage, api.provider, api.model_name, api.endpoint.base_url)
+        return self._way.understand(replace(response, dollars=dollars))
+
+
+def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str, Any]:
+    """A paused answer and what followed as one: the content in order, usage added up, earlier ids in `continued`."""
+    before, after = paused.get("usage") or {}, following.get("usage") or {}
+    counted = {key: value + (after.get(key) or 0) for key, value in before.items() if isinstance(value, int)}
+    return {
+        **following,
+        "content": [*paused["content"], *following["content"]],
+        "usage": {**after, **counted},
+        "continued": [*(paused.get("continued") or ()), paused.get("id")],
+    }

@@ -1,0 +1,316 @@
+"""When a provider fails: what happened, whether it is tried again, and the one line a person reads.
+
+Both SDKs raise exceptions of the same shape (`status_code`, `body`, `response`), so one reading serves all adapters.
+Their own retries are off: they wait as long as a server says, retry used-up quotas, and say nothing meanwhile. The
+rules here are theirs otherwise: 408, 409, 429, 5xx and connection errors, `x-should-retry`, 0.5 s doubling to 8 s.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
+from mcpagent.text.retry_after import retry_after_seconds
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import without_credentials
+
+FailureKind: TypeAlias = Literal["status", "connect", "silent", "too_long", "cut", "unreadable"]
+
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""Anthropic's and OpenAI's error types: an error inside a stream comes with HTTP status 200."""
+
+_OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
+_OVERFLOW_WORDS = (
+    "prompt is too long",
+    "context window",
+    "context length",
+    "context size",
+    "maximum number of tokens",
+    "too many tokens",
+    "input is too long",
+)
+"""As Anthropic, OpenAI, vLLM, llama.cpp, Gemini and OpenRouter word it; none of them has a code in common."""
+
+_WINDOW = re.compile(r"(?:maximum context length is|context length of only|n_ctx:) ([1-9][0-9]{2,8})\b")
+
+_QUOTA_CODES = frozenset(
+    {"insufficient_quota", "billing_hard_limit_reached", "enforced_spend_limit_reached", "billing_error"}
+)
+
+_QUOTA_WORDS = ("credit balance is too low", "insufficient balance")
+"""As Anthropic (with status 400) and DeepSeek word it."""
+
+MAX_RETRY_AFTER_SECONDS = 60.0
+"""A longer wait is not sat out: the call fails at once and says how long the provider asked for."""
+
+_FIRST_DELAY_SECONDS = 0.5
+_LONGEST_DELAY_SECONDS = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Who is asked, as errors name it. `key_variable` is where its key is set, "" if none is needed."""
+
+    provider: str
+    model: str
+    base_url: str
+    key_variable: str = ""
+    hint: str = ""
+    """What to do if nothing answers or the model is unknown; for servers that run on the user's own machine."""
+    silent_seconds: float = 300.0
+    """Longest wait for the next byte; slow local models read a long prompt for minutes."""
+    total_seconds: float = 3600.0
+    """Longest time for one answer, all of it."""
+
+    @property
+    def address(self) -> str:
+        """`base_url` as it may be shown."""
+        return without_credentials(self.base_url)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt, read from whatever the SDK or the HTTP client raised."""
+
+    status: int | None
+    code: str
+    message: str
+    kind: FailureKind = "status"
+    retry_after_seconds: float | None = None
+    """The wait the provider asked for."""
+    retry_advised: bool | None = None
+    """What the provider's `x-should-retry` says."""
+    window_tokens: int | None = None
+    """The most tokens the model takes, if the failure says it."""
+
+    @property
+    def is_overflow(self) -> bool:
+        """The conversation is longer than the model takes."""
+        text = self.message.lower()
+        return self.code in _OVERFLOW_CODES or (
+            self.status in (400, 413, 422, 500) and any(words in text for words in _OVERFLOW_WORDS)
+        )
+
+    @property
+    def is_quota(self) -> bool:
+        """Paid-for or allowed use is used up: waiting seconds does not help."""
+        text = self.message.lower()
+        return self.status == 402 or self.code in _QUOTA_CODES or any(words in text for words in _QUOTA_WORDS)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later."""
+        if self.is_overflow or self.is_quota:
+            return False
+        if self.retry_advised is not None:
+            return self.retry_advised
+        if self.status is None:
+            return self.kind != "unreadable"
+        return self.status in (408, 409, 429) or self.status >= 500
+
+    def seconds_before_retry(self, attempt: int) -> float | None:
+        """How long to wait after failed attempt number `attempt`, from 0: what the provider asks for, else with jitter.
+
+        None if another attempt would not help, or not before a longer wait than anybody sits out.
+        """
+        asked = self.retry_after_seconds or 0.0
+        if not self.may_pass or asked > MAX_RETRY_AFTER_SECONDS:
+            return None
+        longest = min(_FIRST_DELAY_SECONDS * 2**attempt, _LONGEST_DELAY_SECONDS)
+        return asked or longest * (1 - 0.25 * random.random())  # noqa: S311 - protects nothing
+
+
+class AnswerError(Exception):
+    """An answer that arrived but cannot be used: cut off, or not what the protocol says."""
+
+    def __init__(self, message: str, kind: FailureKind) -> None:
+        super().__init__(message)
+        self.kind: FailureKind = kind
+
+
+class ReportedError(Exception):
+    """An error the provider reports inside an answer with status 200; `body` is what it sent."""
+
+    def __init__(self, body: Mapping[str, Any] | None) -> None:
+        super().__init__("the provider reported an error inside its answer")
+        self.body = {"error": dict(body or {})}
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Around code that reads what a provider sent: any shape but the documented one is an `AnswerError`."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise AnswerError(f"{type(error).__name__}: {error}", "unreadable") from error
+
+
+def read_failure(error: Exception) -> Failure:
+    """The failure behind an exception of either SDK, of the HTTP client, or of decoding what came."""
+    import httpx2
+
+    if isinstance(error, TimeoutError):
+        return Failure(None, "", "", kind="too_long")
+    if isinstance(error, AnswerError):
+        return Failure(None, "", safe_line(str(error)), kind=error.kind)
+    cause = _http_cause(error)
+    if isinstance(cause, httpx2.TimeoutException) and not isinstance(cause, httpx2.ConnectTimeout):
+        return Failure(None, "", safe_line(str(cause)), kind="silent")
+    if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return Failure(None, "", safe_line(str(cause) or type(cause).__name__), kind="connect")
+    if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL):
+        return Failure(None, "", safe_line(str(cause) or type(cause).__name__), kind="cut")
+    if isinstance(error, ValueError | RecursionError):
+        return Failure(None, "", safe_line(str(error)), kind="unreadable")
+    return _answered_failure(error)
+
+
+def _http_cause(error: BaseException) -> BaseException | None:
+    import httpx2
+
+    seen: BaseException | None = error
+    for _ in range(5):
+        if seen is None or isinstance(seen, httpx2.HTTPError | httpx2.InvalidURL):
+            return seen
+        seen = seen.__cause__
+    return None
+
+
+def _answered_failure(error: Exception) -> Failure:
+    body = getattr(error, "body", None)
+    if isinstance(body, list) and body:  # Gemini's endpoint wraps its errors so
+        body = body[0]
+    found: Any = body.get("error", body) if isinstance(body, dict) else {}
+    inner: dict[str, Any] = found if isinstance(found, dict) else {"message": found}
+    details = inner.get("details")
+    named = (details.get("error_code") if isinstance(details, dict) else None, inner.get("code"), inner.get("type"))
+    codes = [*_google_codes(details), *(name for name in named if isinstance(name, str) and name)]
+    numbered = next((name for name in named if isinstance(name, int)), None)
+    status = getattr(error, "status_code", None)
+    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", {})
+    if isinstance(status, int) and 300 <= status < 400:
+        return Failure(status, "redirect", safe_line(f"redirects to {headers.get('location') or 'nowhere'}"))
+    if not isinstance(status, int) or status < 400:
+        known = next((_STATUS_OF_TYPE[code] for code in codes if code in _STATUS_OF_TYPE), None)
+        status = known or (numbered if numbered and 400 <= numbered < 600 else None)
+    code = next((name for name in codes if name in _QUOTA_CODES | _OVERFLOW_CODES), codes[0] if codes else "")
+    message = next(
+        text
+        for text in (inner.get("message"), body, code, str(error), "no reason given")
+        if isinstance(text, str) and text
+    )
+    return Failure(
+        status,
+        code,
+        safe_line(_without_markup(message)),
+        retry_after_seconds=retry_after_seconds({**_google_wait(details), **headers}),
+        retry_advised={"true": True, "false": False}.get(headers.get("x-should-retry", "")),
+        window_tokens=_told_window(inner, message),
+    )
+
+
+def _told_window(inner: Mapping[str, Any], message: str) -> int | None:
+    """llama.cpp has it beside its error (`n_ctx`), vLLM and LM Studio in their words."""
+    told = inner.get("n_ctx")
+    if isinstance(told, int) and told > 0:
+        return told
+    named = _WINDOW.search(message)
+    return int(named[1]) if named else None
+
+
+def _google_details(details: object, kind: str) -> list[Mapping[str, Any]]:
+    listed = details if isinstance(details, list) else ()
+    return [item for item in listed if isinstance(item, Mapping) and str(item.get("@type")).endswith(kind)]
+
+
+def _google_codes(details: object) -> list[str]:
+    """A quota for a day is used up for long; those for a minute come back (google.rpc.QuotaFailure)."""
+    failed = [item.get("violations") for item in _google_details(details, "QuotaFailure")]
+    return ["insufficient_quota"] if any("PerDay" in str(violations) for violations in failed) else []
+
+
+def _google_wait(details: object) -> dict[str, str]:
+    """Gemini says how long to wait in the body (google.rpc.RetryInfo: "39s"), not in a header."""
+    delay = next((item.get("retryDelay") for item in _google_details(details, "RetryInfo")), None)
+    return {"retry-after": delay.removesuffix("s")} if isinstance(delay, str) else {}
+
+
+def _without_markup(text: str) -> str:
+    """What an error page of a proxy says in its title; any other text as it is."""
+    if not text[:500].lstrip().lower().startswith(("<!doctype", "<html", "<head", "<?xml")):
+        return text
+    start = text.lower().find("<title>", 0, 20_000)
+    end = text.find("<", start + len("<title>")) if start >= 0 else -1
+    return text[start + len("<title>") : end].strip() or "a web page" if end >= 0 else "a web page"
+
+
+def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
+    """The exception a caller gets, with one line that says who failed, how, and what to do."""
+    who, status = endpoint.provider, failure.status
+    said = f"HTTP {status}: {failure.message}" if status else failure.message
+    if status in (401, 403):
+        return CredentialsError(_refused(endpoint, said))
+    wait = failure.retry_after_seconds
+    kind = ContextOverflowError if failure.is_overflow else ModelError
+    if failure.is_overflow:
+        text = f"{who}: the conversation is too long for {endpoint.model} ({said}); start a new one or shorten it"
+    elif failure.is_quota:
+        text = f"{who}: the account's credit or spend limit is used up ({said}); waiting does not help"
+    elif "does not support tools" in failure.message:
+        text = f"{who}: {endpoint.model} cannot call tools ({said}); use a model that can, for instance qwen3"
+    elif failure.code == "redirect":
+        text = f"{who}: {endpoint.address} is not the server itself ({said}); write the address it names as base_url"
+    elif status == 404:
+        text = f'{who}: no model "{endpoint.model}" at {endpoint.address} ({said}); '
+        text += endpoint.hint or "check the model's name"
+    elif status is not None:
+        later = f"; it asks to wait {wait:.0f} s" if wait else "; try again later"
+        text = f"{who}: {endpoint.model} failed ({said})" + (later if failure.may_pass else "")
+    else:
+        text = _no_answer(failure, endpoint)
+    return kind(text, provider=who, status=status, retryable=failure.may_pass, retry_after_seconds=wait)
+
+
+def _refused(endpoint: Endpoint, said: str) -> str:
+    if not endpoint.key_variable:
+        return f"{endpoint.provider}: {endpoint.address} wants a key ({said}); name its variable with ?api_key_env=NAME"
+    return (
+        f"{endpoint.provider}: the key in {endpoint.key_variable} was refused for {endpoint.model} ({said}); "
+        f"set {endpoint.key_variable} to a valid key"
+    )
+
+
+def _no_answer(failure: Failure, endpoint: Endpoint) -> str:
+    who, said = endpoint.provider, failure.message
+    match failure.kind:
+        case "connect":
+            fix = endpoint.hint or "check the network, the address or the proxy"
+            return f"{who}: nothing answers at {endpoint.address} ({said}); {fix}"
+        case "silent":
+            return f"{who}: {endpoint.model} sent nothing for {endpoint.silent_seconds:g} s; try again later"
+        case "too_long":
+            return f"{who}: {endpoint.model} was not done after {endpoint.total_seconds:g} s; ask for less at once"
+        case "cut":
+            return f"{who}: the answer of {endpoint.model} was cut off ({said}); try again"
+        case "unreadable":
+            return f"{who}: {endpoint.address} answered what is not its protocol ({said}); check the address"
+        case _:
+            return f"{who}: {endpoint.model} failed ({said})"

@@ -1,0 +1,325 @@
+"""Histories as people have them from OpenAI's and Anthropic's APIs, read as ours.
+
+Each message is read by its own shape, so that a list may mix them: Chat Completions
+(https://platform.openai.com/docs/api-reference/chat), items of the Responses API
+(https://platform.openai.com/docs/api-reference/responses), Anthropic Messages
+(https://platform.claude.com/docs/en/api/messages), and ours, as values or as `dump_messages` gave them. What an SDK
+returned may stand in it as the object it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from typing import Any
+
+from mcpagent.errors import InputError
+from mcpagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult, load_message
+from mcpagent.models.anthropic.anthropic_history import PROVIDER as ANTHROPIC
+from mcpagent.models.anthropic.messages_model import read_block
+from mcpagent.models.openai.openai_responses import read_item
+from mcpagent.models.openai.openai_responses_history import PROVIDER as OPENAI
+from mcpagent.models.wire_values import read_call, without
+from mcpagent.text.safe_text import safe_line
+
+_ANTHROPIC_SIDE = frozenset(
+    "server_tool_use mcp_tool_use mcp_tool_result container_upload web_search_tool_result web_fetch_tool_result "  # noqa: SIM905
+    "code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result "
+    "tool_search_tool_result".split()
+)
+"""Blocks of tools that Anthropic runs itself: nobody answers them, and they go back to it as they are."""
+
+_OPENAI_SIDE = frozenset(
+    "web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call "  # noqa: SIM905
+    "tool_search_call tool_search_output".split()
+)
+"""Items of tools that OpenAI runs itself."""
+
+_ONLY_ANTHROPIC = {"tool_use", "thinking", "redacted_thinking"} | _ANTHROPIC_SIDE
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a list of messages says: `system`, the text of its system messages, and `messages`, all others in order."""
+
+    system: str
+    messages: list[Message]
+
+
+def read_history(messages: Sequence[Any]) -> History:
+    """The history in any of the shapes, message by message.
+
+    Arguments that are no JSON object make a call malformed, as they do in an answer; results belong to the calls that
+    wait for one, by id. Reasoning is kept if its provider can use it again. Raises `InputError` that names the place,
+    `messages[3].content[1]`, for what cannot be read.
+    """
+    given: object = messages
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise InputError(f"messages: expected a list of messages, got {_kind(given)}")
+    reader = _HistoryReader()
+    for place, message in enumerate(messages):
+        reader.read(_as_data(message), place)
+    if not reader.messages and not reader.system:
+        raise InputError("messages: the history is empty; it must end with a user's message")
+    return History("\n\n".join(reader.system), reader.messages)
+
+
+class _HistoryReader:
+    """Reads one message after the other.
+
+    `_open` are the calls that wait for a result, by the ids they came with; `_ids` are those of all calls. `_in_items`:
+    the last message is an answer in items of OpenAI's, which may go on; `_ids_are_lost`: reasoning that the answer's
+    other items belong to is gone.
+    """
+
+    def __init__(self) -> None:
+        self.system: list[str] = []
+        self.messages: list[Message] = []
+        self._open: list[tuple[str, ToolCall]] = []
+        self._ids: set[str] = set()
+        self._in_items = False
+        self._ids_are_lost = False
+
+    def read(self, message: Any, place: int) -> None:
+        at = f"messages[{place}]"
+        match message:
+            case Message() | {"parts": _}:
+                self._add_ours(load_message(message, place))
+            case {"role": str(role)} if message.get("type") in (None, "message"):
+                self._read_said(role, message, at)
+            case {"type": str(kind)}:
+                self._read_item(kind, message, at)
+            case _:
+                raise InputError(f"{at}: expected an object with role and content, got {_kind(message)}")
+
+    def _read_said(self, role: str, message: Mapping[str, Any], at: str) -> None:
+        match role:
+            case "system" | "developer":
+                words = _words(_listed(message.get("content"), f"{at}.content"), f"{at}.content")
+                self.system += [text.text for text in words if text.text.strip()]
+            case "user":
+                self._add_user(message.get("content"), f"{at}.content")
+            case "assistant":
+                self._add_assistant(message, at)
+            case "tool":
+                self._add_results([self._result(message.get("tool_call_id"), message.get("content"), at, "content")])
+            case _:
+                known = "system, developer, user, assistant or tool"
+                raise InputError(f'{at}.role: expected {known}, got "{safe_line(role, 60)}"')
+
+    def _read_item(self, kind: str, item: Mapping[str, Any], at: str) -> None:
+        match item:
+            case {"type": "function_call_output"}:
+                self._add_results([self._result(item.get("call_id"), item.get("output"), at, "output")])
+            case {"type": "reasoning"} if not item.get("encrypted_content"):
+                self._ids_are_lost = True  # OpenAI takes neither it nor the ids of what followed it
+            case {"type": "function_call", "name": str(), "call_id": str()}:
+                _check_arguments(item.get("arguments"), f"{at}.arguments")
+                self._add_item(item)
+            case _ if kind == "reasoning" or kind in _OPENAI_SIDE:
+                self._add_item(item)
+            case _:
+                raise InputError(f'{at}: an item of type "{safe_line(kind, 60)}", which is not known or not whole')
+
+    def _add_ours(self, message: Message) -> None:
+        self._in_items = self._ids_are_lost = False
+        self.messages.append(message)
+        if message.role == "tool":
+            answered = {result.call_id for result in message.tool_results}
+            self._open = [(given, call) for given, call in self._open if call.id not in answered]
+        else:
+            self._open = [(call.id, call) for call in message.tool_calls]
+            self._ids.update(call.id for call in message.tool_calls)
+
+    def _add_user(self, content: Any, at: str) -> None:
+        """Results that stand in a user's turn, as Anthropic has them, come before its words."""
+        said: list[Part] = []
+        results: list[ToolResult] = []
+        for place, block in enumerate(_listed(content, at)):
+            here = f"{at}[{place}]"
+            if isinstance(block, Mapping) and block.get("type") == "tool_result":
+                result = self._result(block.get("tool_use_id"), block.get("content"), here, "content")
+                results.append(replace(result, error="failed") if block.get("is_error") is True else result)
+            else:
+                said.append(_shown(block, here))
+        self._add_results(results)
+        if said or not results:
+            self._add_ours(Message("user", tuple(said)))
+
+    def _result(self, call_id: object, content: Any, at: str, field: str) -> ToolResult:
+        """The result of the call that waits for it. A result says nothing if its content is missing."""
+        waiting = next((pair for pair in self._open if pair[0] == call_id), None)
+        if waiting is None:
+            shown = f'call "{safe_line(call_id, 60)}"' if isinstance(call_id, str) else "a call without an id"
+            raise InputError(f"{at}: a result of {shown}, which does not wait for one; put it directly after its call")
+        self._open.remove(waiting)
+        pieces = enumerate(_listed([] if content is None else content, f"{at}.{field}"))
+        shown_pieces = tuple(_shown(piece, f"{at}.{field}[{place}]") for place, piece in pieces)
+        return ToolResult(waiting[1].id, waiting[1].name, shown_pieces)
+
+    def _add_results(self, results: Sequence[ToolResult]) -> None:
+        self._in_items = self._ids_are_lost = False
+        if results and self.messages[-1].role == "tool":
+            last = self.messages[-1]
+            self.messages[-1] = replace(last, parts=(*last.parts, *results))
+        elif results:
+            self.messages.append(Message("tool", tuple(results)))
+
+    def _add_assistant(self, message: Mapping[str, Any], at: str) -> None:
+        content = message.get("content")
+        blocks = _listed([] if content is None else content, f"{at}.content")
+        kinds = _kinds(blocks)
+        if message.get("type") == "message" and kinds and kinds <= {"output_text", "refusal"}:
+            _words(blocks, f"{at}.content")
+            self._add_item({**message, "content": blocks})
+            return
+        is_anthropics = bool(kinds & _ONLY_ANTHROPIC) or "stop_reason" in message
+        read = [_answer_block(block, f"{at}.content[{place}]", is_anthropics) for place, block in enumerate(blocks)]
+        parts = [part for part in read if part is not None]
+        if isinstance(refusal := message.get("refusal"), str) and refusal:
+            parts.append(Text(refusal))
+        self._add_answer(
+            [*parts, *_chat_calls(message, at)], ANTHROPIC if is_anthropics else "", goes_on=self._in_items
+        )
+
+    def _add_item(self, item: Mapping[str, Any]) -> None:
+        """An item of OpenAI's. Those of one answer follow each other: a call is not an answer of its own."""
+        lost = self._ids_are_lost
+        self._add_answer(read_item(without(item, ("id",)) if lost else item), OPENAI, goes_on=True)
+        self._in_items, self._ids_are_lost = True, lost
+
+    def _add_answer(self, parts: Sequence[Part], provider: str, *, goes_on: bool) -> None:
+        opened = [(part.id, self._apart(part)) for part in parts if isinstance(part, ToolCall)]
+        calls = iter(opened)
+        made = tuple(next(calls)[1] if isinstance(part, ToolCall) else part for part in parts)
+        last = self.messages[-1] if self.messages else None
+        if goes_on and last is not None and last.role == "assistant":
+            self.messages[-1] = replace(last, parts=(*last.parts, *made), provider=provider or last.provider)
+            self._open += opened
+        elif made:
+            self._add_ours(Message("assistant", made, provider=provider))
+            self._open = opened
+
+    def _apart(self, call: ToolCall) -> ToolCall:
+        """The call with an id that no other has: some servers number those of every answer alike."""
+        ids = chain([call.id], (f"call_{len(self.messages)}_{number}" for number in count()))
+        free = next(call_id for call_id in ids if call_id and call_id not in self._ids)
+        self._ids.add(free)
+        return call if free == call.id else replace(call, id=free)
+
+
+def _chat_calls(message: Mapping[str, Any], at: str) -> list[ToolCall]:
+    """The calls of an answer of Chat Completions."""
+    for former in ("function_call", "audio"):
+        if message.get(former):
+            raise InputError(f"{at}.{former}: cannot be read; write calls as tool_calls, and spoken words as content")
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list | tuple):
+        raise InputError(f"{at}.tool_calls: expected a list of calls, got {type(calls).__name__}")
+    read: list[ToolCall] = []
+    for place, call in enumerate(map(_as_data, calls)):
+        match call:
+            case {"function": {"name": str(name), **function}} if call.get("type") in (None, "function"):
+                arguments = function.get("arguments")
+                _check_arguments(arguments, f"{at}.tool_calls[{place}].function.arguments")
+                call_id = str(call.get("id") or "")
+                read.append(read_call(call_id, name, "" if arguments is None else arguments, cut_off=False))
+            case _:
+                raise InputError(f"{at}.tool_calls[{place}]: expected a function's call, with name and arguments")
+    return read
+
+
+def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
+    """A block of an answer, None if it says nothing; Anthropic's are kept as they came, so that they can go back."""
+    match block:
+        case {"type": "tool_use", "name": str(), "id": str()}:
+            _check_arguments(block.get("input"), f"{at}.input")
+        case {"type": "thinking", "thinking": str(thought)} if not block.get("signature"):
+            return Thinking(thought, ANTHROPIC)  # it cannot go back
+        case {"type": "thinking", "thinking": str()} | {"type": "redacted_thinking", "data": str()}:
+            pass
+        case {"type": "text", "text": str()} if is_anthropics:
+            pass
+        case {"type": str(kind)} if kind in _ANTHROPIC_SIDE:
+            pass
+        case _:
+            [word] = _words([block], at, numbered=False)
+            return word if word.text else None
+    return read_block(without(block, ("cache_control",)))
+
+
+def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Text]:
+    """The blocks, which must be text."""
+    words: list[Text] = []
+    for place, block in enumerate(blocks):
+        here = f"{at}[{place}]" if numbered else at
+        shown = _shown(block, here)
+        if isinstance(shown, Image):
+            raise InputError(f"{here}: an image; only a user's message or a result can hold one")
+        words.append(shown)
+    return words
+
+
+def _shown(block: Any, at: str) -> Text | Image:
+    """Words, or an image that is there as bytes."""
+    match block:
+        case {"type": "text" | "input_text" | "output_text", "text": str(text)} | {
+            "type": "refusal",
+            "refusal": str(text),
+        }:
+            return Text(text)
+        case {"type": "image_url", "image_url": {"url": str(url)} | str(url)} | {
+            "type": "input_image",
+            "image_url": str(url),
+        }:
+            return _image(url, at)
+        case {"type": "image", "source": {"type": "base64", "media_type": str(media_type), "data": str(data)}}:
+            return Image(media_type, data)
+        case {"type": "image", "source": {"type": "url", "url": str(url)}}:
+            return _image(url, at)
+        case {"type": str(kind)}:
+            raise InputError(f'{at}: content of type "{safe_line(kind, 60)}", which is not known here or not whole')
+        case _:
+            raise InputError(f"{at}: expected an object with a type, got {_kind(block)}")
+
+
+def _image(url: str, at: str) -> Image:
+    head, comma, data = url.partition(",")
+    media_type, _, rest = head.removeprefix("data:").partition(";")
+    if head.startswith("data:") and comma and rest.split(";")[-1] == "base64":
+        return Image(media_type, data)
+    problem = "not a base64 data: URL" if head.startswith("data:") else f"{safe_line(url, 80)} is not fetched"
+    raise InputError(f"{at}: {problem}; pass the image's own bytes: data:image/png;base64,...")
+
+
+def _listed(content: Any, at: str) -> list[Any]:
+    """The content as a list of blocks: a text is one of them."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, list | tuple):
+        raise InputError(f"{at}: expected text or a list of parts, got {_kind(content)}")
+    return [_as_data(block) for block in content]
+
+
+def _kinds(blocks: Sequence[Any]) -> set[str]:
+    told = (block.get("type") for block in blocks if isinstance(block, Mapping))
+    return {kind for kind in told if isinstance(kind, str)}
+
+
+def _check_arguments(arguments: Any, at: str) -> None:
+    try:
+        json.dumps(arguments)
+    except (TypeError, ValueError, RecursionError):
+        raise InputError(f"{at}: expected JSON, as text or as an object, got {_kind(arguments)}") from None
+
+
+def _as_data(value: Any) -> Any:
+    """What an SDK returned, as the JSON it was; anything else as it is."""
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json", exclude_unset=True) if callable(dump) else value
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else type(value).__name__

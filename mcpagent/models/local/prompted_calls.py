@@ -1,0 +1,153 @@
+"""Tool calls for models whose server takes no tools: described in the prompt, answered as JSON of a given schema.
+
+A request becomes one without tools, an answer becomes a call again; the history that is kept is the same as elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mcpagent.events import Emit, Event, TextDelta
+from mcpagent.messages import Message, Part, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged
+from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.exchange import AskedWay
+from mcpagent.models.tool_changes_in_history import (
+    Change,
+    annotated,
+    as_text,
+    changes_in_words,
+    plan_tools,
+    redefinition_notes,
+)
+from mcpagent.models.wire_values import headed, json_text, object_schema, sendable_name
+
+_HOW = """You can call tools. Answer with one JSON object and nothing else, in one of these two forms:
+{"tool": "<name>", "arguments": {...}} calls a tool; its result comes in the next message.
+{"answer": "<text>"} is your answer to the user, when you need no tool or have what you need.
+
+Tools:"""
+
+_FORMAT = "call_or_answer"
+
+_NO_TOOLS = (
+    "does not support tools",
+    "requires --enable-auto-tool-choice",
+    "tools param requires --jinja",
+    "no endpoints found that support tool use",
+)
+"""As Ollama, vLLM, llama.cpp and OpenRouter say that a model, or the server as it was started, takes no tools."""
+
+
+def takes_no_tools(message: str) -> bool:
+    """Whether an error's text says so."""
+    return any(words in message.lower() for words in _NO_TOOLS)
+
+
+def prompted_way(request: ModelRequest, emit: Emit, *, constrained: bool) -> AskedWay:
+    """Asked as `prompted` writes it; of the JSON that comes only what it says is shown, once it is whole."""
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, TextDelta):
+            emit(event)
+
+    def understand(response: ModelResponse) -> ModelResponse:
+        read = read_prompted(response, request)
+        if read.message.text and not read.message.tool_calls:
+            emit(TextDelta(read.message.text))
+        return read
+
+    return AskedWay(prompted(request, constrained=constrained), listen, understand)
+
+
+def is_constrained(request: ModelRequest) -> bool:
+    """Whether the request, as `prompted` wrote it, says what may be answered."""
+    match request.settings.extra.get("response_format"):
+        case {"json_schema": {"name": name}}:
+            return bool(name == _FORMAT)
+        case _:
+            return False
+
+
+def prompted(request: ModelRequest, *, constrained: bool) -> ModelRequest:
+    """The same request without tools, `constrained` with the schema of what may be answered.
+
+    Tools found later are described where they were found, so that no earlier byte changes.
+    """
+    plan = plan_tools(request)
+    system = "\n\n".join(part for part in (request.system, _described(plan.eager)) if part.strip())
+    settings = request.settings
+    if constrained and request.tool_choice == "auto":
+        settings = replace(settings, extra={"response_format": answer_format(request.tools), **settings.extra})
+    changes = changes_in_words(plan, request.messages)
+    messages = tuple(_plain(message, changes.get(place, ())) for place, message in enumerate(request.messages))
+    return replace(request, system=system, tools=(), deferred_tools=(), messages=messages, settings=settings)
+
+
+def _described(tools: Sequence[ToolDefinition]) -> str:
+    return "\n".join([_HOW, *(as_text(tool) for tool in tools)])
+
+
+def answer_format(tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """`response_format` that allows a call of one of these tools, or an answer."""
+    forms = [_form({"tool": {"const": tool.name}, "arguments": _arguments(tool)}) for tool in tools]
+    schema = {"anyOf": [*forms, _form({"answer": {"type": "string"}})]}
+    return {"type": "json_schema", "json_schema": {"name": _FORMAT, "schema": schema}}
+
+
+def _form(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def _arguments(tool: ToolDefinition) -> dict[str, Any]:
+    """The tool's schema, unless it refers to its own root, which is another one in here."""
+    schema = object_schema(tool.parameters)
+    return {"type": "object"} if '"$ref"' in json_text(schema) else schema
+
+
+def _plain(message: Message, changes: Sequence[Change]) -> Message:
+    """A message as words: calls as they are to be written, results as the user's."""
+    if message.role == "assistant":
+        said = (part for part in message.parts if not isinstance(part, ToolsChanged))
+        return replace(message, parts=tuple(_as_words(part) if isinstance(part, ToolCall) else part for part in said))
+    noted = annotated(
+        message,
+        changes,
+        lambda change: [*(f"New tool: {as_text(tool)}" for tool in change.new), *redefinition_notes(change)],
+        inside=(),
+    )
+    listed: list[Part] = []
+    for part in noted.parts:
+        if isinstance(part, ToolResult):
+            listed += headed(part, f"Result of {sendable_name(part.name)}:", "\n")
+        elif not isinstance(part, ToolsChanged):  # that is in words now
+            listed.append(part)
+    return Message("user", tuple(listed))
+
+
+def _as_words(call: ToolCall) -> Text:
+    return Text(json_text({"tool": call.name, "arguments": call.arguments}))
+
+
+def read_prompted(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """The call or the answer that the JSON is; whatever is neither, or was cut off, stays the text it is."""
+    message = response.message
+    if response.stop != "end":
+        return response
+    try:
+        said = json.loads(message.text)
+    except (ValueError, RecursionError):
+        return response
+    others = tuple(part for part in message.parts if not isinstance(part, Text))
+    match said:
+        case {"answer": str(text), **rest} if not rest:
+            return replace(response, message=replace(message, parts=(*others, Text(text))))
+        case {"tool": str(name), "arguments": dict(arguments), **rest} if not rest:
+            if request.tool_choice == "none" or name not in {tool.name for tool in request.tools}:
+                return response
+            call = ToolCall(f"call_{len(request.messages)}_0", name, arguments)
+            return replace(response, message=replace(message, parts=(*others, call)), stop="tool_calls")
+        case _:
+            return response

@@ -1,0 +1,64 @@
+"""What was found out about a model behind a server of one's own, kept on disk so that it is found out once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mcpagent.config.bounded_files import read_own
+from mcpagent.config.file_changes import write_whole
+
+MAX_AGE_SECONDS = 24 * 3600.0
+"""A server can be started anew in another way; what it could not do yesterday is tried again."""
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTraits:
+    """`takes_tools`: whether requests may hold tools; `constrains`: whether `response_format` is obeyed.
+
+    `window_tokens`: the most tokens the model takes as its server was started, as far as a failure told.
+    """
+
+    takes_tools: bool = True
+    constrains: bool = True
+    window_tokens: int | None = None
+
+
+class TraitCache:
+    """One small file in `folder` for each model at an address. A file that is old or broken counts as none."""
+
+    def __init__(
+        self, folder: Path, *, max_age_seconds: float = MAX_AGE_SECONDS, now: Callable[[], float] = time.time
+    ) -> None:
+        self._folder = folder
+        self._max_age_seconds = max_age_seconds
+        self._now = now
+
+    def load(self, base_url: str, model: str) -> ServerTraits | None:
+        """What was kept of a model at an address, None if nothing that still counts was."""
+        try:
+            data = json.loads(read_own(self._path(base_url, model)))
+            is_current = data["format"] == _FORMAT and 0 <= self._now() - data["found"] <= self._max_age_seconds
+            traits = ServerTraits(**data["traits"])
+        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+            return None
+        are_flags = isinstance(traits.takes_tools, bool) and isinstance(traits.constrains, bool)
+        is_size = traits.window_tokens is None or (type(traits.window_tokens) is int and traits.window_tokens > 0)
+        return traits if is_current and are_flags and is_size else None
+
+    def save(self, base_url: str, model: str, traits: ServerTraits) -> None:
+        """A folder that cannot be written costs the next process one more request, never an answer."""
+        data = {"format": _FORMAT, "found": self._now(), "traits": asdict(traits)}
+        with contextlib.suppress(OSError):
+            write_whole(self._path(base_url, model), json.dumps(data), is_cache=True)
+
+    def _path(self, base_url: str, model: str) -> Path:
+        key = hashlib.sha256(f"{base_url.rstrip('/')}\0{model}".encode("utf-8", "replace")).hexdigest()
+        return self._folder / f"{key[:32]}.json"

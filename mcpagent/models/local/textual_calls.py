@@ -1,0 +1,144 @@
+"""Tool calls that a local model writes as text, because its server does not read them out of its answer.
+
+Recognised are the forms that model families are trained on (`textual_forms.py`). They are parsed strictly: the answer
+must be nothing but calls (after words, if the form has marks of its own), of offered tools, with whole arguments.
+Anything else is text and stays text; nothing is guessed, completed or run when it was cut off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mcpagent.events import Emit, Event, TextDelta
+from mcpagent.messages import Part, Text, ToolCall
+from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.exchange import AskedWay
+from mcpagent.models.local.textual_forms import (
+    FORMS,
+    Call,
+    Schemas,
+    calls_of,
+    pythonic,
+    strict_json,
+    without_end_tokens,
+)
+
+_FENCE = "```"
+_MARKS = tuple(dict.fromkeys(form.begins for form in FORMS if form.inside))
+_AT_THE_START = tuple(dict.fromkeys(form.begins for form in FORMS))
+_KEYS = ('"name"', '"type"', '"id"', '"arguments"', '"parameters"', '"function"')
+_LONGEST_ANSWER = 200_000
+_LONGEST_START = 300
+_LONGEST_MARK = max(map(len, _MARKS))
+
+
+def read_textual_calls(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """The response with calls in the place of the text that held them, if the text is exactly that."""
+    message = response.message
+    if message.tool_calls or response.stop != "end" or request.tool_choice == "none":
+        return response
+    words, calls = calls_in(message.text, {tool.name: tool.parameters for tool in request.tools})
+    if not calls:
+        return response
+    turn = len(request.messages)
+    made: list[Part] = [part for part in message.parts if not isinstance(part, Text)]
+    made += [Text(words)] if words else []
+    made += [ToolCall(f"call_{turn}_{place}", name, arguments) for place, (name, arguments) in enumerate(calls)]
+    return replace(response, message=replace(message, parts=tuple(made)), stop="tool_calls")
+
+
+def textual_way(request: ModelRequest, emit: Emit) -> AskedWay:
+    """Asked as it is; text that may turn out to be a call is shown only when it did not."""
+    held = HeldText(emit)
+
+    def understand(response: ModelResponse) -> ModelResponse:
+        if not response.message.tool_calls:
+            held.show()
+        return response
+
+    return AskedWay(request, held, understand)
+
+
+def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
+    """The words before the calls, and the calls: name and arguments. No calls if anything is not exact."""
+    text = without_end_tokens(text)
+    if len(text) > _LONGEST_ANSWER:
+        return text, []
+    for form in FORMS:
+        place = text.find(form.begins)
+        if place < 0 or (place > 0 and not form.inside):
+            continue
+        if calls := form.read(text[place:], tools):
+            return _words(text[:place]), calls
+    return "", _whole(text, tools) or []
+
+
+def _words(before: str) -> str:
+    """What was said before the calls; thoughts that gpt-oss's server let through are not for the user."""
+    return "" if "<|channel|>analysis" in before else before.strip()
+
+
+def _whole(text: str, tools: Schemas) -> list[Call] | None:
+    """An answer that is nothing but one JSON call, or a list of calls in JSON or Python; a fence may be around it."""
+    if text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE):
+        text = text.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
+    if not text.startswith(("{", "[")):
+        return None
+    value = strict_json(text)
+    return calls_of(value, tools) if value is not None else pythonic(text, tools) if text.startswith("[") else None
+
+
+def may_be_all_call(start: str) -> bool:
+    """Whether an answer that begins so may still turn out to be calls and nothing else."""
+    start = start[:_LONGEST_START].lstrip()
+    if any(mark.startswith(start) or start.startswith(mark) for mark in _AT_THE_START):
+        return True
+    if _FENCE.startswith(start) or f"{_FENCE}json".startswith(start.strip()):
+        return True
+    json_start = start.removeprefix(_FENCE).removeprefix("json").lstrip()
+    in_list = json_start.removeprefix("[").lstrip()
+    if not in_list:
+        return True
+    if in_list != json_start and (in_list[0].isalpha() or in_list[0] == "_"):  # a list of calls in Python
+        return in_list.partition("(")[0].isidentifier()
+    key = in_list.removeprefix("{").lstrip()
+    return in_list.startswith("{") and any(known.startswith(key) or key.startswith(known) for known in _KEYS)
+
+
+def mark_in(text: str) -> int:
+    """Where a mark of a call begins, or may begin at the end of the text; its length if there is none."""
+    whole = [place for mark in _MARKS if (place := text.find(mark)) >= 0]
+    if whole:
+        return min(whole)
+    ends = range(max(len(text) - _LONGEST_MARK, 0), len(text))
+    return next((place for place in ends if any(mark.startswith(text[place:]) for mark in _MARKS)), len(text))
+
+
+class HeldText:
+    """Keeps back the text of an answer that may turn out to be a call, so that nobody is shown raw JSON or marks."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._held = ""
+        self._began = False
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, TextDelta):
+            self._emit(event)
+            return
+        self._held += event.text
+        if not self._began and may_be_all_call(self._held):
+            return
+        self._began = True
+        # What is kept begins with a mark, or is too short for one: either way little is looked at.
+        if not self._held.startswith(_MARKS):
+            self._show(mark_in(self._held))
+
+    def _show(self, end: int) -> None:
+        shown, self._held = self._held[:end], self._held[end:]
+        if shown:
+            self._emit(TextDelta(shown))
+
+    def show(self) -> None:
+        """Shows what is still kept."""
+        self._show(len(self._held))

@@ -1,0 +1,336 @@
+"""The forms in which model families write tool calls, as their chat templates and model cards give them.
+
+Each is read strictly: a form either accounts for every character from its first mark on, or reads nothing. Values are
+JSON wherever the form has JSON; if it has bare text, the tool's schema says what the text is.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""The offered tools: name -> parameters."""
+
+Call: TypeAlias = tuple[str, dict[str, Any]]
+Calls: TypeAlias = list[Call] | None
+"""All calls of a text; None if anything in it is not exact."""
+ReadCalls: TypeAlias = Callable[[str, Schemas], Calls]
+
+_NAME = r"(?P<name>[A-Za-z0-9_.-]{1,128})"
+_LONGEST_PYTHON = 20_000
+
+_END_TOKENS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|stop|>", "</s>", "<end_of_turn>")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One family's way. From `begins` on the text is for `read`: all its calls, or none if anything is not exact.
+
+    `inside`: words may stand before the mark. `read` gets the text with the mark.
+    """
+
+    begins: str
+    read: ReadCalls
+    inside: bool = True
+
+
+def strict_json(text: str) -> Any:
+    """The value, None if the text is not one. Doubled keys and NaN say more than one thing, or nothing."""
+    try:
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key twice")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
+
+
+def _json_at(text: str, place: int) -> tuple[Any, int] | None:
+    """The JSON value that begins there, and where it ends."""
+    try:
+        return _DECODER.raw_decode(text, place)
+    except (ValueError, RecursionError):
+        return None
+
+
+def call_of(value: Any, tools: Schemas) -> Call | None:
+    """`{"name": ..., "arguments": {...}}`, or `parameters` as Llama writes it, with nothing else beside."""
+    match value:
+        case {"type": "function", "function": dict(inner), **rest} if not rest.keys() - {"id"}:
+            value = inner
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str) or value["name"] not in tools:
+        return None
+    others = value.keys() - {"name", "type", "id"}
+    arguments = value.get("arguments", value.get("parameters"))
+    if len(others) != 1 or not isinstance(arguments, dict) or not others <= {"arguments", "parameters"}:
+        return None
+    return str(value["name"]), arguments
+
+
+def calls_of(value: Any, tools: Schemas) -> Calls:
+    """One call or a list of calls, as JSON."""
+    return _all([call_of(one, tools) for one in (value if isinstance(value, list) else [value])])
+
+
+def _all(calls: list[Call | None]) -> Calls:
+    whole = [call for call in calls if call is not None]
+    return whole if whole and len(whole) == len(calls) else None
+
+
+def _every(pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], Calls]) -> Calls:
+    """The calls of a text that is nothing but matches of the pattern, as `read` finds them in each."""
+    place, calls = 0, list[Call]()
+    while place < len(text):
+        one = pattern.match(text, place)
+        found = read(one) if one else None
+        if one is None or not found:
+            return None
+        calls += found
+        place = one.end()
+    return calls or None
+
+
+def _after(text: str, mark: str, end: str = "") -> str:
+    """What stands between the marks; the text itself, which is no JSON, if the end is not there."""
+    inside = text.removeprefix(mark).strip()
+    return inside.removesuffix(end).strip() if not end or inside.endswith(end) else text
+
+
+def _json_after(mark: str, end: str = "", *, needs_end: bool = True) -> ReadCalls:
+    def read(text: str, tools: Schemas) -> Calls:
+        inside = text.removeprefix(mark).strip()
+        if end and (needs_end or inside.endswith(end)):
+            inside = _after(text, mark, end)
+        value = strict_json(inside)
+        return calls_of(value, tools) if value is not None else None
+
+    return read
+
+
+def _headed(head: str, tail: str = "", *, begins: str = "", ends: str = "") -> ReadCalls:
+    """Calls that name the tool in a `head` and give its arguments as JSON, each closed by `tail`."""
+    opening, closing = re.compile(head), re.compile(tail)
+
+    def read(text: str, tools: Schemas) -> Calls:
+        rest = text.removeprefix(begins).strip()
+        if ends and not rest.endswith(ends):
+            return None
+        rest = rest.removesuffix(ends).strip() if ends else rest
+        place, calls = 0, list[Call | None]()
+        while place < len(rest):
+            named = opening.match(rest, place)
+            found = _json_at(rest, named.end()) if named else None
+            closed = closing.match(rest, found[1]) if found else None
+            if named is None or found is None or closed is None:
+                return None
+            is_call = named["name"] in tools and isinstance(found[0], dict)
+            calls.append((named["name"], found[0]) if is_call else None)
+            place = closed.end()
+        return _all(calls)
+
+    return read
+
+
+_TAGS = re.compile(r"<tool_call>(.*?)</tool_call>\s*+", re.DOTALL)
+
+
+def _tagged(text: str, tools: Schemas) -> Calls:
+    """`<tool_call>` around JSON (Hermes, Qwen), around a `<function=...>` (Qwen Coder) or around keys and values (GLM).
+
+    Granite writes the opening tag alone, before a list.
+    """
+    if "</tool_call>" not in text:
+        value = strict_json(text.removeprefix("<tool_call>"))
+        return calls_of(value, tools) if isinstance(value, list) else None
+    return _every(_TAGS, text, lambda one: _inside_tag(one[1].strip(), tools))
+
+
+def _inside_tag(inside: str, tools: Schemas) -> Calls:
+    if inside.startswith("{"):
+        return _all([call_of(strict_json(inside), tools)])
+    return _xml(inside, tools) if inside.startswith("<function=") else _glm(inside, tools)
+
+
+_XML = re.compile(rf"<function={_NAME}>(?P<inside>.*?)</function>\s*+(?:</tool_call>\s*+)?", re.DOTALL)
+_XML_PARAMETER = re.compile(r"<parameter=(?P<key>[^<>\n]{1,200})>(?P<value>.*?)</parameter>\s*+", re.DOTALL)
+
+
+def _xml(text: str, tools: Schemas) -> Calls:
+    """`<function=name><parameter=key>value</parameter></function>`, as Qwen Coder and its kin."""
+    return _every(_XML, text, lambda one: _typed_call(one["name"], one["inside"].strip(), _XML_PARAMETER, tools))
+
+
+_GLM_NAME = re.compile(rf"{_NAME}\s*+")
+_GLM_PARAMETER = re.compile(
+    r"<arg_key>(?P<key>[^<>]{1,200})</arg_key>\s*+<arg_value>(?P<value>.*?)</arg_value>\s*+", re.DOTALL
+)
+
+
+def _glm(text: str, tools: Schemas) -> Calls:
+    name = _GLM_NAME.match(text)
+    return _typed_call(name["name"], text[name.end() :], _GLM_PARAMETER, tools) if name else None
+
+
+def _typed_call(name: str, text: str, parameter: re.Pattern[str], tools: Schemas) -> Calls:
+    """A call whose values are bare text: what each is, the schema says; an unknown or doubled key is no call."""
+    if name not in tools:
+        return None
+    properties = tools[name].get("properties")
+    place, arguments = 0, dict[str, Any]()
+    while place < len(text):
+        one = parameter.match(text, place)
+        schema = properties.get(one["key"].strip()) if one and isinstance(properties, Mapping) else None
+        if one is None or schema is None or one["key"].strip() in arguments:
+            return None
+        value = _typed(one["value"], schema)
+        if value is _NOTHING:
+            return None
+        arguments[one["key"].strip()] = value
+        place = one.end()
+    return [(name, arguments)]
+
+
+_NOTHING = object()
+
+
+def _typed(text: str, schema: Any) -> Any:
+    """The value of a bare text: itself for a string, JSON for all else."""
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    text = text.removeprefix("\n").removesuffix("\n")
+    if kinds == "string":
+        return text
+    value = strict_json(text)
+    if value is None and text.strip() != "null":
+        return text if kinds is None or (isinstance(kinds, list) and "string" in kinds) else _NOTHING
+    return value
+
+
+_DSML_CALL = re.compile(
+    r'\s*+<｜DSML｜invoke name="(?P<name>[A-Za-z0-9_.-]{1,128})">(?P<inside>.*?)</｜DSML｜invoke>\s*+', re.DOTALL
+)
+_DSML_PARAMETER = re.compile(
+    r'<｜DSML｜parameter name="(?P<key>[^"<>]{1,200})"(?: string="(?P<string>true|false)")?>'
+    r"(?P<value>.*?)</｜DSML｜parameter>\s*+",
+    re.DOTALL,
+)
+
+
+def _dsml(text: str, tools: Schemas) -> Calls:
+    """DeepSeek from 3.2 on."""
+    begins, ends = "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"
+    if not text.rstrip().endswith(ends):
+        return None
+    inside = text.removeprefix(begins).rstrip().removesuffix(ends)
+    return _every(
+        _DSML_CALL, inside, lambda one: _typed_call(one["name"], one["inside"].strip(), _DSML_PARAMETER, tools)
+    )
+
+
+def _python_fence(text: str, tools: Schemas) -> Calls:
+    """Gemma's fenced `tool_code`: Python calls with literal keyword arguments, one a line."""
+    inside = _after(text, "```tool_code", "```")
+    return pythonic(inside, tools) if inside is not text else None
+
+
+def pythonic(text: str, tools: Schemas) -> Calls:
+    """`get_weather(place="Rome")`, or a list of such (Llama 3.2 and 4). Parsed, never evaluated."""
+    if len(text) > _LONGEST_PYTHON:
+        return None
+    try:
+        body = ast.parse(text.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    lines = [line.value for line in body if isinstance(line, ast.Expr)]
+    if len(lines) != len(body):
+        return None
+    if len(lines) == 1 and isinstance(lines[0], ast.List):
+        lines = lines[0].elts
+    return _all([_python_call(line, tools) for line in lines])
+
+
+def _python_call(line: ast.expr, tools: Schemas) -> Call | None:
+    match line:
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if name in tools:
+            try:
+                arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in keywords}
+                whole = json.loads(json.dumps(arguments, allow_nan=False))
+            except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError):
+                return None
+            return (name, whole) if None not in arguments else None
+        case _:
+            return None
+
+
+_BETWEEN = re.compile(r"\s*+(?:;\s*+(?=\S)|$)")
+
+
+def _llama(text: str, tools: Schemas) -> Calls:
+    """JSON calls, more than one parted by semicolons."""
+    rest = text.removeprefix("<|python_tag|>").strip()
+    place, calls = 0, list[Call | None]()
+    while place < len(rest):
+        found = _json_at(rest, place)
+        if found is None:
+            return None
+        calls += calls_of(found[0], tools) or [None]
+        between = _BETWEEN.match(rest, found[1])
+        if between is None:
+            return None
+        place = between.end()
+    return _all(calls)
+
+
+_HARMONY = (
+    rf"\s*+(?:<\|start\|>assistant)?\s*+<\|channel\|>\s*+(?:commentary|analysis)\s+to=functions\.{_NAME}"
+    r"\s*+(?:<\|constrain\|>)?\s*+(?:json)?\s*+<\|message\|>\s*+"
+)
+_DEEPSEEK = rf"\s*+<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?{_NAME}(?:<｜tool▁sep｜>|\s*+```json)\s*+"
+_KIMI = rf"\s*+<\|tool_call_begin\|>\s*+(?:functions\.)?{_NAME}:\d{{1,6}}\s*+<\|tool_call_argument_begin\|>\s*+"
+_MISTRAL = rf"\s*+(?:\[TOOL_CALLS\])?\s*+{_NAME}\s*+(?:\[CALL_ID\]\w{{1,64}})?\[ARGS\]\s*+"
+
+FORMS: tuple[Form, ...] = (
+    Form("<tool_call>", _tagged),
+    Form("[TOOL_CALLS]", _json_after("[TOOL_CALLS]")),
+    Form("[TOOL_CALLS]", _headed(_MISTRAL)),
+    Form("<|python_tag|>", _llama),
+    Form("<|tool_call|>", _json_after("<|tool_call|>", "<|/tool_call|>", needs_end=False)),  # Granite, Phi
+    Form("<function=", _headed(rf"\s*+<function={_NAME}>\s*+", r"\s*+</function>")),  # Functionary, Llama
+    Form("<function=", _xml),
+    Form("<|recipient|>", _headed(rf"\s*+<\|recipient\|>\s*+{_NAME}\s*+<\|content\|>\s*+", r"\s*+(?:<\|stop\|>)?")),
+    Form("<｜tool▁calls▁begin｜>", _headed(
+        _DEEPSEEK, r"\s*+(?:```)?\s*+<｜tool▁call▁end｜>", begins="<｜tool▁calls▁begin｜>", ends="<｜tool▁calls▁end｜>"
+    )),
+    Form("<｜DSML｜function_calls>", _dsml),
+    Form("<|tool_calls_section_begin|>", _headed(
+        _KIMI, r"\s*+<\|tool_call_end\|>", begins="<|tool_calls_section_begin|>", ends="<|tool_calls_section_end|>"
+    )),
+    Form("<|channel|>commentary to=functions.", _headed(_HARMONY, r"\s*+(?:<\|call\|>)?")),  # gpt-oss
+    Form("```tool_code", _python_fence),  # Gemma
+    Form("functools[", _json_after("functools"), inside=False),  # Phi
+    Form(">>>", _headed(rf"\s*+>>>{_NAME}\n\s*+"), inside=False),  # Functionary
+)  # fmt: skip
+"""In order: if two begin alike, the first that reads the text counts."""
+
+
+def without_end_tokens(text: str) -> str:
+    """The text without the tokens that end a turn, which some servers leave in."""
+    text = text.strip()
+    while ended := next((token for token in _END_TOKENS if text.endswith(token)), ""):
+        text = text.removesuffix(ended).rstrip()
+    return text

@@ -1,0 +1,90 @@
+"""What to do next for one need: search, add, call, or be done with it. A pure function of what has happened so far."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.models.offline.filling import Fit
+from mcpagent.models.offline.need import FILLER, WEAK, Need, Step, concept, concepts
+
+SEARCH, ADD = "search_tools", "add_tool"
+VIRTUAL = frozenset((SEARCH, ADD, "remove_tool", "show_all_tools"))
+_SURE = 3.2  # a tool that was discovered for something else must fit this well to be used without a search
+_FOLLOWS = re.compile(r"(?i)^\W*(?:and|or|what about|how about)\b")
+_REFERS = re.compile(r"(?i)\b(?:it|its|there|that|this|same)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Calls to make now, by name and arguments; or none, and why: what was understood (`fit`), what was done."""
+
+    why: Literal["calls", "done", "barred", "changes", "incomplete", "unfound"]
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    fit: Fit | None = None
+    steps: Sequence[Step] = ()
+
+
+def decide(need: Need, offered: Sequence[ToolDefinition]) -> Decision:
+    """The next step for a need."""
+    real = [step for step in need.steps if step[0].name not in VIRTUAL]
+    if real or need.is_barred:
+        return Decision("done" if real else "barred", steps=real)
+    names = {tool.name for tool in offered}
+    added = {str(name) for call, _ in need.steps for name in call.arguments.get("tool_names") or ()}
+    fits = _fits(need, [tool for tool in offered if tool.name not in VIRTUAL])
+    sure = [one for one in fits if one.is_certain and (one.score >= _SURE or one.tool.name in added)]
+    searches = [step for step in need.steps if step[0].name == SEARCH]
+    if SEARCH in names and not sure:
+        found = (name for _, result in searches for name in _found(result.text, need) if name not in names | added)
+        if ADD in names and len(added) < 3 and (seen := next(found, "")):
+            return Decision("calls", ((ADD, {"tool_names": [seen]}),))
+        queries = _queries(need)[len(searches) :]
+        if queries and not added and not (searches and fits):
+            return Decision("calls", ((SEARCH, {"query": queries[0]}),))
+    if not fits:
+        return Decision("unfound", steps=searches)
+    chosen = (sure or fits)[0]
+    if not chosen.is_certain or chosen.tool.read_only is not True:
+        return Decision("changes" if chosen.is_certain else "incomplete", fit=chosen)
+    every = (chosen.arguments, *({**chosen.arguments, **other} for other in chosen.others))
+    return Decision("calls", tuple((chosen.tool.name, arguments) for arguments in every))
+
+
+def _queries(need: Need) -> list[str]:
+    """The need's own words and what they mean without saying it; then the latter alone, or the first word."""
+    own = need.keywords()[:6]
+    meant = [word for word in dict.fromkeys(need.hints) if word not in own]
+    both = " ".join([*own, *meant[: 4 if len(own) < 2 else 2]]) or need.text[:60]
+    signs = [concept(token[2]) for token in need.tokens if not token[2].isalnum()]
+    return list(dict.fromkeys((both, " ".join(meant if own else signs) or both.split()[0])))
+
+
+def _found(answer: str, need: Need) -> list[str]:
+    """The tools in the answer of `search_tools` that speak of the need; those that it names whole, then the best."""
+    try:
+        data = json.loads(answer)
+    except (ValueError, RecursionError):
+        return []
+    tools = data.get("tools") if isinstance(data, dict) else None
+    listed = [(str(one.get("name")), one) for one in tools if isinstance(one, dict)] if isinstance(tools, list) else []
+    meant = concepts(" ".join(need.hints)).union(*(token[3] for token in need.tokens if token[2] not in FILLER))
+    about = {name: meant & concepts(f"{name} {tool.get('description')}") for name, tool in listed}
+    return sorted(filter(about.get, about), key=lambda name: bool(concepts(name) - WEAK - meant))
+
+
+def _fits(need: Need, tools: Sequence[ToolDefinition]) -> list[Fit]:
+    """The tools that are about the need, those first that it says everything for. Before all others comes the tool
+    that was called last, if the need only gives other values: "and in Paris?"."""
+    earlier = need.earlier[0] if need.earlier is not None else None
+    known = earlier.arguments if earlier is not None and _REFERS.search(need.text) else {}
+    fits = [one for tool in tools if (one := Fit(tool, need, known)).score > 0]
+    fits.sort(key=lambda one: (not one.is_certain, len(one.unused), len(one.missing), -one.score))
+    if earlier is not None and _FOLLOWS.match(need.text):
+        again = [Fit(tool, need, earlier.arguments, follows=True) for tool in tools if tool.name == earlier.name]
+        fits = [one for one in again if one.score > 0 and one.is_certain] + fits
+    return fits

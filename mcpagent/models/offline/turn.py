@@ -1,0 +1,149 @@
+"""What the offline model says next: from a request and the time to a message. A call's id says which need it serves."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from mcpagent.messages import Image, Message, Text, ToolCall, ToolResult
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.offline.choosing import SEARCH, VIRTUAL, Decision, decide
+from mcpagent.models.offline.need import Need, Step, small_talk, split_needs, split_words
+from mcpagent.text.safe_text import safe_line, safe_text
+
+INTRODUCTION = "(Offline stand-in: rules that search and call tools, no language model.)"
+# How what the runtime says of the tools begins; it stands in a user's message too, and is no question.
+_NEWS = re.compile(r"A server has connected, |More tools can be used|Your tools have changed|The server \".*\" changed")
+
+
+def answer(request: ModelRequest, now: datetime) -> Message:
+    """The next message for a request, as a function of it and the time."""
+    messages = request.messages
+    prompts = [at for at, message in enumerate(messages) if message.role == "user" and not _NEWS.match(message.text)]
+    if request.tool_choice == "none" and len(prompts) > 1 and messages[prompts[-1] - 1].role == "tool":
+        prompts.pop()  # a note that demands an answer after tool results
+    start, prompt = (prompts[-1], messages[prompts[-1]].text) if prompts else (len(messages), "")
+    said = [message.text for message in messages[:start] if message.role == "assistant" and message.text]
+    introduction = "" if any(INTRODUCTION in text for text in said) else f"\n\n{INTRODUCTION}"
+    if (talk := small_talk(prompt)) is not None:
+        return Message("assistant", (Text((talk or _abilities(request)) + introduction),), "offline")
+    needs = _needs(prompt, messages[:start], messages[start:], now)
+    outcomes = [decide(need, request.tools) for need in needs]
+    calls = [(number, *call) for number, outcome in enumerate(outcomes) for call in outcome.calls]
+    if request.tool_choice == "none" or not calls:
+        return Message("assistant", (Text(_final_answer(needs, outcomes) + introduction),), "offline")
+    known = " ".join(call.id for message in messages for call in message.tool_calls)
+    first = max((int(number) for number in re.findall(r"\boffline_(\d{1,9})_", known)), default=0) + 1
+    parts = (ToolCall(f"offline_{first + at}_{call[0]}", *call[1:]) for at, call in enumerate(calls))
+    return Message("assistant", tuple(parts), "offline")
+
+
+def _needs(prompt: str, before: Sequence[Message], after: Sequence[Message], now: datetime) -> list[Need]:
+    """The needs of a prompt, each with its own steps; the first may follow up the last call that was made before."""
+    text, payload = _payload(prompt)
+    earlier = [None, *(step for step in _steps(before) if step[0].name not in VIRTUAL and not step[1].error)]
+    needs = [Need(piece, now, payload, None if at else earlier[-1]) for at, piece in enumerate(split_needs(text, now))]
+    for step in _steps(after):
+        found = re.fullmatch(r"offline_\d+_(\d)", step[0].id)
+        needs[min(int(found[1]) if found else 0, len(needs) - 1)].steps.append(step)
+    return needs
+
+
+def _steps(messages: Sequence[Message]) -> list[Step]:
+    results = {result.call_id: result for message in messages for result in message.tool_results}
+    return [(call, results[call.id]) for message in messages for call in message.tool_calls if call.id in results]
+
+
+def _payload(prompt: str) -> tuple[str, str]:
+    """The request, and a longer text that came along with it (a paste, a file, stdin), parted by an empty line."""
+    head, gap, rest = prompt.strip().partition("\n\n")
+    if not gap or len(head) > 500:
+        return prompt.strip()[:2_000], ""
+    fenced = re.fullmatch(r"(?:[^\n]{1,200}\n)?(`{3,})[^\n`]*\n(.*?)\n?\1\s*", rest.strip(), re.DOTALL)
+    return head.strip(), fenced[2] if fenced else rest.strip("\n")
+
+
+def _abilities(request: ModelRequest) -> str:
+    """What the offered tools are about."""
+    categories = re.findall(r"(?m)^- [^\n]{1,200}, \d+ tools?$", request.system)
+    if any(tool.name == SEARCH for tool in request.tools) and categories:
+        return "\n".join(("I search these tools for what you ask, and call what fits:", *categories))
+    names = ", ".join(tool.name for tool in request.tools[:40] if tool.name not in VIRTUAL)
+    return f"I can call these tools: {names}." if names else "No tools are connected, so there is nothing I can do."
+
+
+def _final_answer(needs: Sequence[Need], outcomes: Sequence[Decision]) -> str:
+    """One answer for all needs; each under its own words if there are several."""
+    texts = [_answer(outcome) for outcome in outcomes]
+    heads = (f"- {safe_line(need.text, 80).rstrip('?.:; ')}:" for need in needs)
+    lines = [f"{head}\n{text}" if "\n" in text else f"{head} {text}" for head, text in zip(heads, texts, strict=True)]
+    return "\n".join(lines) if len(lines) > 1 else texts[0]
+
+
+def _answer(outcome: Decision) -> str:
+    fit = outcome.fit
+    if outcome.why == "calls":
+        return "I had to stop before a tool gave an answer."
+    if outcome.why == "barred":
+        return "No tool here fits that: it orders nothing and asks for no value, and rules cannot explain or advise."
+    if outcome.why == "done":
+        return _reported(outcome)
+    if fit is None:
+        asked = " and ".join(f"“{safe_line(str(call.arguments.get('query')), 60)}”" for call, _ in outcome.steps)
+        begin = f"I searched for {asked}, and no" if asked else "No"
+        return f"{begin} tool here fits that. I can only do what a tool does; a real model could answer more."
+    name, given = fit.tool.name, safe_line(json.dumps(fit.arguments, ensure_ascii=False), 300)
+    if outcome.why == "changes":
+        pairs = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in fit.arguments.items())
+        command = " ".join((f"mcpagent tools call {name}", *(f"{key}={shlex.quote(value)}" for key, value in pairs)))
+        by_hand = f", or {safe_line(command, 400)}" if fit.tool.server is not None else ""
+        why = "It is not marked as only reading, so rules do not call it by themselves"
+        return f"I would call `{name}` with {given}. {why}: use a model with a key{by_hand}"
+    about = [(slot.name, ", ".join(map(str, slot.schema.get("enum") or [slot.about]))) for slot in fit.missing[:1]]
+    needs = [f"it needs `{slot}`" + (f" ({safe_line(text, 160).rstrip('.')})" if text else "") for slot, text in about]
+    words = ", ".join(f"“{safe_line(word, 40)}”" for word in fit.unused[:4])
+    lacks = " and ".join([*needs, *([f"that leaves out {words}"] if words else [])])
+    return f"I understood that as `{name}` with {given}, but {lacks}, so I called nothing."
+
+
+def _reported(outcome: Decision) -> str:
+    lines = []
+    for call, result in outcome.steps:
+        error = safe_line(" ".join(safe_text(result.text).split()).removeprefix("Error: "), 300)
+        text = f"`{call.name}` failed: {error}" if result.error else _rendered(result)
+        label = ", ".join(safe_line(str(value), 60) for value in call.arguments.values())
+        lines.append(f"{label}: {text}" if len(outcome.steps) > 1 and label not in text else text)
+    return "\n".join(lines)
+
+
+def _rendered(result: ToolResult) -> str:
+    """One result for a person: JSON as plain lines, moments as people say them, long texts cut."""
+    images = [f"({part.media_type} image)" for part in result.content if isinstance(part, Image)]
+    text = safe_text(result.text).strip().removesuffix(INTRODUCTION).rstrip()
+    with suppress(ValueError, RecursionError):
+        text = _value(json.loads(text)) if text[:1] in ("{", "[") else text
+    cut = "\n".join(text.splitlines()[:60])[:6_000]
+    more = [f"... ({len(text):,} characters in all)"] if len(cut) < len(text) else []
+    return "\n".join(filter(None, (cut, *more, *images))) or "(nothing)"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        if all(isinstance(item, int | float) for item in value):
+            return ", ".join(map(_value, value))
+        return "\n".join(f"- {safe_line(_value(item).replace(chr(10), '; '), 400)}" for item in value)
+    if isinstance(value, Mapping):
+        fields = {" ".join(split_words(str(key))) or str(key): _value(inner) for key, inner in value.items()}
+        if " on " in fields.get("datetime", "") and "timezone" in fields:
+            return f"{fields['datetime']} in {fields['timezone']}"
+        inner = [f"{key}:\n{text}" if "\n" in text else f"{key}: {text}" for key, text in fields.items()]
+        return ("\n" if len(inner) > 4 or any("\n" in one for one in inner) else "; ").join(inner)
+    if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?", value):
+        moment = datetime.fromisoformat(value)
+        return f"{moment:%H:%M} on {moment:%A}, {moment.day} {moment:%B %Y}"
+    return f"{value:.10g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,1 @@
+"""OpenAI's Responses and Chat Completions, which most other servers speak too."""

@@ -1,0 +1,253 @@
+"""Answers of Chat Completions, whole and streamed, as ours; what a server adds to the format is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mcpagent.events import TextDelta, ThinkingDelta
+from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolCall
+from mcpagent.models.base import ModelResponse
+from mcpagent.models.exchange import Delta
+from mcpagent.models.failures_and_retries import AnswerError, ReportedError
+from mcpagent.models.openai.openai_chat_history import CALL_TOOL
+from mcpagent.models.wire_values import distinct_ids, json_text, openai_usage, read_call, stop_of, without
+
+_REASONING_KEYS = ("reasoning_content", "reasoning")
+"""Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""
+
+_CUT = ("length", "max_tokens", "model_length")
+"""Finish reasons of an answer that was cut off: OpenAI's, and what other servers say instead."""
+
+_NOT_REPLAYED = ("role", "content", "tool_calls", "refusal", "audio", "function_call")
+
+
+def read_completion(answer: Mapping[str, Any], *, provider: str, history: Sequence[Message] = ()) -> ModelResponse:
+    """A whole Chat Completions answer, its first choice. `history` is what came before: ids of calls
+    stay distinct."""
+    if answer.get("error"):
+        raise ReportedError(answer["error"])
+    choice = answer["choices"][0]
+    message, reason = choice["message"], choice.get("finish_reason")
+    if choice.get("error"):  # OpenRouter, when the provider behind it failed
+        raise ReportedError(choice["error"])
+    cut = reason in _CUT
+    calls = _calls_of(message)
+    parts = [*_read_extras(message, provider), *_read_content(message.get("content"), beside_calls=bool(calls))]
+    if isinstance(message.get("refusal"), str) and message["refusal"]:
+        parts.append(Text(message["refusal"], provider_data={"refusal": True}))
+    parts += _read_sound(message.get("audio"))
+    parts += [_read_call(call, cut_off=cut and position == len(calls) - 1) for position, call in enumerate(calls)]
+    read = Message("assistant", distinct_ids(parts, history), provider=provider)
+    usage = openai_usage(answer.get("usage"), "prompt_tokens", "completion_tokens")
+    refused = bool(message.get("refusal")) or reason == "content_filter"
+    return ModelResponse(read, usage, stop_of(read, cut=cut, refused=refused))
+
+
+def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The calls; one in the form from before tools (`function_call`) is one too."""
+    calls, former = message.get("tool_calls") or [], message.get("function_call")
+    return list(calls) or ([{"function": former}] if isinstance(former, Mapping) else [])
+
+
+def _read_sound(audio: Any) -> list[Part]:
+    """Spoken words; what goes back is the id that they can be heard by."""
+    if not isinstance(audio, Mapping) or not isinstance(audio.get("id"), str):
+        return []
+    return [Text(str(audio.get("transcript") or ""), provider_data={"audio": {"id": audio["id"]}})]
+
+
+def _read_content(content: Any, *, beside_calls: bool) -> list[Part]:
+    """Text, or, as some servers write it, a list of pieces, which goes back as it is."""
+    if isinstance(content, str):
+        return [Text(content)] if content.strip() or (content and beside_calls) else []
+    if not isinstance(content, list) or not content:
+        return []
+    texts = (piece for piece in content if isinstance(piece, Mapping) and piece.get("type") == "text")
+    text = "".join(str(piece.get("text") or "") for piece in texts)
+    return [Text(text, provider_data={"pieces": content})]
+
+
+def unproxied(response: ModelResponse) -> ModelResponse:
+    """The answer with calls through `call_tool` as calls of the tools meant; how they were sent stays with them."""
+    parts = tuple(_unwrapped(part) if isinstance(part, ToolCall) else part for part in response.message.parts)
+    return replace(response, message=replace(response.message, parts=parts))
+
+
+def _unwrapped(call: ToolCall) -> ToolCall:
+    if call.name != CALL_TOOL.name or call.malformed:
+        return call
+    name, arguments = call.arguments.get("tool_name"), call.arguments.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return replace(call, arguments={}, malformed=json_text(call.arguments))
+    return replace(call, name=name, arguments=arguments)
+
+
+def _read_extras(message: Mapping[str, Any], provider: str) -> list[Part]:
+    extra = {key: value for key, value in without(message, _NOT_REPLAYED).items() if value not in (None, "", [], {})}
+    reasoning = {key: value for key, value in extra.items() if key.startswith("reasoning")}
+    others = without(extra, tuple(reasoning))
+    parts: list[Part] = []
+    if reasoning:
+        texts = [reasoning[key] for key in _REASONING_KEYS if isinstance(reasoning.get(key), str)]
+        parts.append(Thinking(texts[0] if texts else "", provider, reasoning))
+    if others:
+        parts.append(ProviderBlock(provider, others))
+    return parts
+
+
+def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
+    """A call. One of a kind that nobody asked for has no arguments to run with: it is malformed."""
+    call_id, function = str(call.get("id") or ""), call.get("function")
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        return ToolCall(call_id, str(call.get("type") or ""), {}, malformed=json_text(call))
+    arguments = function.get("arguments")
+    arguments = "" if arguments is None else arguments
+    rest = without(call, ("id", "type"))
+    return read_call(call_id, function["name"], arguments, cut_off=cut_off, provider_data=rest)
+
+
+class CompletionStream:
+    """Puts a stream's chunks together to the answer it is without streaming.
+
+    Chunks as in https://platform.openai.com/docs/api-reference/chat-streaming. Calls are told apart by `index`, and,
+    since some servers send none or always 0, by a new id.
+    """
+
+    done = False  # usage comes after what looks like the end
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._lists: dict[str, list[Any]] = {}
+        self._others: dict[str, Any] = {}
+        self._calls: list[dict[str, Any]] = []
+        self._call_at: dict[int, dict[str, Any]] = {}
+        self._finish: str | None = None
+        self._usage: Any = None
+
+    def add(self, event: Mapping[str, Any]) -> Delta | None:
+        """Takes one event; gives what to show of it."""
+        if event.get("error"):
+            raise ReportedError(event["error"])
+        self._usage = event.get("usage") or self._usage
+        choices = event.get("choices") or ()
+        if not choices:
+            return None
+        choice = choices[0]
+        if choice.get("error"):
+            raise ReportedError(choice["error"])
+        self._finish = choice.get("finish_reason") or self._finish
+        delta = choice.get("delta") or {}
+        for call in delta.get("tool_calls") or ():
+            self._add_call(call)
+        if former := delta.get("function_call"):
+            self._add_call({"index": 0, "function": former})
+        for key, value in without(delta, ("role", "tool_calls", "function_call")).items():
+            self._add_field(key, value)
+        return _shown(delta)
+
+    def _add_field(self, key: str, value: Any) -> None:
+        """Texts and lists go on where they ended; of anything else the last one counts."""
+        if isinstance(value, str) and key in self._lists:
+            value = [{"type": "text", "text": value}] if value else []
+        if isinstance(value, str):
+            self._texts.setdefault(key, []).append(value)
+        elif isinstance(value, list):
+            begun = "".join(self._texts.pop(key, ()))
+            known = self._lists.setdefault(key, [{"type": "text", "text": begun}] if begun else [])
+            if value:  # only the first piece of a chunk can go on with the last one of the chunk before
+                _add_piece(known, value[0])
+                known += value[1:]
+        elif isinstance(value, dict) and isinstance(self._others.get(key), dict):
+            self._others[key] = (_sound if key == "audio" else _both)(self._others[key], value)
+        elif value is not None:
+            self._others[key] = value
+
+    def _add_call(self, delta: Mapping[str, Any]) -> None:
+        index = delta.get("index")
+        call_id = delta.get("id")
+        call = self._call_at.get(index) if index is not None else (self._calls[-1] if self._calls else None)
+        is_new = call is None or bool(call_id and call["id"] and call_id != call["id"])
+        if index is None and (delta.get("function") or {}).get("name"):
+            is_new = True
+        if call is None or is_new:
+            call = {"id": "", "type": "function", "function": {"name": "", "arguments": []}}
+            self._calls.append(call)
+            if index is not None:
+                self._call_at[index] = call
+        call["id"] = call_id or call["id"]
+        call |= without(delta, ("index", "id", "type", "function"))
+        function = delta.get("function") or {}
+        name = function.get("name") or ""
+        if name != call["function"]["name"]:  # some servers repeat the name in every chunk
+            call["function"]["name"] += name
+        arguments = function.get("arguments")
+        if arguments is not None:
+            call["function"]["arguments"].append(arguments if isinstance(arguments, str) else json_text(arguments))
+        call["function"] |= without(function, ("name", "arguments"))
+
+    def answer(self) -> dict[str, Any]:
+        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early."""
+        if self._finish is None:
+            raise AnswerError("the stream ended early", "cut")
+        message: dict[str, Any] = {"role": "assistant", "content": None, **self._others, **self._lists}
+        message |= {key: "".join(pieces) for key, pieces in self._texts.items()}
+        if self._calls:
+            message["tool_calls"] = [
+                {**call, "function": {**call["function"], "arguments": "".join(call["function"]["arguments"])}}
+                for call in self._calls
+            ]
+        return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
+
+
+_GROWING = ("text", "summary", "thinking")
+"""Fields of a piece that a stream sends in parts: Mistral's content, OpenRouter's `reasoning_details`."""
+
+
+def _add_piece(known: list[Any], piece: Any) -> None:
+    """A piece goes on with the one before it, if that has the same type and place."""
+    before = known[-1] if known else None
+    if not isinstance(piece, dict) or not isinstance(before, dict) or not _goes_on(before, piece):
+        known.append(piece)
+        return
+    grown: dict[str, Any] = {}
+    for key in _GROWING:
+        old, new = before.get(key), piece.get(key)
+        if isinstance(old, str) and isinstance(new, str):
+            grown[key] = old + new
+        elif isinstance(old, list) and isinstance(new, list):
+            grown[key] = [*old]
+            if new:
+                _add_piece(grown[key], new[0])
+                grown[key] += new[1:]
+    told = {key: value for key, value in piece.items() if value is not None}
+    known[-1] = {**before, **told, **grown}
+
+
+def _goes_on(before: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
+    same = all(before.get(key) == piece.get(key) for key in ("type", "index"))
+    ids = before.get("id"), piece.get("id")
+    return same and "type" in piece and (None in ids or ids[0] == ids[1]) and any(key in piece for key in _GROWING)
+
+
+def _both(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Two objects as one, the newer's values before the older's, at every depth."""
+    shared = {key for key in new if isinstance(new[key], dict) and isinstance(old.get(key), dict)}
+    return {**old, **new, **{key: _both(old[key], new[key]) for key in new if key in shared}}
+
+
+def _sound(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """A stream's sound so far: its words go on, of all else the last one counts."""
+    spoken = "".join(part["transcript"] for part in (old, new) if isinstance(part.get("transcript"), str))
+    return {**old, **new, "transcript": spoken}
+
+
+def _shown(delta: Mapping[str, Any]) -> Delta | None:
+    content = delta.get("content") or delta.get("refusal")
+    if isinstance(content, list):
+        content = "".join(part.text for part in _read_content(content, beside_calls=False) if isinstance(part, Text))
+    if isinstance(content, str) and content:
+        return TextDelta(content)
+    thought = next((delta[key] for key in _REASONING_KEYS if delta.get(key)), None)
+    return ThinkingDelta(thought) if isinstance(thought, str) else None

@@ -1,0 +1,242 @@
+"""A history and its tools as Chat Completions takes them.
+
+Format: https://platform.openai.com/docs/api-reference/chat. A server's own additions go back to it as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcpagent.messages import Image, Message, ProviderBlock, Text, Thinking, ToolCall, ToolDefinition, ToolResult
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.capabilities import SAFE, Capabilities
+from mcpagent.models.gemini_schema import UNSIGNED, gemini_schema
+from mcpagent.models.tool_changes_in_history import (
+    Change,
+    ToolPlan,
+    annotated,
+    as_text,
+    changes_in_words,
+    plan_tools,
+    redefinition_notes,
+)
+from mcpagent.models.wire_values import (
+    NO_INPUT,
+    Written,
+    data_url,
+    ids_on_the_wire,
+    json_text,
+    marked_error,
+    object_schema,
+    plain_content,
+    sendable_name,
+    shown_parts,
+    without,
+    written_parts,
+)
+from mcpagent.text.for_model import set_apart
+
+CALL_TOOL = ToolDefinition(
+    "call_tool",
+    "Call a tool that was loaded in this conversation, by its name and with the arguments its definition asks for.",
+    {
+        "type": "object",
+        "properties": {
+            "tool_name": {"type": "string", "description": "The tool's exact name."},
+            "arguments": {"type": "object", "description": "Its arguments, as its definition says."},
+        },
+        "required": ["tool_name", "arguments"],
+    },
+)
+
+_LONGEST_ID = 40
+_NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a server wants otherwise: how `parameters` are written, the turns that another provider made, and which
+    `turns` may follow each other."""
+
+    parameters: Callable[[Mapping[str, Any]], dict[str, Any]] = object_schema
+    foreign: Callable[[dict[str, Any]], dict[str, Any]] = lambda turn: turn
+    turns: Callable[[list[Written]], list[Written]] = lambda turns: turns
+
+
+def _signed(turn: dict[str, Any]) -> dict[str, Any]:
+    """Of a turn's calls Gemini signs the first, and wants that one signed."""
+    calls = turn.get("tool_calls") or []
+    return {**turn, "tool_calls": [{**calls[0], "extra_content": UNSIGNED}, *calls[1:]]} if calls else turn
+
+
+def alternating(turns: list[Written]) -> list[Written]:
+    """A user's turn first and between two answers, and two of a user's as one.
+
+    Gemini wants it before calls, and the chat templates of Mistral's, Gemma's and other models refuse all else.
+    """
+    made: list[Written] = []
+    for turn in turns:
+        before = made[-1]["role"] if made else "assistant"
+        if turn["role"] == before == "assistant":
+            made.append({"role": "user", "content": NO_INPUT})
+        elif turn["role"] == before == "user":
+            turn = {**turn, "content": _joined(made.pop()["content"], turn["content"])}
+        made.append(turn)
+    return made
+
+
+def _joined(*contents: str | list[Written]) -> str | list[Written]:
+    """Words alone stay one text, the form that every server knows."""
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(map(str, contents))
+    as_lists = ([{"type": "text", "text": one}] if isinstance(one, str) else one for one in contents)
+    return [piece for pieces in as_lists for piece in pieces]
+
+
+OPENAI = Dialect()
+USUAL = Dialect(turns=alternating)
+GEMINI = Dialect(gemini_schema, _signed, alternating)
+
+
+def request_body(
+    request: ModelRequest,
+    model_name: str,
+    can: Capabilities = SAFE,
+    *,
+    provider: str,
+    max_tokens_field: str = "max_completion_tokens",
+    dialect: Dialect = OPENAI,
+) -> dict[str, Any]:
+    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    settings = request.settings
+    plan = plan_tools(request)
+    proxied = can.discovery == "call_tool" and bool(plan.eager)
+    tools = (*plan.eager, CALL_TOOL) if proxied else plan.all_tools
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    body: dict[str, Any] = {"model": model_name}
+    if tools:
+        body["tools"] = [write_tool(tool, dialect) for tool in tools]
+    written = write_messages(request.messages, plan, provider=provider, proxied=proxied, dialect=dialect)
+    body["messages"] = [*system, *written]
+    if request.tools and request.tool_choice == "none":
+        body["tool_choice"] = "none"
+    if settings.max_output_tokens is not None:
+        body[max_tokens_field] = settings.max_output_tokens
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    return {**body, "stream": True, "stream_options": {"include_usage": True}, **settings.extra}
+
+
+def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any]:
+    """A definition, its schema in the server's dialect."""
+    parameters = dialect.parameters(tool.parameters)
+    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def write_messages(
+    messages: Sequence[Message], plan: ToolPlan, *, provider: str, proxied: bool, dialect: Dialect = OPENAI
+) -> list[dict[str, Any]]:
+    """The history. Images of tool results follow in a user message: the format has no place for them in a result.
+
+    With `proxied`, found tools are described in the result that found them and called through `call_tool`.
+    """
+    written: list[dict[str, Any]] = []
+    ids = ids_on_the_wire(messages, provider, longest=_LONGEST_ID)
+    notes_of = proxy_notes if proxied else redefinition_notes
+    proxied_names = frozenset(plan.found) if proxied else frozenset()
+    changes = changes_in_words(plan, messages)
+    for position, message in enumerate(messages):
+        if message.role == "assistant":
+            said = _assistant_message(message, provider, proxied_names, ids)
+            written += said if message.provider == provider else [dialect.foreign(turn) for turn in said]
+            continue
+        pictures: list[Text | Image] = []
+        own: list[Text | Image] = []
+        for part in annotated(message, changes.get(position, ()), notes_of).parts:
+            if isinstance(part, ToolResult):
+                shown = shown_parts(part)
+                images = [one for one in shown if isinstance(one, Image)]
+                written.append(_tool_message(part, shown, len(images), ids))
+                pictures += [Text(f"From the result of {sendable_name(part.name)}:"), *images] if images else []
+            elif isinstance(part, (Text, Image)):
+                own.append(part)
+        if content := written_parts([*pictures, *own], "text", _image):
+            written.append({"role": "user", "content": plain_content(content)})
+    return dialect.turns(written)
+
+
+def _tool_message(
+    result: ToolResult, shown: Sequence[Text | Image], images: int, ids: Mapping[str, str]
+) -> dict[str, Any]:
+    text = "\n".join([part.text for part in shown if isinstance(part, Text)])
+    if images:
+        text = f"{set_apart(text)}\n[{images} image(s) in the next message]".lstrip()
+    return {"role": "tool", "tool_call_id": ids[result.call_id], "content": marked_error(result, text)}
+
+
+def _image(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": data_url(image)}}
+
+
+def proxy_notes(change: Change) -> list[str]:
+    """What `call_tool` can call from here on."""
+    new = [f"Call it as call_tool(tool_name, arguments): {as_text(tool)}" for tool in change.new]
+    return [*new, *redefinition_notes(change)]
+
+
+def _assistant_message(
+    message: Message, provider: str, proxied: frozenset[str], ids: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    ours = message.provider == provider
+    content, marked = _said([part for part in message.parts if isinstance(part, Text)], ours)
+    calls = [
+        _write_call(part, ours, ids[part.id], proxied=part.name in proxied)
+        for part in message.parts
+        if isinstance(part, ToolCall)
+    ]
+    if not (calls or marked or (content and not (isinstance(content, str) and content.isspace()))):
+        return []
+    written: dict[str, Any] = {"role": "assistant", "content": content}
+    for part in message.parts:
+        if isinstance(part, Thinking) and part.provider == provider:
+            written |= part.provider_data
+        elif isinstance(part, ProviderBlock) and part.provider == provider:
+            written |= part.data
+    written |= marked
+    if calls:
+        written["tool_calls"] = calls
+    return [written]
+
+
+def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
+    """The content, a string or the pieces that the server sent; and what of it has a place of its own in a message."""
+    text = refused = ""
+    sounds: list[Any] = []
+    pieces: list[Any] = []
+    for part in texts:
+        sent = part.provider_data if ours else _NOTHING
+        if "audio" in sent:
+            sounds.append(sent["audio"])
+        if sent.get("refusal") is True:
+            refused += part.text
+        elif "audio" not in sent:
+            text += part.text
+            pieces += [sent["pieces"]] if "pieces" in sent else []
+    marked = {"refusal": refused, "audio": next(iter(sounds), None)}
+    content = next(iter(pieces), None) or (text if text.strip() or (ours and text) else None)
+    return content, {key: value for key, value in marked.items() if value}
+
+
+def _write_call(call: ToolCall, ours: bool, call_id: str, *, proxied: bool) -> dict[str, Any]:
+    """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
+    sent = call.provider_data if ours and not call.malformed else _NOTHING
+    as_sent = sent.get("function", _NOTHING)
+    name, arguments = sendable_name(call.name), call.arguments
+    if proxied:
+        name, arguments = CALL_TOOL.name, {"tool_name": call.name, "arguments": call.arguments}
+    text = as_sent["arguments"] if "arguments" in as_sent else json_text(arguments)
+    function = {"name": name, "arguments": text, **as_sent}
+    return {"id": call_id, "type": "function", "function": function, **without(sent, ("function",))}

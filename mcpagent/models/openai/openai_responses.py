@@ -1,0 +1,146 @@
+"""OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses), always streamed and stateless.
+
+Nothing is stored at OpenAI: the whole history goes out each time, reasoning as the encrypted items it came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from mcpagent.events import TextDelta, ThinkingDelta
+from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition
+from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.capabilities import SAFE, Capabilities, openai_capabilities
+from mcpagent.models.exchange import Delta
+from mcpagent.models.failures_and_retries import AnswerError, ReportedError
+from mcpagent.models.http_model import Connection, OpenAIModel
+from mcpagent.models.openai.openai_responses_history import PROVIDER, found_names, request_body, search_events
+from mcpagent.models.wire_values import distinct_ids, openai_usage, read_call, stop_of, without
+from mcpagent.python.argument_checks import checked
+
+
+def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
+    """A whole Responses answer. Raises `ReportedError` if it failed. `history` is what came before: ids of calls
+    stay distinct."""
+    if answer.get("status") == "failed" or answer.get("error"):
+        raise ReportedError(answer.get("error"))
+    reason = (answer.get("incomplete_details") or {}).get("reason")
+    cut = answer.get("status") == "incomplete" and reason != "content_filter"
+    output = answer["output"]
+    parts: list[Part] = []
+    for position, item in enumerate(output):
+        parts += read_item(item, cut_off=cut and position == len(output) - 1)
+    message = Message("assistant", distinct_ids(parts, history), provider=PROVIDER)
+    contents = [part.provider_data.get("content", {}) for part in parts if isinstance(part, Text)]
+    refused = reason == "content_filter" or any(content.get("type") == "refusal" for content in contents)
+    usage = openai_usage(answer.get("usage"), "input_tokens", "output_tokens")
+    return ModelResponse(message, usage, stop_of(message, cut=cut, refused=refused))
+
+
+def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
+    """The parts of an item of an answer. `cut_off`: the answer ended in it, so that a call is not whole."""
+    match item:
+        case {"type": "message", "content": [_, *_] as contents}:
+            around = without(item, ("content",))
+            return [_read_content(content, around, joined=place > 0) for place, content in enumerate(contents)]
+        case {"type": "function_call", "name": str(name)}:
+            rest = without(item, ("type", "call_id", "name"))
+            cut_off = cut_off or item.get("status") == "incomplete"
+            call_id, arguments = str(item.get("call_id") or ""), item.get("arguments") or ""
+            return [read_call(call_id, name, arguments, cut_off=cut_off, provider_data=rest)]
+        case {"type": "reasoning"}:
+            shown = [*_texts(item.get("summary")), *_texts(item.get("content"))]
+            return [Thinking("\n\n".join(shown), PROVIDER, dict(item))]
+        case _:
+            return [ProviderBlock(PROVIDER, dict(item))]
+
+
+def _texts(pieces: object) -> list[str]:
+    listed = pieces if isinstance(pieces, list) else ()
+    return [str(piece.get("text") or "") for piece in listed if isinstance(piece, Mapping)]
+
+
+def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part:
+    """One piece of a message item, with the item around it, so that it can be put back."""
+    place = {"item": around, **({"joined": True} if joined else {})}
+    match content:
+        case {"type": "refusal", "refusal": str(text)}:
+            return Text(text, provider_data={**place, "content": without(content, ("refusal",))})
+        case {"type": "output_text", "text": str(text)}:
+            return Text(text, provider_data={**place, "content": without(content, ("text",))})
+        case _:
+            return ProviderBlock(PROVIDER, {**place, "content": content})
+
+
+class ResponseStream:
+    """Puts a stream's events together: the last one holds the whole answer, or, at some servers, all but its items.
+
+    Events as in https://platform.openai.com/docs/api-reference/responses-streaming.
+    """
+
+    def __init__(self) -> None:
+        self._items: dict[int, dict[str, Any]] = {}
+        self._answer: dict[str, Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the last event came."""
+        return self._answer is not None
+
+    def add(self, event: Mapping[str, Any]) -> Delta | None:
+        """Takes one event; gives what to show of it."""
+        match event.get("type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                return TextDelta(event["delta"])
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return ThinkingDelta(event["delta"])
+            case "response.output_item.done":
+                self._items[event["output_index"]] = dict(event["item"])
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self._answer = dict(event["response"])
+            case "error":
+                raise ReportedError(event.get("error") or without(event, ("type",)))
+            case _:
+                pass
+        return None
+
+    def answer(self) -> dict[str, Any]:
+        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early."""
+        if self._answer is None:
+            raise AnswerError("the stream ended early", "cut")
+        items = [self._items[index] for index in sorted(self._items)]
+        return {**self._answer, "output": self._answer.get("output") or items}
+
+
+class OpenAIResponsesModel(OpenAIModel):
+    """A model behind OpenAI's Responses API, by default with the key in OPENAI_API_KEY.
+
+    At an address of your own nothing is known of the model's capabilities. Options are in `Connection`.
+    """
+
+    path = "/responses"
+    stream_reader = ResponseStream
+    found_names = staticmethod(found_names)
+    search_events = staticmethod(search_events)
+
+    @checked()
+    def __init__(self, model_name: str, **connection: Unpack[Connection]) -> None:
+        super().__init__(PROVIDER, model_name, "OPENAI_API_KEY", **connection)
+
+    def known_capabilities(self) -> Capabilities:
+        """By family and version at OpenAI itself, elsewhere none."""
+        return openai_capabilities(self.model_name) if self.at_openai else SAFE
+
+    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+        """The JSON of a Responses request."""
+        return request_body(request, self.model_name, self.capabilities)
+
+    def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+        return read_response(answer, history=request.messages)
+
+    def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
+        """That the model has no search, or does not rank by the `strategy`."""
+        if not self.capabilities.searches:
+            return super().search_problem(strategy, deferred)
+        return "" if strategy == "auto" else f'OpenAI ranks in a way of its own, not by "{strategy}"'

@@ -1,0 +1,305 @@
+"""A history and its tools as OpenAI's Responses API takes them, with found tools where they were found.
+
+Forms: https://platform.openai.com/docs/api-reference/responses, and its guide to tool search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from mcpagent.events import Event, ToolsSearched
+from mcpagent.messages import Image, Message, Part, ProviderBlock, Text, Thinking, ToolCall, ToolDefinition, ToolResult
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.capabilities import SAFE, Capabilities
+from mcpagent.models.tool_changes_in_history import ToolPlan, annotated, plan_tools, redefinition_notes
+from mcpagent.models.wire_values import (
+    data_url,
+    ids_on_the_wire,
+    json_text,
+    marked_error,
+    object_schema,
+    plain_content,
+    sendable_name,
+    shown_parts,
+    without,
+    written_parts,
+)
+from mcpagent.text.safe_text import safe_line
+
+PROVIDER = "openai"
+
+LOCAL_NAMESPACE = "own_functions"
+
+_LONGEST_ID = 64
+
+
+def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
+    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    settings = request.settings
+    plan = plan_tools(request)
+    inline = can.discovery == "additional_tools"
+    search = HostedSearch(request, plan, can)
+    body: dict[str, Any] = {"model": model_name}
+    tools = [*map(write_tool, plan.eager), *search.tools]
+    tools += [] if inline else [tool for written in search.arriving.values() for tool in written]
+    if tools:
+        body["tools"] = tools
+    if request.system.strip():
+        body["instructions"] = request.system
+    items = write_input(request.messages, plan, search, inline=inline)
+    known = {tool.name for tool in (*plan.all_tools, *request.deferred_tools)}
+    body["input"] = [without_lost(item, known) for item in items] if search.loaded and known else items
+    if request.tools and request.tool_choice == "none":
+        body["tool_choice"] = "none"
+    elif plan.withdrawn and can.allowed_tools and not search.tools:  # it cannot name tools in namespaces
+        body["tool_choice"] = _allowed(plan.callable_names())
+    if reasons(model_name):
+        body["include"] = ["reasoning.encrypted_content"]
+    body["store"] = False
+    if settings.max_output_tokens is not None:
+        body["max_output_tokens"] = settings.max_output_tokens
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    return {**body, "stream": True, **settings.extra}
+
+
+def reasons(model_name: str) -> bool:
+    """Whether a model's reasoning can be asked for; those that do not reason refuse the request that asks."""
+    return not model_name.startswith(("gpt-3", "gpt-4", "chatgpt-4")) and "-chat" not in model_name
+
+
+def _allowed(names: Sequence[str]) -> dict[str, Any] | str:
+    """Withdraws all other tools without changing a byte of what was sent before."""
+    if not names:
+        return "none"
+    return {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": name} for name in names]}
+
+
+def write_tool(tool: ToolDefinition) -> dict[str, Any]:
+    """`strict` is off: it would need schemas rewritten to OpenAI's subset, and servers' schemas go out unchanged."""
+    parameters = object_schema(tool.parameters)
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parameters,
+        "strict": False,
+    }
+
+
+class HostedSearch:
+    """OpenAI's own search in one request, and what it searches: one namespace per server, and one of local functions.
+
+    What was there from the start is in `tools`, what came later in `arriving`, by position of the message; `recalled`
+    are those of them all that were found in another way, by where that was. `loaded` are the tools that OpenAI's search
+    found in this history: its items bring their definitions. `namespaces` has, by tool, where a call finds it.
+    """
+
+    def __init__(self, request: ModelRequest, plan: ToolPlan, can: Capabilities) -> None:
+        asked = can.searches and bool(request.deferred_tools)
+        loaded_at = _loaded(request.messages)
+        self._taken: set[str] = set()
+        self.loaded = frozenset[str]().union(*loaded_at.values())
+        self.namespaces: dict[str, dict[str, Any]] = {}
+        searchable = {tool.name for tool in request.deferred_tools} if asked else set[str]()
+        first = plan.deferred if asked else ()
+        before = [tool for name, tool in plan.found.items() if name in self.loaded and name not in searchable]
+        self.tools = [{"type": "tool_search"}, *self._written((*first, *before))] if asked or self.loaded else []
+        joined = plan.joined if asked else {}
+        self.arriving: dict[int, list[dict[str, Any]]] = {}
+        self.recalled: dict[int, list[dict[str, Any]]] = {}
+        for place in sorted({*plan.changes, *joined}):
+            spaces = self._written(joined.get(place, ()))
+            found = [tool for tool in plan.new_at(place) if tool.name not in loaded_at.get(place, ())]
+            others = [write_tool(tool) for tool in found if tool.name not in self.namespaces]
+            self.arriving[place] = [*spaces, *others]
+            self.recalled[place] = [self._in_namespace(tool) for tool in found if tool.name in self.namespaces]
+
+    def _written(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
+        """The model sees of a namespace only its name and description, so the description lists what is in it."""
+        written: list[dict[str, Any]] = []
+        by_server: dict[str, list[ToolDefinition]] = {}
+        for tool in sorted(tools, key=lambda tool: tool.name):
+            by_server.setdefault(tool.server or "", []).append(tool)
+        for server, members in sorted(by_server.items()):
+            name = self._free_name(sendable_name(server) if server else LOCAL_NAMESPACE)
+            space = {"type": "namespace", "name": name, "description": _described(server, members)}
+            self.namespaces |= dict.fromkeys((tool.name for tool in members), space)
+            written.append({**space, "tools": [*map(_deferred, members)]})
+        return written
+
+    def _in_namespace(self, tool: ToolDefinition) -> dict[str, Any]:
+        return {**self.namespaces[tool.name], "tools": [_deferred(tool)]}
+
+    def _free_name(self, wanted: str) -> str:
+        numbered = (f"{wanted[:56]}_{number}" for number in count(2))
+        name = wanted if wanted not in self._taken else next(name for name in numbered if name not in self._taken)
+        self._taken.add(name)
+        return name
+
+
+def _loaded(messages: Sequence[Message]) -> dict[int, list[str]]:
+    """By position, the tools that OpenAI's search found there."""
+    found: dict[int, list[str]] = {}
+    for position, message in enumerate(messages):
+        for part in message.parts:
+            if isinstance(part, ProviderBlock):
+                found.setdefault(position, []).extend(found_names(part))
+    return found
+
+
+def _deferred(tool: ToolDefinition) -> dict[str, Any]:
+    return {**write_tool(tool), "defer_loading": True}
+
+
+def _described(server: str, members: Sequence[ToolDefinition]) -> str:
+    whose = f"tools of the server {safe_line(server, 60)}" if server else "functions"
+    return f"{len(members)} {whose}: {safe_line(', '.join(tool.name for tool in members), 500)}"
+
+
+def found_names(part: Part) -> list[str]:
+    """The tools that a result of OpenAI's own search loads, those inside namespaces too."""
+    if not isinstance(part, ProviderBlock) or part.data.get("type") != "tool_search_output":
+        return []
+    inside = [function for tool in _tools_in(part.data) for function in (_tools_in(tool) or (tool,))]
+    return [function["name"] for function in inside if isinstance(function.get("name"), str)]
+
+
+def _tools_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    tools = item.get("tools")
+    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+
+
+def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """A search's result without tools that no longer exist: it holds definitions, which the model could call."""
+    if item.get("type") != "tool_search_output" or not isinstance(item.get("tools"), list):
+        return item
+    kept: list[dict[str, Any]] = []
+    for tool in _tools_in(item):
+        if "tools" not in tool:
+            kept += [tool] if tool.get("name") in known else []
+        elif left := [function for function in _tools_in(tool) if function.get("name") in known]:
+            kept.append({**tool, "tools": left})
+    return {**item, "tools": kept}
+
+
+def search_events(message: Message, *, known: int) -> list[Event]:
+    """Each search on OpenAI's side; what it asked for is paths, not words."""
+    events: list[Event] = []
+    query = ""
+    for part in message.parts:
+        if not isinstance(part, ProviderBlock):
+            continue
+        if part.data.get("type") == "tool_search_call":
+            query = json_text(part.data.get("arguments"))
+        elif part.data.get("type") == "tool_search_output":
+            names = tuple(found_names(part))
+            events.append(ToolsSearched(query, len(names), names, known, 0.0))
+    return events
+
+
+def write_input(
+    messages: Sequence[Message], plan: ToolPlan, search: HostedSearch, *, inline: bool
+) -> list[dict[str, Any]]:
+    """The history as input items; with `inline`, tools stand where they arrived, as `additional_tools`.
+
+    What another provider's search found stands before that answer, since its calls follow in it.
+    """
+    items: list[dict[str, Any]] = []
+    ids = ids_on_the_wire(messages, PROVIDER, longest=_LONGEST_ID)
+    for position, message in enumerate(messages):
+        new = search.arriving.get(position) if inline else None
+        added = [{"type": "additional_tools", "role": "developer", "tools": new}] if new else []
+        added += _recalled(position, search.recalled.get(position, ()))
+        if message.role == "assistant":
+            items += [*added, *_assistant_items(message, ids, search.namespaces)]
+        else:
+            noted = annotated(message, plan.changes.get(position, ()), redefinition_notes)
+            items += [*_user_items(noted, ids), *added]
+    return items
+
+
+def _recalled(position: int, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Deferred tools that were found in another way than by OpenAI's search, as a search of ours that found them."""
+    if not found:
+        return []
+    names = [function["name"] for space in found for function in space["tools"]]
+    of_ours = {"call_id": f"found_{position}", "execution": "client", "status": "completed"}
+    call = {"type": "tool_search_call", **of_ours, "arguments": {"queries": names}}
+    return [call, {"type": "tool_search_output", **of_ours, "tools": list(found)}]
+
+
+def _user_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
+    content = written_parts([part for part in message.parts if isinstance(part, (Text, Image))], "input_text", _image)
+    items = [_tool_output(part, ids) for part in message.parts if isinstance(part, ToolResult)]
+    if content:
+        items.append({"role": "user", "content": plain_content(content)})
+    return items
+
+
+def _image(image: Image) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": data_url(image), "detail": "auto"}
+
+
+def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
+    parts = shown_parts(result)
+    first = parts[0]
+    if result.error and isinstance(first, Text):
+        parts[0] = Text(marked_error(result, first.text))
+    call_id = ids[result.call_id]
+    return {
+        "type": "function_call_output",
+        "call_id": call_id,
+        "output": plain_content(written_parts(parts, "input_text", _image)),
+    }
+
+
+def _assistant_items(
+    message: Message, ids: Mapping[str, str], namespaces: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    ours = message.provider == PROVIDER
+    items: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case Text() if ours and "content" in part.provider_data:
+                _add_content(items, part.provider_data, _with_text(part))
+            case Text() if part.text.strip():
+                items.append({"role": "assistant", "content": part.text})
+            case ToolCall():
+                items.append(_call_item(part, ids[part.id], namespaces, ours=ours))
+            case Thinking() if part.provider == PROVIDER and part.provider_data:
+                items.append(dict(part.provider_data))
+            case ProviderBlock(provider=provider, data={"item": dict(), "content": content}) if provider == PROVIDER:
+                _add_content(items, part.data, content)
+            case ProviderBlock() if part.provider == PROVIDER and part.data:
+                items.append(dict(part.data))
+            case _:
+                pass
+    return items
+
+
+def _with_text(part: Text) -> dict[str, Any]:
+    content = part.provider_data["content"]
+    return {**content, "refusal" if content.get("type") == "refusal" else "text": part.text}
+
+
+def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content: Any) -> None:
+    """A piece of a message item goes back into its item; `joined` ones into that of the piece before them."""
+    item = place["item"]
+    if place.get("joined") and items and without(items[-1], ("content",)) == item:
+        items[-1]["content"].append(content)
+    else:
+        items.append({**item, "content": [content]})
+
+
+def _call_item(
+    call: ToolCall, call_id: str, namespaces: Mapping[str, Mapping[str, Any]], *, ours: bool
+) -> dict[str, Any]:
+    sent = call.provider_data if ours else {}
+    arguments = sent["arguments"] if "arguments" in sent else json_text(call.arguments)
+    item = {"type": "function_call", "call_id": call_id, "name": sendable_name(call.name), "arguments": arguments}
+    if ours:
+        return {**item, **sent}
+    return {**item, "namespace": namespaces[call.name]["name"]} if call.name in namespaces else item

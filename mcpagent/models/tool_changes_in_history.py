@@ -1,0 +1,296 @@
+"""Which tools a history added, changed and withdrew, and where: what every adapter writes in its provider's way.
+
+The rule behind all of it: what was once sent is sent again in the same bytes. So a found tool keeps the definition it
+was found with; a later change of it is told where it happened; a withdrawn tool stays where it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mcpagent.messages import Message, Part, Text, ToolDefinition, ToolResult, ToolsChanged
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.wire_values import json_text
+
+RESERVED_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
+"""Tools of the runtime's own: no other tool is offered under such a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one place of the history did: tools that became callable, that got another definition, that went.
+
+    `result` is the call it belongs to, by id; "" if there is none. `new` are those of `added` never seen before.
+    """
+
+    result: str = ""
+    new: tuple[ToolDefinition, ...] = ()
+    added: tuple[ToolDefinition, ...] = ()
+    redefined: tuple[ToolDefinition, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPlan:
+    """The tools of one request by how they came.
+
+    `eager` were offered from the start, as they were then. `found` came later, in order, each with the definition it
+    was found with; those in `withdrawn` may not be called any more. `changes` holds, by position of the message, what
+    to tell there. `deferred` the provider could search from the start, `joined`, by position, from there on.
+    """
+
+    eager: tuple[ToolDefinition, ...]
+    found: Mapping[str, ToolDefinition]
+    withdrawn: frozenset[str]
+    changes: Mapping[int, tuple[Change, ...]]
+    deferred: tuple[ToolDefinition, ...]
+    joined: Mapping[int, tuple[ToolDefinition, ...]]
+
+    @property
+    def all_tools(self) -> tuple[ToolDefinition, ...]:
+        """Append-only: eager tools, then found ones in order, withdrawn ones too."""
+        return (*self.eager, *self.found.values())
+
+    def new_at(self, position: int) -> tuple[ToolDefinition, ...]:
+        """The tools that became callable for the first time in the message at this position."""
+        return tuple(tool for change in self.changes.get(position, ()) for tool in change.new)
+
+    def in_order_of_arrival(self) -> tuple[ToolDefinition, ...]:
+        """All that is not eager, by when the provider was first sent it."""
+        arrived = {tool.name: tool for tool in self.deferred}
+        for position in sorted({*self.changes, *self.joined}):
+            for tool in (*self.joined.get(position, ()), *self.new_at(position)):
+                arrived.setdefault(tool.name, tool)
+        return tuple({**arrived, **self.found}.values())
+
+    def callable_names(self) -> list[str]:
+        """The tools that may be called now, in the order they are written."""
+        return [tool.name for tool in self.all_tools if tool.name not in self.withdrawn]
+
+
+@dataclass(slots=True)
+class _Fold:
+    """What the history has said so far: the definition each added tool was last given, and which are withdrawn.
+
+    `was` are changed or withdrawn tools that were offered from the start: their place among these, and how they began.
+    """
+
+    last: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
+    first: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
+    withdrawn: set[str] = field(default_factory=set[str])
+    was: dict[str, tuple[int, ToolDefinition]] = field(default_factory=dict[str, tuple[int, ToolDefinition]])
+
+
+def plan_tools(request: ModelRequest) -> ToolPlan:
+    """How the request's tools came, from its history.
+
+    A tool that the history added, that is not offered now and was not withdrawn in it no longer exists, or belongs to
+    somebody else's configuration: it is left out. One that changed without the history knowing has its new definition
+    from the start: being right comes before the cache.
+    """
+    offered = {tool.name: tool for tool in request.tools}
+    searchable = {tool.name: tool for tool in request.deferred_tools}
+    changing = _changing(request.messages)
+    fold = _folded(part for message in changing.values() for part in message.parts)
+    found: dict[str, ToolDefinition] = {}
+    for name, first in fold.first.items():
+        if name in offered:
+            current = _same(offered[name], fold.last[name])
+            found[name] = searchable.get(name, first) if current else offered[name]
+        elif name in fold.withdrawn:
+            found[name] = searchable.get(name, first)
+    stale = frozenset(name for name, last in fold.last.items() if name in offered and not _same(offered[name], last))
+    eager = _eager(request.tools, fold)
+    gone = frozenset(name for name in (*found, *fold.was) if name not in offered and name in fold.withdrawn)
+    began = {tool.name: tool for tool in eager if tool.name in fold.was}
+    changes = _changes(changing, found, stale, began)
+    joined = _joined(changing, searchable)
+    later = {tool.name for tools in joined.values() for tool in tools}
+    deferred = tuple(tool for tool in request.deferred_tools if tool.name not in later)
+    return ToolPlan(eager, found, gone, changes, deferred, joined)
+
+
+def _changing(messages: Sequence[Message]) -> dict[int, Message]:
+    """By position, the messages that say something of tools: the others, nearly all, are looked at only here."""
+    return {
+        position: message
+        for position, message in enumerate(messages)
+        for part in message.parts
+        if isinstance(part, ToolsChanged)
+    }
+
+
+def _joined(
+    changing: Mapping[int, Message], searchable: Mapping[str, ToolDefinition]
+) -> dict[int, tuple[ToolDefinition, ...]]:
+    """By position, the tools that a provider could search from there on; each once."""
+    waiting = dict(searchable)
+    joined: dict[int, tuple[ToolDefinition, ...]] = {}
+    for position, message in changing.items():
+        names = [name for part in message.parts if isinstance(part, ToolsChanged) for name in part.joined]
+        if here := tuple(waiting.pop(name) for name in dict.fromkeys(names) if name in waiting):
+            joined[position] = here
+    return joined
+
+
+def _folded(parts: Iterable[Part]) -> _Fold:
+    fold = _Fold()
+    for part in parts:
+        if isinstance(part, ToolsChanged):
+            _advance(fold, part)
+    return fold
+
+
+def _advance(fold: _Fold, change: ToolsChanged) -> None:
+    for place, tool in change.was:
+        fold.was.setdefault(tool.name, (place, tool))
+        fold.last.setdefault(tool.name, tool)
+    fold.withdrawn.update(name for name in change.removed if name in fold.last)
+    for tool in change.added:
+        if tool.name not in fold.was:
+            fold.first.setdefault(tool.name, tool)
+        fold.last[tool.name] = tool
+        fold.withdrawn.discard(tool.name)
+
+
+def _eager(offered: Sequence[ToolDefinition], fold: _Fold) -> tuple[ToolDefinition, ...]:
+    """The tools that were offered from the start, each in its place and as it began, withdrawn ones too.
+
+    One that is gone without the history knowing is left out, one that changed so is as it is now.
+    """
+    now = {tool.name: tool for tool in offered}
+    eager = [tool for tool in offered if tool.name not in fold.first and tool.name not in fold.was]
+    for place, began in sorted(fold.was.values(), key=lambda item: item[0]):
+        current = now.get(began.name)
+        if current is not None and not _same(current, fold.last[began.name]):
+            eager.insert(place, current)
+        elif current is not None or began.name in fold.withdrawn:
+            eager.insert(place, began)
+    return tuple(eager)
+
+
+def places_of(
+    names: Iterable[str], offered: Sequence[ToolDefinition], parts: Iterable[Part]
+) -> tuple[tuple[int, ToolDefinition], ...]:
+    """`ToolsChanged.was` for a change of these tools: of those that were offered from the start, by the history."""
+    wanted = set(names)
+    return tuple((place, tool) for place, tool in enumerate(_eager(offered, _folded(parts))) if tool.name in wanted)
+
+
+def _changes(
+    changing: Mapping[int, Message],
+    found: Mapping[str, ToolDefinition],
+    stale: frozenset[str],
+    began: Mapping[str, ToolDefinition],
+) -> dict[int, tuple[Change, ...]]:
+    told = dict(began)
+    callable_now = set(began)
+    sent = {**began, **found}
+    changes: dict[int, tuple[Change, ...]] = {}
+    for position, message in changing.items():
+        here: list[Change] = []
+        result = ""
+        for part in message.parts:
+            result = part.call_id if isinstance(part, ToolResult) else result
+            if isinstance(part, ToolsChanged):
+                here.append(_change(part, result, sent, stale, told, callable_now))
+        if any(change.added or change.redefined or change.removed for change in here):
+            changes[position] = tuple(here)
+    return changes
+
+
+def _change(
+    part: ToolsChanged,
+    result: str,
+    sent: Mapping[str, ToolDefinition],
+    stale: frozenset[str],
+    told: dict[str, ToolDefinition],
+    callable_now: set[str],
+) -> Change:
+    """One place's change, against what was told before it; `told` and `callable_now` are brought up to date."""
+    removed = tuple(name for name in part.removed if name in callable_now)
+    callable_now.difference_update(removed)
+    new: list[ToolDefinition] = []
+    added: list[ToolDefinition] = []
+    redefined: list[ToolDefinition] = []
+    for tool in part.added:
+        if tool.name not in sent:
+            continue
+        if tool.name not in told:
+            told[tool.name] = sent[tool.name]
+            new.append(sent[tool.name])
+        if tool.name not in stale and not _same(told[tool.name], tool):
+            redefined.append(tool)
+            told[tool.name] = tool
+        if tool.name not in callable_now:
+            added.append(sent[tool.name])
+            callable_now.add(tool.name)
+    return Change(result, tuple(new), tuple(added), tuple(redefined), removed)
+
+
+def _same(one: ToolDefinition, other: ToolDefinition) -> bool:
+    return (one.description, one.parameters) == (other.description, other.parameters)
+
+
+def changes_in_words(plan: ToolPlan, messages: Sequence[Message]) -> dict[int, tuple[Change, ...]]:
+    """By position, the changes to tell in words; those of an answer, found by another provider's search, after it."""
+    told: dict[int, tuple[Change, ...]] = {}
+    for position, changes in plan.changes.items():
+        following = range(position, len(messages))
+        place = next((place for place in following if messages[place].role != "assistant"), None)
+        if place is not None:
+            told[place] = (*told.get(place, ()), *changes)
+    return told
+
+
+def redefinition_notes(change: Change) -> list[str]:
+    """The words for changed definitions, for models that know no other way."""
+    return [f"The tool {tool.name} changed; from now on it is: {as_text(tool)}" for tool in change.redefined]
+
+
+def as_text(tool: ToolDefinition) -> str:
+    """A definition as JSON, so that a server's text cannot pass for ours."""
+    return json_text({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+
+
+def annotated(
+    message: Message,
+    changes: Sequence[Change],
+    notes_of: Callable[[Change], Sequence[str]],
+    *,
+    inside: Collection[str] = RESERVED_NAMES,
+) -> Message:
+    """The message with each change's notes after the result it belongs to, else at the end of the message.
+
+    They are part of a result only if that is of one of the tools named `inside`, whose words are ours: the words of
+    others could not be told from them.
+    """
+    if not changes:
+        return message
+    notes: dict[str, list[Text]] = {}
+    for change in changes:
+        notes.setdefault(change.result, []).extend(Text(note) for note in notes_of(change))
+    if not any(notes.values()):
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        own = notes.pop(part.call_id, []) if isinstance(part, ToolResult) else []
+        if own and isinstance(part, ToolResult) and part.name in inside:
+            parts.append(replace(part, content=(*part.content, *own)))
+        else:
+            parts += [part, *own]
+    return replace(message, parts=(*parts, *(note for rest in notes.values() for note in rest)))
+
+
+def with_found(message: Message, request: ModelRequest, names_of: Callable[[Part], Sequence[str]]) -> Message:
+    """The message with the tools that the provider's own search found in it, directly after each search's result."""
+    offered = {tool.name for tool in request.tools}
+    deferred = {tool.name: tool for tool in request.deferred_tools if tool.name not in offered}
+    parts: list[Part] = []
+    for part in message.parts:
+        parts.append(part)
+        new = tuple(deferred.pop(name) for name in dict.fromkeys(names_of(part)) if name in deferred)
+        if new:
+            parts.append(ToolsChanged(added=new))
+    return replace(message, parts=tuple(parts)) if len(parts) > len(message.parts) else message

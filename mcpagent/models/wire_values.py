@@ -1,0 +1,269 @@
+"""What all adapters need to write a history for a provider: names, ids, schemas, images and arguments it accepts."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import count
+from typing import Any, TypeAlias
+
+from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult, Usage, nests_deeper
+from mcpagent.models.base import ResponseStop
+from mcpagent.text.for_model import fenced, set_apart
+
+Written: TypeAlias = dict[str, Any]
+"""A piece of a message, as a provider takes it."""
+
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What Anthropic and OpenAI both document; anything else in a history would make every later request fail."""
+
+NO_OUTPUT = "(no output)"
+NO_INPUT = "(no input)"
+"""Stands for a user's turn that is missing or says nothing: Anthropic, Gemini and many chat templates demand one."""
+
+_LINE = "\n"
+MAX_ARGUMENT_CHARACTERS, MAX_ARGUMENT_LEVELS = 4_000_000, 100
+"""Of a call's arguments as JSON: more than any model writes, and what can be written into the next request again."""
+CUT_OFF = "(cut off before the arguments arrived)"
+
+_ILLEGAL_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_COMBINERS = ("anyOf", "oneOf", "allOf")
+_REFUSED_AT_THE_TOP = (*_COMBINERS, "not", "enum", "if", "then", "else")
+
+
+def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema as it is, unless Anthropic and OpenAI would refuse the whole request for it.
+
+    Both demand an object at the top without `anyOf`, `oneOf`, `allOf`, `not`, `enum` there. Such a schema is widened:
+    the branches' properties become optional ones, so the model still sees them; arguments are validated against the
+    original schema anyway. Nothing below the top level is touched.
+    """
+    is_legal = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
+    if is_legal and not any(key in schema for key in _REFUSED_AT_THE_TOP):
+        return dict(schema)
+    kept = {key: value for key, value in schema.items() if key not in _REFUSED_AT_THE_TOP}
+    properties = _properties(kept)
+    required = _required(kept)
+    for combiner in _COMBINERS:
+        branches = schema.get(combiner)
+        for branch in branches if isinstance(branches, list) else ():
+            properties = {**_properties(branch), **properties}
+            if combiner == "allOf":
+                required += [name for name in _required(branch) if name not in required]
+    widened = {**kept, "type": "object", "properties": properties}
+    return {**widened, "required": required} if required else without(widened, ("required",))
+
+
+def _properties(schema: Any) -> dict[str, Any]:
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _required(schema: Any) -> list[str]:
+    found = schema.get("required") if isinstance(schema, Mapping) else None
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+def legal_id(call_id: str, *, longest: int) -> str:
+    """The id itself if every provider takes it, else a hash of it: the same for a call and its result."""
+    if call_id and len(call_id) <= longest and not _ILLEGAL_IN_NAME.search(call_id):
+        return call_id
+    return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def ids_on_the_wire(messages: Iterable[Message], provider: str, *, longest: int) -> dict[str, str]:
+    """By id of a call or a result, what stands for it in a request: a provider's own as it sent them, others legal."""
+    ids: dict[str, str] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                ids[part.id] = part.id if message.provider == provider else legal_id(part.id, longest=longest)
+            elif isinstance(part, ToolResult) and part.call_id not in ids:
+                ids[part.call_id] = legal_id(part.call_id, longest=longest)
+    return ids
+
+
+def sendable_name(name: str) -> str:
+    """A called name made fit to be replayed: a model can call anything, a provider refuses what is not a name."""
+    return _ILLEGAL_IN_NAME.sub("_", name)[:64] or "unnamed"
+
+
+def usable_image(image: Image) -> bool:
+    """Whether providers take it: a type they know and valid base64."""
+    if image.media_type not in IMAGE_TYPES:
+        return False
+    try:
+        return bool(base64.b64decode(image.data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def left_out(image: Image) -> str:
+    """The words that stand for an image that no provider would take."""
+    is_known = image.media_type in IMAGE_TYPES
+    why = "its data is not valid Base64" if is_known else "only png, jpeg, gif and webp can be shown"
+    return f"[an image of type {image.media_type or 'unknown'} was left out: {why}]"
+
+
+def data_url(image: Image) -> str:
+    """`data:<media type>;base64,<data>`, as OpenAI takes images."""
+    return f"data:{image.media_type};base64,{image.data}"
+
+
+def shown_parts(result: ToolResult) -> list[Text | Image]:
+    """What a model is shown of a result: no empty text, no unusable image, never nothing."""
+    parts: list[Text | Image] = []
+    for part in result.content:
+        if isinstance(part, Image):
+            parts.append(part if usable_image(part) else Text(left_out(part)))
+        elif part.text.strip():
+            parts.append(part)
+    return parts or [Text(NO_OUTPUT)]
+
+
+def written_parts(parts: Iterable[Text | Image], text_type: str, as_image: Callable[[Image], Written]) -> list[Written]:
+    """The parts in a provider's form: no empty text, and words in the place of an image that it would not take."""
+    written: list[Written] = []
+    for part in parts:
+        if isinstance(part, Text):
+            if part.text.strip():
+                written.append({"type": text_type, "text": part.text})
+        else:
+            written.append(as_image(part) if usable_image(part) else {"type": text_type, "text": left_out(part)})
+    return written
+
+
+def plain_content(content: list[Written]) -> str | list[Written]:
+    """One text is sent as a string, the form every server knows."""
+    return str(content[0]["text"]) if len(content) == 1 and "text" in content[0] else content
+
+
+def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
+    """What a model is shown of a result in a text that has other words too, after words that say what it is of.
+
+    No words of the result can pass for what follows it: see `set_apart`.
+    """
+    first, *others = _joined(shown_parts(result))
+    apart = (Text(fenced(part.text)) if isinstance(part, Text) else part for part in others)
+    if not isinstance(first, Text):
+        return [Text(head), first, *apart]
+    said = marked_error(result, first.text)
+    words = set_apart(said)
+    return [Text(f"{head}{gap if words == said else _LINE}{words}"), *apart]
+
+
+def _joined(parts: Iterable[Text | Image]) -> list[Text | Image]:
+    """Neighbouring texts as one, a line each."""
+    joined: list[Text | Image] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, Text) and isinstance(last, Text):
+            joined[-1] = Text(f"{last.text}\n{part.text}")
+        else:
+            joined.append(part)
+    return joined
+
+
+def marked_error(result: ToolResult, text: str) -> str:
+    """The text, saying that it is an error, for providers whose format has no flag for it."""
+    if not result.error:
+        return text
+    says_so = text.lstrip().lower().startswith(("error", '{"error"'))
+    return text if says_so else f"Error: {text}"
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON with the given key order: the same value is always the same bytes."""
+    return _COMPACT.encode(value)
+
+
+def read_call(
+    call_id: str, name: str, arguments: Any, *, cut_off: bool, provider_data: dict[str, Any] | None = None
+) -> ToolCall:
+    """A call from its arguments, an object or JSON text. They are parsed strictly and never repaired.
+
+    If they are not one JSON object, or the answer was cut off at this call, `malformed` holds the text: arguments
+    that happen to parse may still be half of what the model meant to send.
+    """
+    text = arguments if isinstance(arguments, str) else json_text(arguments)
+    parsed = parse_object(text) if len(text) <= MAX_ARGUMENT_CHARACTERS else None
+    if parsed is None or cut_off:
+        return ToolCall(call_id, name, {}, malformed=text.strip() or CUT_OFF, provider_data=provider_data or {})
+    return ToolCall(call_id, name, parsed, provider_data=provider_data or {})
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The one JSON object the text is; an empty text is `{}` (a call without arguments); else None.
+
+    One that nests deeper than any tool takes is none: it could not be written into the next request.
+    """
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and not nests_deeper(value, MAX_ARGUMENT_LEVELS) else None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Part, ...]:
+    """The parts, with a new id for a call that has none, or one that another call of the conversation has.
+
+    Some servers number the calls of every answer alike; Anthropic refuses a conversation with the same id twice.
+    """
+    listed = list(parts)
+    if not any(isinstance(part, ToolCall) for part in listed):
+        return tuple(listed)
+    seen = {part.id for message in history for part in message.parts if isinstance(part, ToolCall)}
+    given = seen | {part.id for part in listed if isinstance(part, ToolCall)}
+    for position, part in enumerate(listed):
+        if not isinstance(part, ToolCall):
+            continue
+        if not part.id or part.id in seen:
+            candidates = (f"call_{len(history)}_{place}" for place in count(position))
+            part = replace(part, id=next(new for new in candidates if new not in given | seen))
+            listed[position] = part
+        seen.add(part.id)
+    return tuple(listed)
+
+
+def usage_count(usage: object, *path: str) -> int:
+    """The number at a path of a usage object; 0 if there is none, or what no number of tokens can be."""
+    for key in path:
+        usage = usage.get(key) if isinstance(usage, Mapping) else None
+    return usage if isinstance(usage, int) and not isinstance(usage, bool) and usage > 0 else 0
+
+
+def openai_usage(usage: object, sent: str, written: str) -> Usage:
+    """The counters by the names that an API has for tokens `sent` and `written`; those sent hold the cached part."""
+    return Usage(
+        input_tokens=usage_count(usage, sent),
+        output_tokens=usage_count(usage, written),
+        cache_read_tokens=usage_count(usage, f"{sent}_details", "cached_tokens"),
+        cache_write_tokens=usage_count(usage, f"{sent}_details", "cache_write_tokens"),
+        requests=1,
+    )
+
+
+def stop_of(message: Message, *, cut: bool, refused: bool) -> ResponseStop:
+    """Why an answer ended."""
+    if cut or refused:
+        return "length" if cut else "refusal"
+    return "tool_calls" if message.tool_calls else "end"
+
+
+def without(data: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """A copy of the object that lacks these keys, the others in their order."""
+    return {key: value for key, value in data.items() if key not in keys}

@@ -1,0 +1,235 @@
+"""One prompt being answered: what it works with, its limits, and what a tool function can know of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Generic
+
+from mcpagent.approval import CallAnswer, OnApproval, PendingCall
+from mcpagent.conversation import Conversation
+from mcpagent.errors import AgentStateError, LimitError
+from mcpagent.events import Emit, StopReason, ignore
+from mcpagent.messages import Message, Spent, Usage
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
+from mcpagent.python.argument_checks import expect
+from mcpagent.tool_context import StateChannel, ToolContext
+from mcpagent.tool_search.catalog import Catalog, Listing
+from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.tool_search.session_tools import SessionTools
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=Any)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What one answer may take. Limits hold for a run with all agents that it calls as tools.
+
+    `max_turns`: answers of the model; then it is made to answer without calling. `max_tokens` (input and output, as the
+    provider counts) and `max_dollars` (US): no further request is made once they are reached, and `LimitError` is
+    raised; a request under way may go beyond them. `tool_timeout_seconds` limits each call that has no limit of its
+    own. `settings` go with every request.
+    """
+
+    max_turns: int = 100
+    max_tokens: int | None = None
+    max_dollars: float | None = None
+    tool_timeout_seconds: float = 300.0
+    settings: ModelSettings = field(default_factory=ModelSettings)
+
+    def __post_init__(self) -> None:
+        expect("max_turns", self.max_turns, int, "a whole number, 1 or more", holds=lambda turns: turns >= 1)
+        for name in ("max_tokens", "max_dollars"):
+            expect(
+                name,
+                getattr(self, name),
+                (int, float, NoneType),
+                "a number above 0 or None",
+                holds=lambda limit: limit is None or limit > 0,
+            )
+        seconds = self.tool_timeout_seconds
+        expect("tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda limit: limit > 0)
+        expect("settings", self.settings, ModelSettings, "ModelSettings(...)")
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What one run came to. `messages` are those it added to the conversation, in order.
+
+    Before the prompt's own may stand results of earlier calls that it closed, and what there was to say of new tools.
+
+    `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
+    `usage`, what it cost, and what tool definitions took of it.
+    """
+
+    answer: str
+    stop: StopReason
+    usage: Usage
+    spent: Spent
+    messages: tuple[Message, ...]
+    pending: tuple[PendingCall, ...] = ()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run has used so far; right also when it is cut short. `nested_turns` are those of agents it called."""
+
+    spent: Spent = field(default_factory=Spent)
+    turns: int = 0
+    nested_turns: int = 0
+
+
+class NoModel:
+    """The model of a context that no agent runs in."""
+
+    name = "none"
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
+        """Raises `AgentStateError`."""
+        raise AgentStateError("no agent is running here")
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+
+def _no_tools() -> SessionTools:
+    return SessionTools(Catalog(Listing(), ToolSearch(enabled=False)), Conversation())
+
+
+async def _nothing() -> None:
+    """For a run whose tools never change."""
+
+
+@dataclass(frozen=True)
+class RunContext(Generic[Deps]):
+    """The run that a tool is called in, or a toolset is listed for.
+
+    A tool function gets it as its first parameter, annotated `RunContext` or `RunContext[YourDeps]`; the model never
+    sees that parameter. `deps` are the values given to `Agent.session(deps=...)` or `ask(deps=...)`. `thread_id` names
+    the session, `run_id` the answer to one prompt; it is "" while an agent starts. `approved`: this very call was
+    approved. `exits` is left when the run ends.
+
+    What follows is for the loop: `refresh` brings the tools up to date before each request; `answers`, by call id, are
+    for the calls that the conversation has open; `parent` is the run whose call this one answers, as the tool `label`:
+    its limits hold for both. `asking` is held while a person is asked: one question at a time.
+    """
+
+    deps: Deps
+    tool_context: ToolContext = field(default_factory=ToolContext)
+    run_id: str = ""
+    thread_id: str = ""
+    call_id: str = ""
+    tool_name: str = ""
+    approved: bool = False
+    prompt: str = ""
+    conversation: Conversation = field(default_factory=Conversation, repr=False)
+    exits: AsyncExitStack = field(default_factory=AsyncExitStack, repr=False, compare=False)
+    model: Model = field(default_factory=NoModel, repr=False, compare=False)
+    tools: SessionTools = field(default_factory=_no_tools, repr=False, compare=False)
+    options: RunOptions = field(default_factory=RunOptions, repr=False)
+    emit: Emit = field(default=ignore, repr=False, compare=False)
+    refresh: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
+    on_approval: OnApproval | None = field(default=None, repr=False, compare=False)
+    answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)
+    parent: RunContext[Any] | None = field(default=None, repr=False)
+    label: str = ""
+    tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    state: StateChannel = field(default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far, with the message that makes this call."""
+        return tuple(self.conversation.messages)
+
+    def for_call(self, call_id: str, tool_name: str, *, approved: bool = False) -> RunContext[Deps]:
+        """The context of one call."""
+        return replace(self, call_id=call_id, tool_name=tool_name, approved=approved)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Makes this what `run_context()` gives, in this task and those it starts."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+    # -- limits -------------------------------------------------------------------------------------------------------
+
+    @property
+    def lineage(self) -> Iterator[RunContext[Any]]:
+        """This run, its parent, and so on to the outermost."""
+        run: RunContext[Any] | None = self
+        while run is not None:
+            yield run
+            run = run.parent
+
+    @property
+    def has_turns_left(self) -> bool:
+        """Whether this run, and all that it is part of, may ask the model once more."""
+        return all(run.tally.turns + run.tally.nested_turns < run.options.max_turns for run in self.lineage)
+
+    def count(self, spent: Spent) -> None:
+        """Adds what a request took, here and in all runs that this one is part of."""
+        for run in self.lineage:
+            run.tally.spent += spent
+
+    def count_turn(self) -> None:
+        """Counts a request that is about to be made; raises `LimitError` when a budget is used up."""
+        for run in self.lineage:
+            check_budget(run.options, run.tally.spent)
+        self.tally.turns += 1
+        for run in self.lineage:
+            if run is not self:
+                run.tally.nested_turns += 1
+
+
+def check_budget(options: RunOptions, spent: Spent) -> None:
+    """Raises `LimitError` when this much is at or beyond `max_tokens` or `max_dollars`, or its price is not known."""
+    tokens = spent.usage.input_tokens + spent.usage.output_tokens
+    if options.max_tokens is not None and tokens >= options.max_tokens:
+        raise LimitError(f"stopped after {tokens:,} tokens without an answer (max_tokens {options.max_tokens:,})")
+    if options.max_dollars is None:
+        return
+    if not spent.cost_known:
+        raise LimitError("the price of this model is not known, so max_dollars cannot be kept; use max_tokens")
+    if spent.dollars and spent.dollars >= options.max_dollars:
+        raise LimitError(f"stopped after ${spent.dollars:.4f} without an answer (max_dollars {options.max_dollars:g})")
+
+
+_CURRENT: ContextVar[RunContext[Any] | None] = ContextVar("mcpagent_run_context", default=None)
+
+
+def current_run() -> RunContext[Any] | None:
+    """The run in which this code is called, None outside of one."""
+    return _CURRENT.get()
+
+
+def run_context() -> RunContext[Any]:
+    """The run in which this code is called; raises `AgentStateError` when there is none."""
+    context = _CURRENT.get()
+    if context is None:
+        raise AgentStateError("no agent is running here; a RunContext exists only while a tool is called or listed")
+    return context
+
+
+@contextmanager
+def outside_of_runs() -> Iterator[None]:
+    """What is called in here belongs to no run."""
+    token = _CURRENT.set(None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)

@@ -1,0 +1,191 @@
+"""One index over all that an agent's sessions have, and of it an index of just the tools of one session.
+
+What a tool says is read once, whoever has it. What a session's index finds is what an index of its tools alone finds:
+how rare a word is, which meanings are near and what a typo stands for comes from these tools, and from no other user's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.search.asked import Asker
+from mcpagent.search.bm25 import PostingsOfSome, WorkedOut
+from mcpagent.search.fields import field_texts
+from mcpagent.search.index import Strategy, ToolIndex, garbage_collection_paused
+from mcpagent.search.learning import SearchHistory
+from mcpagent.search.named import NamedOfSome
+from mcpagent.search.ranking import Ranker
+from mcpagent.search.spelling import Spelling
+from mcpagent.search.vectors import VectorsOfSome
+from mcpagent.search.words import pieces, written_words
+
+MOST_LEFT = 2_000
+"""Tools that may be kept although no session has them any more, or as many as there are others."""
+
+
+class SharedIndex:
+    """The index over all tools that there were lately; `of` gives an owner that of just its own.
+
+    `indexed` counts the tools that were read. What nobody has any more is forgotten after a while, all at once.
+    """
+
+    def __init__(self, strategy: Strategy, *, cache_folder: Path | None, history: SearchHistory | None) -> None:
+        self.strategy, self.history, self._cache_folder = strategy, history, cache_folder
+        self.lock = threading.RLock()
+        self.indexed = 0
+        self._owners: WeakKeyDictionary[object, _IndexOfSome] = WeakKeyDictionary()
+        self._of_owners = threading.Lock()
+        self._whole = _Whole(strategy, cache_folder=cache_folder)
+        self._most = MOST_LEFT
+
+    def of(self, owner: object, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> ToolIndex:
+        """The index of these tools, made at its first search; the same one while the owner lives, until `drop`."""
+        with self._of_owners:
+            index = self._owners.get(owner)
+            if index is None:
+                index = self._owners[owner] = _IndexOfSome(self, tools, descriptions)
+            return index
+
+    def drop(self, owner: object) -> None:
+        """The owner has other tools now."""
+        with self._of_owners:
+            self._owners.pop(owner, None)
+
+    def read(
+        self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]
+    ) -> tuple[_Whole, dict[int, ToolDefinition]]:
+        """The tools by their numbers, in order, in an index that has them all."""
+        if self._whole.size > self._most:
+            self._forget()
+        before = self._whole.size
+        found = self._whole.read(tools, descriptions)
+        self.indexed += self._whole.size - before
+        return self._whole, found
+
+    def _forget(self) -> None:
+        """Begins anew if most tools are left over; who still has some has them read again."""
+        with self._of_owners:
+            live = len(set(chain.from_iterable(index.numbers for index in self._owners.values())))
+            self._most = 2 * live + MOST_LEFT
+            if self._whole.size > self._most:
+                self._whole = _Whole(self.strategy, cache_folder=self._cache_folder)
+                self._owners.clear()
+
+
+class _Whole(ToolIndex):
+    """All tools that were read, with a number for each that differs in anything; none is removed."""
+
+    def __init__(self, strategy: Strategy, *, cache_folder: Path | None) -> None:
+        super().__init__(strategy, cache_folder=cache_folder)
+        self._alike: dict[tuple[str | None, str, str], list[int]] = {}
+        self._about: dict[int, str] = {}
+        self._known: dict[int, int] = {}
+        self._words: dict[int, frozenset[str]] = WorkedOut(self._words_of)
+        self._pieces: dict[str, tuple[str, ...]] = WorkedOut(lambda word: tuple(pieces(word)))
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self._tools)
+
+    def read(self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> dict[int, ToolDefinition]:
+        """The tools by their numbers, in order; `descriptions` say what their servers are about."""
+        self._server_descriptions = dict(descriptions)
+        found: dict[int, ToolDefinition] = {}
+        with garbage_collection_paused():
+            if not self._tools:
+                self._read_first(tools)
+            abouts = self._server_descriptions
+            for tool in tools:
+                number = self._known.get(id(tool))  # which lives as long as this, so no other one has its id
+                if number is None or self._about[number] != abouts.get(tool.server or "", ""):
+                    number = self._number(tool)
+                found[number] = tool
+        return dict(sorted(found.items()))
+
+    def _read_first(self, tools: Iterable[ToolDefinition]) -> None:
+        """From the cache folder, if they were saved there."""
+        for server, theirs in _by_server(tools).items():
+            self.replace(server, theirs)
+        self._settle()
+        for number, tool in self._tools.items():
+            self._keep(number, tool)
+
+    def _keep(self, number: int, tool: ToolDefinition) -> None:
+        self._alike_ones(tool).append(number)
+        self._about[number] = self._server_descriptions.get(tool.server or "", "")
+        self._known[id(tool)] = number
+
+    def _alike_ones(self, tool: ToolDefinition) -> list[int]:
+        about = self._server_descriptions.get(tool.server or "", "")
+        return self._alike.setdefault((tool.server, tool.name, about), [])
+
+    def _number(self, tool: ToolDefinition) -> int:
+        for number in reversed(self._alike_ones(tool)):
+            held = self._tools[number]
+            if held is tool or held == tool:
+                return number
+        number = self._add(tool)
+        self._keep(number, tool)
+        return number
+
+    def _words_of(self, number: int) -> frozenset[str]:
+        texts = field_texts(self._tools[number], self._about[number])
+        return frozenset(chain.from_iterable(written_words(text) for _, text in texts))
+
+    def of_some(
+        self, numbers: dict[int, ToolDefinition]
+    ) -> tuple[NamedOfSome, PostingsOfSome, VectorsOfSome | None, Ranker]:
+        """What these tools alone would have."""
+        held = tuple(numbers)
+        postings = PostingsOfSome(self._postings, held)
+        vectors = VectorsOfSome(self._vectors, held) if self._vectors is not None else None
+
+        def spelling() -> tuple[Spelling, frozenset[str]]:
+            words: set[str] = set().union(*map(self._words.__getitem__, held))
+            plain = frozenset(chain.from_iterable(map(self._pieces.__getitem__, words)))
+            return self._ranker.asker.learned_spellings()[0], plain
+
+        return (
+            NamedOfSome(self._named, numbers),
+            postings,
+            vectors,
+            Ranker(postings, vectors, Asker(postings, spelling)),
+        )
+
+
+class _IndexOfSome(ToolIndex):
+    """The index of one owner's tools: what `ToolIndex` has for these alone, read from the whole."""
+
+    def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
+        super().__init__(shared.strategy, server_descriptions=descriptions, history=shared.history)
+        self._shared, self._lock = shared, shared.lock
+        for server, theirs in _by_server(tools).items():
+            self.replace(server, theirs)
+
+    @property
+    def numbers(self) -> Iterable[int]:
+        """Its tools in the whole; none before the first search."""
+        return tuple(self._tools)
+
+    def _settle(self) -> None:
+        if not self._waiting:
+            return
+        tools = list(chain.from_iterable(theirs.values() for theirs in self._waiting.values()))
+        whole, self._tools = self._shared.read(tools, self._server_descriptions)
+        for number, tool in self._tools.items():
+            self._numbers.setdefault(tool.server, {})[tool.name] = number
+        self._named, self._postings, self._vectors, self._ranker = whole.of_some(self._tools)
+        self._waiting = {}
+
+
+def _by_server(tools: Iterable[ToolDefinition]) -> dict[str | None, list[ToolDefinition]]:
+    found: dict[str | None, list[ToolDefinition]] = {}
+    for tool in tools:
+        found.setdefault(tool.server, []).append(tool)
+    return found

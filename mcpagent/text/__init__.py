@@ -1,0 +1,1 @@
+"""What is done to texts before they are shown, sent or kept."""

@@ -1,0 +1,206 @@
+"""Third-party text on its way to a model: what a reader would not see is taken out, and it cannot pass for ours.
+
+Descriptions, results, errors and prompts of servers, files and web pages may carry words that only a model reads (tag
+characters, zero-width ones, selectors), turn the direction of others, or imitate what stands around them. A provider's
+tool result is a block of its own, which no text can close; in a text that has other words too, `set_apart` is what
+cannot be closed. All of it is a pure function of the text, so the same input is the same bytes in every request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+
+MAX_DESCRIPTION = 2_048
+"""Characters of a description, of a tool or of a parameter."""
+MAX_ERROR = 10_000
+"""Characters of an error's text."""
+CUT = f" [cut here: longer than {MAX_DESCRIPTION:,} characters]"
+_FENCES = ("```", "~~~")
+_LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+# What is never kept: controls; soft hyphen, grapheme joiner and fillers, which nobody sees; marks, overrides, isolates
+# of direction; zero-width spaces and operators; annotations, controls of music and hieroglyphs; selectors of forms of
+# ideographs, each of which could carry a byte; the planes of private use; what Unicode says is no character.
+_NEVER = (
+    "\x01-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0100-\U000e01ef\U000f0000-\U0010ffff"
+)
+_BREAKS = "\v\f\x85\u2028\u2029"
+_TAGS = "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
+_HALVES = "\x00\ud800-\udfff"
+# What is kept in its place: joiners between letters of scripts that need them and between emoji, one selector after
+# what it selects a form of. Sources: Unicode's StandardizedVariants, emoji-variation-sequences and emoji-zwj-sequences.
+_JOINERS = "\u200c\u200d"
+_SELECTORS = "\ufe00-\ufe0f"
+_MONGOLIAN_SELECTORS = "\u180b-\u180f"
+
+_JOINING_SCRIPTS = (
+    "\u0600-\u0605\u0610-\u061b\u061d-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u1a20-\u1c4f\ua800-\uaaff\uabc0-\uabff"
+    "\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00010a00-\U00010fff\U00011000-\U00011fff\U0001e900-\U0001e95f"
+)
+_EMOJIS = (
+    "\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030"
+    "\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+_JOINING_SCRIPT, _EMOJI = re.compile(f"[{_JOINING_SCRIPTS}]"), re.compile(f"[{_EMOJIS}]")
+_VARIED = re.compile(
+    "[\u1000-\u109f\u2018-\u201f\u2200-\u22ff\u2a00-\u2aff\u3000-\u303f\u3400-\u9fff\ua840-\ua87f\uf900-\ufaff\uff00-\uff9f"
+    "\U00010ac0-\U00010aff\U00013000-\U0001345f\U00020000-\U0003ffff]"
+)
+_MONGOLIAN = re.compile("[\u1820-\u18aa]")
+
+_CONTROLS_OF_ASCII = bytes(code for code in range(128) if (code < 32 and code not in b"\t\n\r") or code == 127)
+_KEYCAP, _BLACK_FLAG = "\u20e3", "\U0001f3f4"
+_REGIONS = ("gbeng", "gbsct", "gbwls")
+"""The flags that emoji are made of by tag characters, as Unicode recommends them for interchange."""
+
+
+def _tagged(letters: str) -> str:
+    return "".join(chr(0xE0000 + ord(letter)) for letter in letters) + "\U000e007f"
+
+
+_PLACED = _JOINERS + _SELECTORS + _MONGOLIAN_SELECTORS
+_SUSPICIOUS = _BREAKS + _NEVER + _TAGS + _HALVES + _PLACED
+# ECMA-48: CSI; OSC, DCS, SOS, PM and APC with what they hold; choices of character sets. As ESC and a letter, or as C1.
+_TERMINAL_SEQUENCE = (
+    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]{1,2}[0-~]"
+)
+# Runs that are not surely in their place: emoji and Persian texts are full of them, and each match takes a call.
+_MISPLACED = (
+    f"(?<![{_PLACED}])(?!(?<=[{_EMOJIS}])(?:\ufe0f?\u200d(?=[{_EMOJIS}])|\ufe0f(?![{_PLACED}])))"
+    f"(?!(?<=[{_JOINING_SCRIPTS}])[{_JOINERS}](?![{_PLACED}]))[{_PLACED}]+"
+)
+_STEP = 100_000
+_FLAG_OR_TAGS = f"({_BLACK_FLAG}(?:{'|'.join(map(_tagged, _REGIONS))}))|[{_TAGS}]+"
+
+
+@cache
+def _pattern(source: str) -> re.Pattern[str]:
+    return re.compile(source)
+
+
+def for_model(text: str) -> str:
+    """The text without controls, invisible characters and turned directions; the same text if it has none of them.
+
+    Line breaks (CR LF too), tabs, emoji and the joiners that scripts like Persian and Hindi need stay as they are;
+    other line ends become line breaks. Escape sequences of terminals go as a whole, NUL and half characters become
+    U+FFFD. Idempotent. A long text is looked at in steps, so that a thread that does it lets others run.
+    """
+    if len(text) <= _STEP:
+        return _cleaned(text)
+    clean = "".join(map(_cleaned, _steps(text)))
+    return text if clean == text else clean
+
+
+def _steps(text: str) -> Iterator[str]:
+    """The text in pieces; what is taken out of one does not depend on the others.
+
+    With terminal sequences it is cut at line ends; if there are none, one of them may be seen in two halves.
+    """
+    has_sequences = _has_sequences(text)
+    start, between = 0, _pattern(f"[^\r{_SUSPICIOUS}]{{2}}")
+    while start < len(text):
+        end = text.find("\n", start + _STEP, start + 10 * _STEP) + 1 if has_sequences else 0
+        if not end:
+            found = between.search(text, start + _STEP)
+            end = found.start() + 1 if found else len(text)
+        yield text[start:end]
+        start = end
+
+
+def _has_sequences(text: str) -> bool:
+    return "\x1b" in text or (not text.isascii() and any(char in text for char in "\x90\x98\x9b\x9d\x9e\x9f"))
+
+
+def _cleaned(text: str) -> str:
+    if _is_plain(text):
+        return text
+    clean = text
+    if _has_sequences(text):
+        clean = _pattern(_TERMINAL_SEQUENCE).sub("", clean)
+    clean = _pattern(rf"\r(?!\n)|[{_BREAKS}]").sub("\n", clean)
+    clean = _pattern(f"[{_NEVER}]+").sub("", clean)
+    clean = _pattern(f"[{_HALVES}]").sub("\ufffd", clean)
+    clean = _pattern(_FLAG_OR_TAGS).sub(lambda found: found[1] or "", clean)
+    clean = _pattern(_MISPLACED).sub(_kept_in_place, clean)
+    return text if clean == text else clean
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it surely has nothing to take out."""
+    if not text.isascii():
+        return _pattern(rf"\r(?!\n)|[{_SUSPICIOUS}]").search(text) is None
+    data = text.encode()
+    is_broken = b"\r" in data and data.count(b"\r") != data.count(b"\r\n")
+    return not is_broken and len(data.translate(None, _CONTROLS_OF_ASCII)) == len(data)
+
+
+def _kept_in_place(found: re.Match[str]) -> str:
+    """Of a run of joiners and selectors what may stand between the characters around it, which both stay."""
+    text, start, end = found.string, found.start(), found.end()
+    return _placed(text[start - 1 : start], text[start : min(start + 3, end)], text[end : end + 1])
+
+
+@lru_cache(maxsize=4_096)
+def _placed(before: str, run: str, after: str) -> str:
+    kept = run[0] if _selects(run[0], before, after if len(run) == 1 else "") else ""
+    rest = run[len(kept) :]
+    if rest[:1] == "\u200d" and _EMOJI.match(before) and _EMOJI.match(after):
+        return f"{kept}\u200d"
+    return kept + rest[0] if rest[:1] in ("\u200c", "\u200d") and _JOINING_SCRIPT.match(before) else kept
+
+
+def _selects(selector: str, before: str, after: str) -> bool:
+    """Whether the selector chooses a form of the character before it."""
+    if selector in "\ufe0e\ufe0f":
+        is_key = before in "0123456789#*" and after == _KEYCAP
+        return bool(_EMOJI.match(before)) or (bool(before) and is_key)
+    if "\u180b" <= selector <= "\u180f":
+        return bool(_MONGOLIAN.match(before))
+    return "\ufe00" <= selector <= "\ufe02" and bool(_VARIED.match(before))
+
+
+def cut_for_model(text: str, limit: int = MAX_DESCRIPTION) -> str:
+    """`for_model`, of at most `limit` characters; a longer text ends with words that say so. Idempotent."""
+    clean = for_model(text[: limit * 8])
+    if len(text) <= limit * 8 and len(clean) <= limit:
+        return clean
+    note = CUT if limit == MAX_DESCRIPTION else f" [cut here: longer than {limit:,} characters]"
+    return for_model(clean[: limit - len(note)]) + note
+
+
+def line_for_model(text: str, limit: int = 200) -> str:
+    """`for_model` in one line of at most `limit` characters; runs of white space become one space."""
+    line = " ".join(for_model(text[: limit * 8]).split())
+    return line if len(line) <= limit else for_model(line[: max(limit - 1, 0)]) + "…"
+
+
+def spelled(text: str) -> str:
+    """For a value that has to come back exactly: what `for_model` would change is shown as its JSON escape instead."""
+    if for_model(text) == text:
+        return text
+    return _pattern(rf"\r(?!\n)|[{_SUSPICIOUS}]").sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def set_apart(text: str) -> str:
+    """Third-party text as it stands in a text that has other words too, such that it cannot end where it stands.
+
+    One line is one line. More are a block between two fences that are longer than any run of backticks in it, so no
+    words of its own can pass for what follows it. One line that would open a block is one as well.
+    """
+    opens = text.lstrip().startswith(_FENCES)
+    return fenced(text) if opens or _LINE_END.search(text) else text
+
+
+def fenced(text: str, label: str = "", language: str = "") -> str:
+    """A code block whose fence is longer than any run of backticks inside, so that the text cannot end it."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0) if "`" in text else 0
+    fence = "`" * max(3, longest + 1)
+    heading = f"{label}:\n" if label else ""
+    return f"{heading}{fence}{language}\n{text}\n{fence}"

@@ -1,0 +1,117 @@
+"""Regular expressions from models, servers and files: what compiling and running one may cost is bounded beforehand."""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regex import Pattern
+
+MAX_PATTERN = 1_000
+"""Characters of a pattern that is compiled: what the engine does to read one grows with the square of them."""
+
+MAX_EXPANDED = 2_500
+"""Characters of a pattern with its counted repeats written out, as the engine does: `(ab){3}` is nine."""
+
+_COUNT = re.compile(r"\{\s*(\d+)")
+_ODD_COUNT = re.compile(r"\{[\d,]*[\s#]")
+_SELF_CALL = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
+_PLAIN_CLASS = re.compile(r"\[[^\[\](){}]+\]")
+_STEP = re.compile(r"\(|\)|\{(\d+)[\d,]*\}|.", re.DOTALL)
+
+
+class PatternError(Exception):
+    """The pattern cannot be run; the text says why."""
+
+
+class Patience:
+    """CPU time of this thread for all searches together, from now on; what other programs do takes none of it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = time.thread_time() + seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is used up."""
+        return time.thread_time() >= self._end
+
+    def search(self, pattern: Pattern[str], text: str) -> bool:
+        """Whether it matches anywhere. Raises `PatternError` when the time is used up."""
+        left = self._end - time.thread_time()
+        try:
+            if left > 0:
+                # The engine's clock is this process's CPU, too.
+                return pattern.search(text, timeout=left, concurrent=True) is not None
+        except TimeoutError:
+            pass
+        except MemoryError:
+            raise PatternError("the pattern took too much memory") from None
+        raise PatternError(f"the pattern took over {self._seconds * 1000:.0f} ms")
+
+
+@lru_cache(maxsize=128)
+def compiled(pattern: str, *, any_case: bool = False) -> Pattern[str]:
+    """The pattern, `^` and `$` at each line if `any_case`. Raises `PatternError`; "invalid ..." if it is no pattern."""
+    import regex
+
+    if len(pattern) > MAX_PATTERN:
+        raise PatternError(f"the pattern is longer than {MAX_PATTERN} characters")
+    if _SELF_CALL.search(pattern):
+        raise PatternError("the pattern calls itself")
+    if expanded(pattern) > MAX_EXPANDED:
+        raise PatternError("the pattern repeats too often")
+    flags: Any = regex.IGNORECASE | regex.MULTILINE if any_case else 0
+    try:
+        return regex.compile(pattern, flags, cache_pattern=False)
+    except regex.error as error:
+        raise PatternError(f"invalid regex pattern: {_reason(error)}") from None
+    except Exception as error:  # noqa: BLE001 - whatever a hostile pattern does to the engine is this pattern's error
+        raise PatternError(f"the pattern failed: {type(error).__name__}") from None
+
+
+def expanded(pattern: str) -> int:
+    """At least the characters of the pattern with its counted repeats written out, in time linear in its length.
+
+    Where groups cannot be told from the inside of classes and comments, every count multiplies the whole pattern.
+    """
+    if _ODD_COUNT.search(pattern):
+        return MAX_EXPANDED + 1
+    plain = _PLAIN_CLASS.sub(lambda found: "a" * len(found[0]), re.sub(r"\\.", "aa", pattern, flags=re.DOTALL))
+    if "[" in plain or "(?#" in plain or re.search(r"\(\?[a-zA-Z0-9-]*x", plain):
+        return _product(pattern)
+    sizes = [0]
+    last = 0
+    for step in _STEP.finditer(plain):
+        if step[0] == "(":
+            sizes.append(1)
+            last = 0
+        elif step[0] == ")" and len(sizes) > 1:
+            last = sizes.pop() + 1
+            sizes[-1] += last
+        elif step[1]:
+            again = last * max(int(step[1][:9]) - 1, 0) + len(step[0])
+            sizes[-1] += again
+            last += again
+        else:
+            last = 1
+            sizes[-1] += 1
+    return sum(sizes)
+
+
+def _product(pattern: str) -> int:
+    size = len(pattern)
+    for count in _COUNT.findall(pattern):
+        size *= max(int(count[:9]), 1)
+        if size > MAX_EXPANDED:
+            break
+    return size
+
+
+def _reason(error: Exception) -> str:
+    """The engine's words, with the common one as users of other engines know it."""
+    text = str(error)
+    return "missing closing )" if text.startswith("missing )") else text.split(" at position")[0]

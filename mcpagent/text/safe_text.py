@@ -1,0 +1,69 @@
+"""Third-party text made fit to print, log or put beside our own words.
+
+Tool names, descriptions, results, server stderr and model output may be hostile: this is the one place that takes
+out what could move a cursor, set a title, forge a line or hide from a reader.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+
+MAX_LISTED_NAMES = 20
+
+_KEPT_CONTROLS = frozenset("\n\t")
+_HIDDEN = re.compile("[\u200b\u2060-\u2064\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+
+
+def _is_safe(char: str) -> bool:
+    if char in _KEPT_CONTROLS:
+        return True
+    # Cc: C0, C1, ESC, CR. Cf: bidi overrides, zero-width, tag characters. Cs: lone surrogates. Co/Cn: no meaning here.
+    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
+
+
+def safe_text(text: str) -> str:
+    """The text without control, bidirectional, invisible and unassigned characters; line breaks and tabs stay.
+
+    Idempotent. ANSI sequences lose their escape character and so become visible, harmless text.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char for char in text.replace("\r\n", "\n") if _is_safe(char))
+
+
+def visible(text: str, kept: str = "\n\t") -> str:
+    """The text with nothing left out: what could hide, move or reorder something is shown as its JSON escape.
+
+    For whoever has to say yes to it. `kept` are the controls that stay as they are.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char in kept or _is_plain(char) else json.dumps(char)[1:-1] for char in text)
+
+
+def _is_plain(char: str) -> bool:
+    return (char.isprintable() or char == "\u3000") and _is_safe(char)
+
+
+def hides_something(text: str) -> bool:
+    """Whether it has characters that carry words past a reader: tags (U+E0000), zero-width ones, turned directions.
+
+    Joiners and variation selectors, of which emoji and some scripts are made, are not meant.
+    """
+    return not text.isascii() and _HIDDEN.search(text) is not None
+
+
+def safe_line(text: str, limit: int = 200) -> str:
+    """One printable line of at most `limit` characters; runs of white space become one space."""
+    line = " ".join(safe_text(text[: limit * 8]).split())
+    return line if len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for an error line: the first ones and how many more."""
+    shown = ", ".join(safe_line(name, 64) for name in names[:MAX_LISTED_NAMES])
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return f"{shown}{more}" or "none"

@@ -1,0 +1,81 @@
+"""What a conversation is told when its tools change: in words, and as a record in its history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from mcpagent.conversation import change_words
+from mcpagent.messages import ToolDefinition, ToolsChanged
+from mcpagent.models.tool_changes_in_history import places_of
+from mcpagent.prompt.builder import category_line
+from mcpagent.text.safe_text import listed, safe_line
+from mcpagent.tool_search.catalog import Listing
+from mcpagent.tool_search.session_tools import SessionTools, ToolsUpdate
+
+
+def announce(update: ToolsUpdate, before: Listing, definitions: Sequence[ToolDefinition], tools: SessionTools) -> None:
+    """Tells the model how its tools changed.
+
+    The history records what is offered, redefined or withdrawn by it, so that a request never rewrites an earlier one.
+    """
+    conversation = tools.conversation
+    offered = {tool.name for tool in definitions}
+    added = tools.definitions([*update.at_once, *update.changed])
+    removed = tuple(name for name in update.gone if name in offered)
+    older = (*removed, *update.changed)
+    was = places_of(older, definitions, conversation.parts) if older else ()
+    joined = tools.joining_provider_search(update.new)
+    record = ToolsChanged(added, removed, was, joined, removed) if added or removed or joined else None
+    if not tools.searching:  # what is not offered is nowhere to be found either
+        update = replace(update, new=update.at_once, gone=removed)
+    lines = _change_lines(update, before, tools, offered)
+    if lines or record is not None:
+        conversation.announce("\n".join(lines) or change_words((), ()), record)
+
+
+def _failed_lines(before: Listing, now: Listing) -> list[str]:
+    """One line for each server that was said to be connecting and cannot be used."""
+    failed = [server for server in before.connecting if server in now.unavailable and server not in now.connecting]
+    return [
+        f"A server cannot be used: {safe_line(server, 64)} ({safe_line(now.unavailable[server], 120)})."
+        for server in failed
+    ]
+
+
+def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, offered: Collection[str]) -> list[str]:
+    """One line for each server that has connected or whose tools changed, and some for all other tools."""
+    now = tools.listing
+    owner = {name: key.server for key, name in tools.names.items()}
+    lines: list[str] = []
+    for server in sorted({*before.descriptions, *now.descriptions}):
+        theirs = {
+            what: [name for name in names if owner.get(name) == server]
+            for what, names in (("new", update.new), ("gone", update.gone), ("changed", update.changed))
+        }
+        if server not in before.descriptions:
+            count = sum(key.server == server for key in tools.catalog.tools)
+            line = category_line(server, now.descriptions[server], count).removeprefix("- ")
+            usable = theirs["new"]
+            if tools.searching or len(usable) == count:
+                lines.append(f"A server has connected, its tools can be used from now on: {line}.")
+            elif usable:
+                some = f"{len(usable)} of its {count} tools can be used from now on"
+                lines.append(f"A server has connected, {some}: {safe_line(server, 64)}: {listed(usable)}.")
+        elif any(theirs.values()):
+            parts = "; ".join(f"{what}: {listed(names)}" for what, names in theirs.items() if names)
+            lines.append(f'The server "{server}" changed its tools; {parts}.')
+    lines += _failed_lines(before, now)
+    servers = {*before.descriptions, *now.descriptions}
+    new, gone, changed = (
+        [name for name in names if owner.get(name) not in servers]
+        for names in (update.new, update.gone, update.changed)
+    )
+    if new:
+        lines.append(f"More tools can be used from now on: {listed(new)}.")
+    withdrawn = [name for name in gone if name in offered]
+    if withdrawn or changed:
+        lines.append(change_words(withdrawn, changed))
+    if hidden := [name for name in gone if name not in offered]:
+        lines.append(f"Your tools have changed; not to be found any more: {listed(hidden)}.")
+    return lines

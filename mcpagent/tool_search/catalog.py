@@ -1,0 +1,356 @@
+"""The tools of one agent: by key, by offered name, and in the search index. All its sessions share them.
+
+A tool is known by its key (server, the name it is listed under) and offered under a name that is unique, and stays once
+it is given. What a session is offered of them is in `session_tools.py`.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from mcpagent.errors import ConfigError
+from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.models.tool_changes_in_history import RESERVED_NAMES
+from mcpagent.tool_search.search_options import ToolSearch, definition_tokens
+from mcpagent.tool_search.unique_names import NameMap, offered_names
+from mcpagent.tools import Tool
+
+if TYPE_CHECKING:
+    from mcpagent.search import ToolIndex
+    from mcpagent.search.shared import SharedIndex
+
+
+MOST_HELD = 8
+"""Catalogues that an agent keeps though no session holds them, and tools of one name whose tokens it knows."""
+
+MOST_COUNTED = 20_000
+"""Names of tools whose tokens, and whose keys, are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What there is at one moment. `tools` come as their sources name them.
+
+    `descriptions` say what each connected server is about. `unavailable` names servers that are configured and not
+    connected, with the reason in one line; `connecting` are those of them that may be soon; `expects_deferred`: one of
+    these has tools that are to be hidden.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
+    unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
+    expects_deferred: bool = False
+    connecting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """The tools of a catalogue by the names they are offered under; `names` also holds those that are gone for now."""
+
+    names: Mapping[ToolKey, str]
+    known: Mapping[str, Tool]
+    resolver: NameMap
+
+    @classmethod
+    def of(cls, tools: Mapping[ToolKey, Tool], names: Mapping[ToolKey, str], order: Iterable[str] = ()) -> Naming:
+        """`order` names tools that were offered before: they keep their place, and newcomers come last, by name."""
+        by_key = dict(zip(tools, map(names.__getitem__, tools), strict=True)) if len(names) > len(tools) else names
+        by_name = {by_key[key]: tool for key, tool in tools.items()}
+        placed = dict.fromkeys(name for name in order if name in by_name)
+        in_order = [*placed, *sorted(by_name.keys() - placed.keys())]
+        known = dict(zip(in_order, map(_renamed, map(by_name.__getitem__, in_order), in_order), strict=True))
+        return cls(names, known, NameMap(by_key, known))
+
+    def plain(self) -> dict[str, Tool]:
+        """`known` as a dict, which is quicker to go through."""
+        return {**self.known.maps[1], **self.known.maps[0]} if isinstance(self.known, ChainMap) else dict(self.known)
+
+    def is_as_new(self, tools: Iterable[ToolKey]) -> bool:
+        """Whether these tools would have the same names and places if there had been none before."""
+        new = offered_names(tools, reserved=RESERVED_NAMES)
+        return [*self.known] == sorted(self.known) and all(self.names[key] == name for key, name in new.items())
+
+    def goes_on_from(self, before: Naming) -> bool:
+        """Whether names mean what they meant before, and what is left stands first, in the same order."""
+        if self.names is before.names:  # of one catalogue, or of a twin of it
+            return True
+        left = [name for name in before.known if name in self.known]
+        gone = {name for key, name in before.names.items() if key not in self.names}
+        return (
+            [*islice(self.known, len(left))] == left
+            and gone.isdisjoint(self.known)
+            and all(self.names.get(key, name) == name for key, name in before.names.items())
+        )
+
+
+class _Keys(dict[tuple[str | None, str], ToolKey]):
+    """The key of each server and name, one value for all."""
+
+    def __missing__(self, pair: tuple[str | None, str]) -> ToolKey:
+        if len(self) >= MOST_COUNTED:
+            self.clear()
+        key = self[pair] = ToolKey(*pair)
+        return key
+
+
+class Shared:
+    """What all catalogues of an agent have together: the index, and how many tokens each definition has."""
+
+    def __init__(self, search: ToolSearch) -> None:
+        self._search = search
+        self._index: SharedIndex | None = None
+        self._tokens: dict[str, list[tuple[ToolDefinition, int]]] = {}
+        self.keys = _Keys()
+        self.counted = 0
+        """How many definitions were counted."""
+
+    @property
+    def index(self) -> SharedIndex:
+        """The search index over what any of them has."""
+        if self._index is None:
+            from mcpagent.search.shared import SharedIndex
+
+            search = self._search
+            self._index = SharedIndex(search.strategy, cache_folder=search.cache_folder, history=search.history)
+        return self._index
+
+    def drop(self, catalog: Catalog) -> None:
+        """Its tools are others now."""
+        if self._index is not None:
+            self._index.drop(catalog)
+
+    def tokens(self, definition: ToolDefinition) -> int:
+        """Estimated tokens of the definition on the wire; counted once for all that are equal."""
+        held = self._tokens.get(definition.name)
+        if held is not None:
+            for one, tokens in held:
+                if one is definition or one == definition:
+                    return tokens
+        elif len(self._tokens) >= MOST_COUNTED:
+            self._tokens.clear()
+        tokens = definition_tokens(definition)
+        self._tokens[definition.name] = [(definition, tokens), *(held or ())[: MOST_HELD - 1]]
+        self.counted += 1
+        return tokens
+
+
+class Catalog:
+    """The tools of an agent: `tools` by key, `naming` by offered name, and `index` for searching them.
+
+    `update` makes another listing the one there is. Values that it gave out before are never changed, so a session can
+    tell what became different since it looked last. `listed` is what the toolsets gave for it; with `after`, names and
+    places that tools had there stay.
+    """
+
+    def __init__(
+        self,
+        listing: Listing,
+        search: ToolSearch,
+        *,
+        listed: tuple[Tool, ...] = (),
+        after: Naming | None = None,
+        others: Iterable[Catalog] = (),
+        shared: Shared | None = None,
+    ) -> None:
+        self.search = search
+        self._of_all = shared or Shared(search)
+        self.listed = listed
+        self.listing = listing
+        self._listed_now: Sequence[Tool] = ()
+        self.naming = after or Naming.of({}, {})
+        self._total: tuple[Mapping[str, Tool], int] | None = None
+        self._categories: tuple[Mapping[str, Tool], Mapping[str, int]] | None = None
+        self._by_origin: Mapping[ToolKey, tuple[ToolKey, ...]] | None = None
+        self._twin: Catalog | None = None
+        self.is_grown = False
+        """Whether a new one of the same listing would have other names or places."""
+        self._take(listing.tools, others)
+
+    def update(self, listing: Listing, others: Iterable[Catalog] = ()) -> None:
+        """Makes this the listing; tools that stay keep their names. Raises `ConfigError` when two tools are one.
+
+        What one of `others` made of the same definitions is shared: names and index do not depend on the code behind.
+        """
+        if listing.tools != self.listing.tools:
+            self._take(listing.tools, others)
+        self.listing = listing
+
+    def _take(self, listed: Sequence[Tool], others: Iterable[Catalog]) -> None:
+        self._twin = next((one for one in others if one is not self and self._is_like(one, listed)), None)
+        if self._twin is not None:
+            self._share(self._twin, listed)
+        else:
+            self._build(listed)
+
+    def _build(self, listed: Sequence[Tool]) -> None:
+        tools = _by_key(listed, self._of_all.keys)
+        offered = offered_names(tools, sticky=self.naming.names, reserved=RESERVED_NAMES)
+        names = {**self.naming.names, **offered} if self.naming.names else offered
+        self._listed_now = listed
+        named_before, self.naming = self.naming, Naming.of(tools, names, self.naming.known)
+        self.is_grown = bool(named_before.names) and not self.naming.is_as_new(tools)
+        self._by_origin = None
+        self._of_all.drop(self)
+
+    def _is_like(self, other: Catalog, listed: Sequence[Tool]) -> bool:
+        theirs = other.listing.tools
+        return (
+            other._twin is None
+            and len(theirs) == len(listed)
+            and all(one is two or one.definition == two.definition for one, two in zip(theirs, listed, strict=True))
+            and other.naming.goes_on_from(self.naming)
+        )
+
+    def _share(self, twin: Catalog, listed: Sequence[Tool]) -> None:
+        own = [tool for tool, theirs in zip(listed, twin.listing.tools, strict=True) if tool is not theirs]
+        mine = _by_key(own, self._of_all.keys)
+        naming = twin.naming
+        known = {naming.names[key]: _renamed(tool, naming.names[key]) for key, tool in mine.items()}
+        self._listed_now = listed
+        self.naming = replace(naming, known=ChainMap(known, naming.known))  # type: ignore[arg-type]
+        self._of_all.drop(self)
+
+    @property
+    def tools(self) -> Mapping[ToolKey, Tool]:
+        """Every tool by its key; put together when asked for, which is seldom, since each session may have others."""
+        return _by_key(self._listed_now, self._of_all.keys)
+
+    @property
+    def index(self) -> ToolIndex:
+        """The search index over all tools, by their names here; made at its first search of what all have together."""
+        if self._twin is not None:
+            return self._twin.index
+        tools = (tool.definition for tool in self.naming.known.values())
+        return self._of_all.index.of(self, tools, self.listing.descriptions)
+
+    @property
+    def is_twin(self) -> bool:
+        """Whether names and index are another catalogue's."""
+        return self._twin is not None
+
+    def matching(self, key: ToolKey, name: str) -> ToolKey | None:
+        """The tool that a history means: by its server and that server's own name for it, else by the name too."""
+        keys = self._of_origin(key)
+        if len(keys) == 1:
+            return keys[0]
+        return next((one for one in keys if name in (one.name, self.naming.names[one])), None)
+
+    def _of_origin(self, key: ToolKey) -> tuple[ToolKey, ...]:
+        if self._twin is not None:
+            return self._twin._of_origin(key)
+        if self._by_origin is None:
+            self._by_origin = _by_origin(self.tools)
+        return self._by_origin.get(key, ())
+
+    def tokens(self, tool: Tool) -> int:
+        """Estimated tokens of the tool's definition on the wire; counted once."""
+        return self._of_all.tokens(tool.definition)
+
+    def total_tokens(self) -> int:
+        """Estimated tokens of all definitions together."""
+        if self._twin is not None:
+            return self._twin.total_tokens()
+        known = self.naming.known
+        if self._total is None or self._total[0] is not known:
+            self._total = (known, sum(map(self.tokens, known.values())))
+        return self._total[1]
+
+    def categories(self) -> Mapping[str, int]:
+        """How many tools each server or custom category has."""
+        if self._twin is not None:
+            return self._twin.categories()
+        known = self.naming.known
+        if self._categories is None or self._categories[0] is not known:
+            self._categories = (known, Counter(map(category_of, known.values())))
+        return self._categories[1]
+
+
+def category_of(tool: Tool) -> str:
+    """What the tool is found under: its server, or the category that a function has."""
+    return tool.definition.server or tool.definition.category or "functions"
+
+
+class Catalogs:
+    """The catalogues of one agent: its own, and one for each other thing that its toolsets give a session.
+
+    Sessions with the same tools have the same one. `listing_of` gives the listing with what the toolsets gave.
+    """
+
+    def __init__(self, search: ToolSearch, listing_of: Callable[[tuple[Tool, ...]], Listing]) -> None:
+        self.search, self._listing_of = search, listing_of
+        self.shared = Shared(search)
+        self._held: list[Catalog] = []
+        self._alive: WeakValueDictionary[int, Catalog] = WeakValueDictionary()
+
+    def of(self, listed: tuple[Tool, ...], mine: Catalog | None = None, *, goes_on: bool = True) -> Catalog:
+        """The catalogue of what the toolsets gave, brought up to date; `mine` is the one that this session has.
+
+        If its conversation `goes_on`, names and places stay as they are in that.
+        """
+        listing = self._listing_of(listed)
+        if mine is not None and mine.listing is listing:
+            return mine
+        others = self._others(listed, listing)
+        if mine is not None and _are_same(mine.listed, listed):
+            found = mine
+        else:
+            before = mine.naming if mine is not None and goes_on else Naming.of({}, {})
+            same = (one for one in others if _are_same(one.listed, listed) and one.naming.goes_on_from(before))
+            found = next(same, None) or Catalog(
+                listing, self.search, listed=listed, after=before, others=others, shared=self.shared
+            )
+        found.update(listing, others)
+        if not found.is_twin:
+            self._alive[id(found)] = found
+            if found not in self._held:
+                self._held[1:] = [found, *self._held[1 : MOST_HELD - 1]] if self._held else [found]
+        return found
+
+    def _others(self, listed: tuple[Tool, ...], listing: Listing) -> list[Catalog]:
+        """What a session can have, up to date: those that are held, and those of live sessions.
+
+        Of these only such as would be made for it, so a conversation is the same whether another one is still there.
+        """
+        for one in self._held:
+            one.update(self._listing_of(one.listed))
+        alive = [one for one in self._alive.values() if one not in self._held]
+        for one in alive:
+            if _are_same(one.listed, listed):
+                one.update(listing)
+        return [*self._held, *(one for one in alive if not one.is_grown)]
+
+
+def _are_same(one: tuple[Tool, ...], other: tuple[Tool, ...]) -> bool:
+    return one is other or one == other
+
+
+def _renamed(tool: Tool, name: str) -> Tool:
+    return tool if tool.definition.name == name else replace(tool, definition=replace(tool.definition, name=name))
+
+
+def _by_key(listed: Sequence[Tool], known: dict[tuple[str | None, str], ToolKey]) -> dict[ToolKey, Tool]:
+    """`known` keys are used again: a thousand catalogues of a thousand tools have a million of them."""
+    definitions = [tool.definition for tool in listed]
+    keys = [known[definition.server, definition.name] for definition in definitions]
+    by_key = dict(zip(keys, listed, strict=True))
+    for name in sorted(RESERVED_NAMES):
+        if ToolKey(None, name) in by_key:
+            raise ConfigError(f'tool "{name}": the name is reserved for tool search; rename the function')
+    if len(by_key) < len(listed):
+        key = next(key for key, count in Counter(keys).items() if count > 1)
+        where = f'server "{key.server}"' if key.server is not None else "the agent's own tools"
+        raise ConfigError(f'tool "{key.name}": defined twice in {where}; rename one of them')
+    return by_key
+
+
+def _by_origin(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, tuple[ToolKey, ...]]:
+    found: dict[ToolKey, tuple[ToolKey, ...]] = {}
+    for key, tool in tools.items():
+        origin = tool.definition.key
+        found[origin] = (*found.get(origin, ()), key)
+    return found

@@ -1,0 +1,72 @@
+"""What the user's words find before the model is asked: loaded with the question, which saves a search and an add.
+
+They are written as tools that joined: after all that the conversation has, so that its cached beginning stays whole.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mcpagent.events import Event, ToolsLoaded, ToolsSearched
+from mcpagent.messages import ToolsChanged, ToolsShown
+from mcpagent.search.query import MAX_QUERY
+from mcpagent.tool_search.search_tools import rendered
+from mcpagent.tool_search.session_tools import SessionTools
+
+if TYPE_CHECKING:
+    from mcpagent.search import Match, SearchResult
+
+
+async def prefetch(session: SessionTools, prompt: str) -> tuple[Event, ...]:
+    """Searches for what the prompt says and loads the best tools, where the match is no weak one.
+
+    `ToolSearch.prefetch` says how many at most; none where the model's provider searches. A model to which tools
+    cannot be given between two turns is shown them, as by a search, which saves that one.
+    """
+    if not session.prefetches or not prompt.strip():
+        return ()
+    started = time.monotonic()
+    result, new = await _found(session, prompt)
+    if not new:
+        return ()
+    names = tuple(match.tool.name for match in new)
+    seconds = time.monotonic() - started
+    searched = ToolsSearched(prompt[:MAX_QUERY], result.found, result.names, len(session.known), seconds)
+    if session.may_join:
+        said = f"Loaded for what is asked next: {', '.join(names)}. If none of these does it, search for others."
+        session.conversation.announce(said, ToolsChanged(added=session.definitions(names)))
+        return searched, ToolsLoaded(names, session.tokens(names))
+    shown = json.dumps([rendered(match, session, loaded=False) for match in new], ensure_ascii=False)
+    said = f"Found for what is asked next: {shown}. {session.how_to_load(names[0])} If none does it, search for others."
+    session.conversation.announce(said, ToolsShown(names, tuple(match.tool.key for match in new)))
+    return (searched,)
+
+
+async def _found(session: SessionTools, prompt: str) -> tuple[SearchResult, Sequence[Match]]:
+    """What the prompt finds, and of that what the model does not have.
+
+    A prompt that says too little is searched together with the one before it; what goes on with a tool that is there
+    already needs no more.
+    """
+    limit = session.prefetches
+    result = await session.search(prompt, limit)
+    if not _is_sure(result) and (before := session.conversation.answered_prompt.strip()):
+        result = await session.search(f"{before[: MAX_QUERY // 2]}\n{prompt}", limit)
+        if not _is_sure(result) or not _is_new(result.matches[0], session):
+            return result, ()
+    new = [match for match in result.matches if _is_new(match, session)] if _is_sure(result) else []
+    return result, new[: len(session.fitting([match.tool.name for match in new]))]
+
+
+def _is_new(match: Match, session: SessionTools) -> bool:
+    name = match.tool.name
+    shown = session.conversation.discovery.shown if not session.may_join else ()
+    return name in session.known and not session.is_offered(name) and name not in shown
+
+
+def _is_sure(result: SearchResult) -> bool:
+    """Whether the words found it; a prompt that happens to be a pattern is none."""
+    return bool(result.matches) and result.confidence == "high" and result.how != "regex"

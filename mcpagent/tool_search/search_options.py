@@ -1,0 +1,167 @@
+"""`ToolSearch`: how tool search works, when it pays, and what in its settings cannot have been meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from mcpagent.errors import ConfigError
+from mcpagent.messages import ToolDefinition
+from mcpagent.python.argument_checks import expect, expect_fields, expect_names
+from mcpagent.text.globs import fits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mcpagent.search import SearchHistory
+
+USUAL_SEARCH_COST = 20_000.0
+"""What a search costs with most models, in cached input tokens."""
+
+PREFETCHED, PREFETCHED_CHEAP = 1, 3
+"""How many tools "auto" loads with a question: one costs nothing to speak of, three a seventh more, which is too much
+only where tokens have a price and definitions are written in full."""
+
+_USED_TOOLS, _LOADED_TOOLS = 10, 40
+"""How many tools a long task takes into its conversation: those it uses, or those that its searches load."""
+
+CHARACTERS_PER_TOKEN = 4
+
+Strategy: TypeAlias = (
+    Literal["auto", "regex", "bm25", "hybrid"]
+    | Callable[[str, Sequence[ToolDefinition]], Sequence[str] | Awaitable[Sequence[str]]]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearch:
+    """How tool search works.
+
+    `enabled`: True hides every tool that is not eager; "marked" only those marked with `defer_loading=True`; "auto" is
+    True when the definitions known take more than `auto_tokens`, else "marked". If nothing is to be hidden there are
+    no search tools either. False offers everything.
+    `auto_tokens`: estimated tokens of definitions (characters / 4), absolute, whatever the model's window holds; None
+    is where searching begins to cost less than offering, by the model's price of cached tokens (`paying_tokens`).
+    `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
+    `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
+    strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto": "local", since that ranks
+    alike for every model and sends only found tools; either way they are written so that the prompt cache stays whole.
+    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads what a search returns.
+    `max_results`: tools per search.
+    `prefetch`: the user's words are searched before the model is asked, and so many of the best tools are loaded with
+    the question if the match is no weak one; 0 waits for the model's own search. None is 0, but with `enabled="auto"`
+    what `benchmarks/cost.py --everyday` found best: 1, and 3 for a model whose tokens have no known price, or that is
+    shown them in words.
+    `extra_tools`: which of "show_all_tools" and "remove_tool" are offered beside `search_tools` and `add_tool`.
+    `eager_tools`: server name -> fnmatch patterns on that server's own tool names, never deferred.
+    `scope`: "mcp" defers MCP tools only, local functions stay offered.
+    `on_direct_call`: a call to a known tool that is not loaded. "load" runs it if its signature was shown by a
+    search and loads it, showing the signature, if it was not; "run" runs it whenever the arguments validate;
+    "refuse" answers with what to do.
+    `renderer`: `(ToolDefinition) -> dict`, what one search result shows.
+    `cache_folder`: where the index of a large catalogue is kept from one run to the next.
+    `history`: opt-in learning: what is searched, added and called without an error is noted in this file on the
+    machine, and the same tools stand higher for such queries from then on.
+    """
+
+    enabled: bool | Literal["auto", "marked"] = True
+    auto_tokens: int | None = None
+    strategy: Strategy = "auto"
+    execution: Literal["auto", "local", "provider"] = "auto"
+    load: Literal["add_tool", "search"] = "add_tool"
+    max_results: int = 5
+    prefetch: int | None = None
+    extra_tools: tuple[Literal["show_all_tools", "remove_tool"], ...] = ()
+    eager_tools: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    scope: Literal["all", "mcp"] = "all"
+    on_direct_call: Literal["load", "run", "refuse"] = "load"
+    renderer: Callable[[ToolDefinition], dict[str, Any]] | None = None
+    cache_folder: Path | None = None
+    history: SearchHistory | None = None
+
+    def __post_init__(self) -> None:
+        known: dict[str, tuple[object, ...]] = {
+            "enabled": (True, False, "auto", "marked"),
+            "strategy": ("auto", "regex", "bm25", "hybrid") if not callable(self.strategy) else (self.strategy,),
+            "execution": ("auto", "local", "provider"),
+            "load": ("add_tool", "search"),
+            "scope": ("all", "mcp"),
+            "on_direct_call": ("load", "run", "refuse"),
+        }
+        for name, allowed in known.items():
+            _one_of(name, getattr(self, name), allowed)
+        if self.execution == "provider" and self.strategy not in ("auto", "bm25", "regex"):
+            shown = "a callable" if callable(self.strategy) else repr(self.strategy)
+            raise ConfigError(
+                f'ToolSearch.strategy: providers rank by "auto", "bm25" or "regex", not by {shown}; '
+                'use one of these, or execution="local"'
+            )
+        expect(
+            "ToolSearch.auto_tokens",
+            self.auto_tokens,
+            (int, NoneType),
+            "0 or more",
+            holds=lambda tokens: tokens is None or tokens >= 0,
+        )
+        expect("ToolSearch.max_results", self.max_results, int, "1 to 50", holds=lambda most: 1 <= most <= 50)
+        expect(
+            "ToolSearch.prefetch",
+            self.prefetch,
+            (int, NoneType),
+            "0 to 50",
+            holds=lambda most: most is None or 0 <= most <= 50,
+        )
+        expect("ToolSearch.eager_tools", self.eager_tools, Mapping, 'patterns by server, such as {"files": ["read_*"]}')
+        for server, patterns in self.eager_tools.items():
+            expect_names(f"ToolSearch.eager_tools.{server}", patterns)
+        expect_fields(self)
+
+
+def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str = "add_tool") -> int:
+    """From how many tokens of definitions on searching costs less than offering all of them, cached as they are.
+
+    `search_cost` is in cached tokens: the cheaper they are, the more definitions make good for a search's further
+    requests. A task uses some tools, whose definitions (of `each` tokens on average) it pays for either way; if a
+    search loads what it finds (`load="search"`) it pays for more than it uses. The line lies above all ratios that
+    `benchmarks/cost.py --sweep` prints.
+    """
+    cost = USUAL_SEARCH_COST if search_cost is None else search_cost
+    used, dearer = (_LOADED_TOOLS, 1.5) if load == "search" else (_USED_TOOLS, 1.0)
+    return round(5_500 + used * each + dearer * cost)
+
+
+def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:
+    """What in `eager_tools` cannot have been meant, one line each; `servers` gives the tools of those attached."""
+    lines: list[str] = []
+    for server, patterns in eager_tools.items():
+        place = f"tool_search.eager_tools.{server}"
+        if server not in servers:
+            near = get_close_matches(server.lower(), [name.lower() for name in servers], n=1)
+            meant = next((name for name in servers if near and name.lower() == near[0]), None)
+            lines.append(f"{place}: the server is not attached" + (f"; did you mean '{meant}'?" if meant else ""))
+            continue
+        for pattern in patterns:
+            if any(fits(tool, pattern) for tool in servers[server]):
+                continue
+            own = pattern.removeprefix(f"{server}__")
+            if own != pattern:
+                lines.append(f'{place}: the pattern "{pattern}" looks namespaced; write "{own}"')
+            else:
+                lines.append(f'{place}: the pattern "{pattern}" matches none of the {len(servers[server])} tools')
+    return lines
+
+
+def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if value not in allowed:
+        listed = ", ".join(repr(item) for item in allowed)
+        raise ConfigError(f"ToolSearch.{name}: expected one of {listed}, got {value!r}")
+
+
+def definition_tokens(definition: ToolDefinition) -> int:
+    """Estimated tokens of one definition on the wire: characters of its JSON / 4."""
+    shown = {"name": definition.name, "description": definition.description, "parameters": definition.parameters}
+    return -(-len(json.dumps(shown, ensure_ascii=False, default=str)) // CHARACTERS_PER_TOKEN)

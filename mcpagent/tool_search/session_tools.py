@@ -1,0 +1,516 @@
+"""The tools of one session: which of the agent's catalogue it is offered, which it has to search for, and more added.
+
+A *deferred* tool is known and hidden; a *discovered* one was added and is offered; a *pinned* one is offered from the
+first request on. What is discovered is not kept here: it is a fold over the conversation, by server and original name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from mcpagent.conversation import Conversation, Discovery
+from mcpagent.errors import ConfigError
+from mcpagent.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
+from mcpagent.models.base import ToolLimits
+from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
+from mcpagent.models.tool_changes_in_history import RESERVED_NAMES
+from mcpagent.text.globs import fits
+from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of
+from mcpagent.tool_search.search_options import PREFETCHED, PREFETCHED_CHEAP, ToolSearch, paying_tokens
+from mcpagent.tool_search.unique_names import offered_names
+from mcpagent.tool_search.what_fits import MOST_OF_WINDOW, Room
+from mcpagent.tools import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcpagent.search import SearchResult
+
+
+MAX_LEFT_OUT_NAMES = 50
+
+VIRTUAL_TOKENS = 100
+"""What the definition of a virtual tool takes at most, before there is one."""
+
+
+async def _nothing() -> None:
+    """For tools that no server brings."""
+
+
+class Category(NamedTuple):
+    """A server or custom category of searchable tools, with the words that describe it."""
+
+    name: str
+    description: str
+    tools: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddOutcome:
+    """What asking for tools by name came to; `not_found` maps each unknown name to near ones."""
+
+    added: tuple[str, ...] = ()
+    already: tuple[str, ...] = ()
+    not_found: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsUpdate:
+    """How the known tools changed, by offered name; `changed` ones are offered and have another definition.
+
+    `at_once` are offered from now on without being asked for: new ones that are pinned or never hidden, all if there is
+    no search, as many as fit the model; and those that the conversation was offered before they went.
+    """
+
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    at_once: tuple[str, ...] = ()
+
+
+class SessionTools:
+    """What one conversation can use of a catalogue.
+
+    `pinned` names (any form) are offered from the start; with `search` off, all that are known then. What comes later
+    is offered when the history says so. `after` was the same conversation's so far: what it left to the provider stays.
+    `search_cost` tells what a search costs with the model, in cached input tokens, when "auto" needs it, and `limits`
+    what fits it at all; `too_many` says so if that is why tools are hidden. `settle` waits a bounded time for servers
+    that are connecting, and what they bring is known then. `virtual` tools are the runtime's own,
+    offered first. Of those in `told_unchecked` it was said that their arguments are not checked. `searching`, and the
+    names of known tools, never change once the conversation has begun.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        conversation: Conversation,
+        *,
+        search: ToolSearch | None = None,
+        pinned: Sequence[str] = (),
+        after: SessionTools | None = None,
+        search_cost: Callable[[], float | None] = lambda: None,
+        limits: Callable[[], ToolLimits] = ToolLimits,
+        settle: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
+        self._limits = limits
+        self.settle = settle
+        self.conversation = conversation
+        self._search = search or catalog.search
+        self._asked_pins = tuple(pinned)
+        self._search_cost = search_cost
+        self._left_to_provider: dict[str, ToolDefinition] = {**after._left_to_provider} if after is not None else {}
+        self._joined_offered: set[str] = set()
+        self.told_unchecked: set[ToolKey] = after.told_unchecked if after is not None else set()
+        self._last: tuple[tuple[object, ...], Collection[str]] | None = None
+        self.virtual: tuple[Tool, ...] = ()
+        self.begin(catalog)
+
+    def begin(self, catalog: Catalog) -> None:
+        """Decides what is pinned and hidden, by what there is now; for a conversation that has not begun."""
+        self.catalog, self.options = catalog, self._search
+        self.listing: Listing = catalog.listing
+        self._shared = catalog.naming
+        self._naming = self._named({})
+        self._fits = self._limits()
+        self._hides_all = self._decide(self.options.enabled)
+        found = {name: self._naming.resolver.resolve(name) for name in self._asked_pins}
+        self.unknown_pins = tuple(name for name, resolved in found.items() if resolved is None)
+        asked = set(found.values())
+        known = self._naming.plain().items()
+        wanted = [name for name, tool in known if name in asked or not self._is_deferrable(tool)]
+        self.searching = self._searches(wanted, self.listing.expects_deferred or bool(self._left_to_provider))
+        wanted = wanted if self.searching else list(self.known)
+        fitting = self._fitting_pins(wanted, [name for name in found.values() if name is not None])
+        self._unpinned = len(wanted) - len(fitting)
+        self.pinned: tuple[str, ...] = tuple(name for name in wanted if name in fitting)
+        self._last = None
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Mapping[str, Tool]:
+        """Every tool by the name that this conversation has for it."""
+        return self._naming.known
+
+    @property
+    def names(self) -> Mapping[ToolKey, str]:
+        """The names given so far, by key; those too of tools that are gone for now."""
+        return self._naming.names
+
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """Why each server that is configured and not connected is not."""
+        return self.listing.unavailable
+
+    def _named(self, order: Iterable[str]) -> Naming:
+        """The catalogue's own names, unless the history has others: a name it knows means what it meant there."""
+        shared, keys = self._shared, self.conversation.discovery.keys
+        meant = {name: self.catalog.matching(key, name) for name, key in keys.items()}
+        theirs = {key: name for name, key in meant.items() if key is not None}
+        wanted = all(shared.names[key] == name for key, name in theirs.items())
+        if wanted and not any(name in shared.known for name, key in meant.items() if key is None):
+            return shared
+        sticky = {key: name for key, name in shared.names.items() if name not in meant and key not in theirs} | theirs
+        lost = {name for name, key in meant.items() if key is None}
+        tools = self.catalog.tools
+        names = {**sticky, **offered_names(tools, sticky=sticky, reserved=RESERVED_NAMES | lost)}
+        return Naming.of(tools, names, order)
+
+    def refresh(self) -> ToolsUpdate | None:
+        """Takes the catalogue as it is now; None if nothing is different. The owner says so in the conversation."""
+        if self.catalog.listing is self.listing:
+            return None
+        self.listing, room = self.catalog.listing, self.room()
+        before, named, self._shared = self._naming.known, self._naming.names, self.catalog.naming
+        self._naming = self._named(before)
+        after = self._naming.known
+        if self._naming.names is named:  # the same definitions by the same names
+            return ToolsUpdate()
+        discovery = self.conversation.discovery
+        new = tuple(name for name in after if name not in before)
+        wanted = {self._naming.resolver.resolve(name) for name in self._asked_pins}
+        back = [name for name in new if name in discovery.lost]
+        others = [name for name in new if name in wanted or not (self.searching and self._is_deferrable(after[name]))]
+        others = [name for name in others if name not in discovery.lost]
+        fitting = {*back, *others[: room.fitting(self._sizes(others))]}
+        at_once = tuple(name for name in new if name in fitting)
+        changed = tuple(
+            name
+            for name, tool in after.items()
+            if (had := before.get(name)) is not None and had is not tool and had.definition != tool.definition
+        )
+        offered = tuple(name for name in changed if name in self._offered(discovery))
+        self._joined_offered.update(at_once)
+        return ToolsUpdate(new, tuple(name for name in before if name not in after), offered, at_once)
+
+    # -- what is offered ----------------------------------------------------------------------------------------------
+
+    @property
+    def deferred(self) -> dict[str, Tool]:
+        """What the model has to search for, by offered name."""
+        if not self.searching:
+            return {}
+        pinned = set(self.pinned)
+        return {name: tool for name, tool in self._naming.plain().items() if name not in pinned}
+
+    @property
+    def deferred_count(self) -> int:
+        """How many tools the model has to search for."""
+        return len(self.known) - sum(name in self.known for name in self.pinned) if self.searching else 0
+
+    def offer(self) -> list[Tool]:
+        """What the next request offers, in order: virtual tools, pinned by name, then as they were discovered."""
+        names = self._offered(self.conversation.discovery)
+        return [*self.virtual, *(self.known[name] for name in names)]
+
+    def _offered(self, discovery: Discovery) -> Collection[str]:
+        """By the history alone: of the tools found in it the latest, as many as the model takes beside the pinned.
+
+        What was withdrawn is still written in the requests and takes its place in them.
+        """
+        known = self.known
+        stands_on = (discovery, known, self.virtual)
+        if self._last is not None and all(map(is_, self._last[0], stands_on)):
+            return self._last[1]
+        withdrawn = discovery.removed if self.searching else discovery.removed - known.keys()
+        pinned = [name for name in self.pinned if name in known and name not in withdrawn]
+        own = set(self.pinned)
+        found = [name for name in discovery.discovered if name in known and name not in own]
+        room = self._room.beside(self._sizes([*(tool.name for tool in self.virtual), *pinned, *withdrawn]))
+        named = [*pinned, *found[len(found) - room.fitting(self._sizes(reversed(found))) :]]
+        names = known if named == list(known) else dict.fromkeys(named)
+        self._last = (stands_on, names)
+        return names
+
+    @property
+    def _room(self) -> Room:
+        """What the model takes of definitions."""
+        return Room.of(self._fits, self.catalog.total_tokens()) if self._fits != ToolLimits() else Room()
+
+    def _sizes(self, names: Iterable[str]) -> Iterator[int]:
+        """Estimated tokens of the definitions under these names; 0 for one that is gone."""
+        here = {tool.name: tool for tool in self.virtual}
+        return (self.catalog.tokens(tool) if (tool := here.get(name) or self.known.get(name)) else 0 for name in names)
+
+    def left_out(self) -> str:
+        """That not all tools found in the history fit the model, in words for it; "" if they do."""
+        discovery = self.conversation.discovery
+        offered = set(self._offered(discovery))
+        names = [name for name in discovery.discovered if name in self.known and name not in offered]
+        if not names:
+            return ""
+        still = "" if self.options.on_direct_call == "refuse" else " They still run when they are called by name."
+        more = f" and {len(names) - MAX_LEFT_OUT_NAMES} more" if len(names) > MAX_LEFT_OUT_NAMES else ""
+        shown = ", ".join(names[:MAX_LEFT_OUT_NAMES])
+        return f"You take {self._room.words()} at most, so these are not loaded any more: {shown}{more}.{still}"
+
+    @property
+    def misfits(self) -> list[str]:
+        """How what would be offered from the start does not fit the model, and what is done about it."""
+        lines = [f"{self.too_many}; tool search is on"] if self.too_many and self.options.enabled == "marked" else []
+        most = f"more than the model takes ({self._room.words()})"
+        if self._unpinned and self.searching:
+            first = len(self.pinned)
+            pinned = f"{first + self._unpinned} tools are to be offered from the start, {most}"
+            lines.append(f"{pinned}: {first} are, the others are found by search")
+        if not self.searching and (left := len(self.known) - len(self._offered(self.conversation.discovery))):
+            many = f"{len(self.known)} tools are {most}"
+            if self._room.fitting(self._sizes(self.known)) == len(self.known):
+                many = f"{len(self.known)} tools and those that went are {most}"
+            lines.append(f"{many}: {left} are not offered before the next conversation")
+        return lines
+
+    def is_offered(self, name: str) -> bool:
+        """Whether the next request offers the tool of this name."""
+        return any(tool.name == name for tool in self.virtual) or name in self._offered(self.conversation.discovery)
+
+    def left_to_provider(self) -> tuple[ToolDefinition, ...]:
+        """What the next request gives the model's provider to search by itself; nothing when `search_tools` does.
+
+        It only grows, and no definition changes, since a request must not rewrite an earlier one: what is lost or
+        changed stays as it was given, until the provider finds it (`outdated`) or the model calls it.
+        """
+        if not self.provider_searches:
+            return ()
+        for name, tool in sorted(self.deferred.items()):
+            if name not in self._joined_offered:
+                self._left_to_provider.setdefault(name, tool.definition)
+        return tuple(self._left_to_provider.values())
+
+    def joining_provider_search(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Which of these the provider has not been given yet, and will be."""
+        if not self.provider_searches:
+            return ()
+        hidden = self.deferred.keys() - self._joined_offered - self._left_to_provider.keys()
+        return tuple(name for name in names if name in hidden)
+
+    def outdated(self, sent: Iterable[ToolDefinition]) -> ToolsChanged | None:
+        """What became of tools since they were given to the model like that; None if they are still the same."""
+        now = {tool.name: self.known.get(tool.name) for tool in sent}
+        changed = [tool.name for tool in sent if (known := now[tool.name]) and known.definition != tool]
+        gone = tuple(name for name, known in now.items() if known is None)
+        return ToolsChanged(self.definitions(changed), gone, lost=gone) if changed or gone else None
+
+    @property
+    def provider_searches(self) -> bool:
+        """Whether the model's provider searches, rather than `search_tools`."""
+        return self.options.execution == "provider"
+
+    @property
+    def provider_strategy(self) -> Literal["auto", "bm25", "regex"]:
+        """How a provider's own search is asked to rank."""
+        match self.options.strategy:
+            case "bm25" | "regex" as strategy:
+                return strategy
+            case _:
+                return "auto"
+
+    @property
+    def prefetches(self) -> int:
+        """How many tools at most a prompt's own words load before the model is asked."""
+        if not self.searching or self.provider_searches:
+            return 0
+        if self.options.prefetch is not None or self.options.enabled != "auto":
+            return self.options.prefetch or 0
+        return PREFETCHED if self.may_join and self._search_cost() is not None else PREFETCHED_CHEAP
+
+    @property
+    def may_join(self) -> bool:
+        """Whether the model can be given a tool between two turns; else it is shown, and runs when it is called."""
+        return self._fits.joining
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    async def search(self, query: str | Sequence[str], limit: int) -> SearchResult:
+        """What the catalogue's index finds, by the names that this conversation has."""
+        result = await self.catalog.index.find(query, limit)
+        if self._naming is self._shared:
+            return result
+        own = self._own_names()
+        return replace(
+            result,
+            matches=tuple(
+                replace(match, tool=self.known[own[match.tool.name]].definition)
+                for match in result.matches
+                if match.tool.name in own
+            ),
+            nearest=tuple(own[name] for name in result.nearest if name in own),
+        )
+
+    def _own_names(self) -> dict[str, str]:
+        """This conversation's name of each tool that it knows, by the name that the index has for it."""
+        names, known = self.names, self.known
+        both = ((shared, names.get(key, "")) for key, shared in self._shared.names.items())
+        return {shared: name for shared, name in both if name in known}
+
+    def how_to_load(self, name: str) -> str:
+        """What a model does to get a tool it does not have, as a sentence."""
+        if not self.searching:
+            return "It cannot be loaded in this conversation."
+        if self.provider_searches:
+            return "Search for it to load it."
+        if self.options.load == "search":
+            return f'Call search_tools(query="{name}") to load it.'
+        return f'Call add_tool(tool_names=["{name}"]) first.'
+
+    def find(self, name: str) -> Tool | None:
+        """The tool a model or a person means by this name, in any form that means exactly one."""
+        for tool in self.virtual:
+            if tool.name == name:
+                return tool
+        if name not in self.known and name in self.conversation.discovery.keys:
+            return None  # the history's own name for a tool that is not there: no other one may pass for it
+        resolved = self._naming.resolver.resolve(name)
+        return self.known[resolved] if resolved is not None else None
+
+    def lost_server(self, name: str) -> str:
+        """The server that had the tool of this offered name earlier in the conversation; "" if none had."""
+        if name in self.known:
+            return ""
+        key = self.conversation.discovery.keys.get(name)
+        if key is not None:
+            return key.server or ""
+        return next((key.server or "" for key, given in self.names.items() if given == name), "")
+
+    def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
+        """Offered names like this one, for "did you mean"."""
+        if meant := self._naming.resolver.candidates(name):
+            return meant[:limit]
+        near = self.catalog.index.names_near(name, limit)
+        if self._naming is self._shared:
+            return near
+        own = self._own_names()
+        return tuple(own[found] for found in near if found in own)
+
+    def add(self, names: Iterable[str]) -> AddOutcome:
+        """Judges a request for tools by name, against what the conversation has; changes nothing."""
+        added: dict[str, None] = {}
+        already: dict[str, None] = {}
+        not_found: dict[str, tuple[str, ...]] = {}
+        for asked in names:
+            tool = self.find(asked)
+            if tool is None:
+                not_found[asked] = self.near(asked)
+            elif self.is_offered(tool.name):
+                already[tool.name] = None
+            else:
+                added[tool.name] = None
+        return AddOutcome(tuple(added), tuple(already), not_found)
+
+    def definitions(self, names: Iterable[str]) -> tuple[ToolDefinition, ...]:
+        """The definitions of these known tools."""
+        return tuple(self.known[name].definition for name in names)
+
+    def tokens(self, names: Iterable[str]) -> int:
+        """Estimated tokens of these tools' definitions; virtual tools count too."""
+        return sum(self.catalog.tokens(tool) for name in names if (tool := self.find(name)) is not None)
+
+    def categories(self) -> list[Category]:
+        """What there is to search, one entry per server or custom category, sorted by name."""
+        if not self.searching:
+            return []
+        offered = Counter(category_of(self.known[name]) for name in self.pinned if name in self.known)
+        counts = {name: count - offered[name] for name, count in self.catalog.categories().items()}
+        about = self.listing.descriptions
+        return [Category(name, about.get(name, ""), counts[name]) for name in sorted(counts) if counts[name]]
+
+    # -- deciding, once -----------------------------------------------------------------------------------------------
+
+    def _decide(self, enabled: bool | Literal["auto", "marked"]) -> bool:
+        """Whether all tools are hidden that are not eager, rather than only those marked.
+
+        Raises `ConfigError` if all are to be offered and the model takes fewer.
+        """
+        self.too_many = ""
+        if enabled is True:
+            return True
+        self.too_many = self._misfit()
+        if enabled is False and self.too_many:
+            raise ConfigError(f'{self.too_many}; use with_tool_search_mode="auto", or select fewer')
+        return bool(self.too_many) or (enabled == "auto" and self._pays(self.catalog.total_tokens()))
+
+    def _misfit(self) -> str:
+        """How the tools that would be offered do not fit the model, in a few words; "" if they do."""
+        shown = [tool for tool in self.known.values() if not tool.deferred or self.options.enabled is False]
+        return self._too_many([self.catalog.tokens(tool) for tool in shown]) if self._fits != ToolLimits() else ""
+
+    def _too_many(self, sizes: Sequence[int]) -> str:
+        """How tools of so many tokens each do not fit the model, in a few words; "" if they do."""
+        room, window = Room.of(self._fits, sum(sizes)), self._fits.window_tokens
+        if room.fitting(sizes) == len(sizes):
+            return ""
+        if room.tools is not None and len(sizes) > room.tools:
+            return f"{len(sizes)} tools are more than the model takes ({room.tools})"
+        half = f"more than {MOST_OF_WINDOW:.0%} of its window of {window:,} tokens"
+        return f"{len(sizes)} tools take {sum(sizes):,} tokens, {half}"
+
+    def room(self, wanted: Iterable[str] = ()) -> Room:
+        """What the model takes beside what is offered, if these are to be among them."""
+        discovery = self.conversation.discovery
+        offered = self._offered(discovery)
+        withdrawn = discovery.removed.difference(wanted, offered)
+        names = [*(tool.name for tool in self.virtual), *offered, *withdrawn]
+        return self._room.beside(self._sizes(names))
+
+    def fitting(self, names: Sequence[str], wanted: Iterable[str] = ()) -> Sequence[str]:
+        """Those of these tools, from the first one on, the model takes beside what is offered; see `room`."""
+        return names[: self.room(wanted).fitting(self._sizes(names))]
+
+    def loading(self, tool: Tool) -> ToolsChanged | ToolsShown:
+        """What a call of a tool that is not offered brings: it is loaded, or only shown if the model takes no more."""
+        if not self.fitting((tool.name,), (tool.name,)):
+            return ToolsShown((tool.name,), (tool.definition.key,))
+        return ToolsChanged(added=(tool.definition,))
+
+    def _fitting_pins(self, wanted: Sequence[str], asked: Sequence[str]) -> frozenset[str]:
+        """If they are more than the model takes: those asked for first, and so few that what a search finds fits.
+
+        Without a search, the first ones beside those that were withdrawn.
+        """
+        if not self.searching:
+            discovery = self.conversation.discovery
+            room = self._room.beside(self._sizes(discovery.removed - self.known.keys()))
+            first = list(dict.fromkeys((*(name for name in discovery.discovered if name in self.known), *wanted)))
+            return frozenset(first[: room.fitting(self._sizes(first))])
+        virtual = [VIRTUAL_TOKENS] * (2 + len(self.options.extra_tools))
+        room = self._room.beside(virtual)
+        if room.fitting(self._sizes(wanted)) == len(wanted):
+            return frozenset(wanted)
+        first = list(dict.fromkeys((*asked, *wanted)))
+        each = self.catalog.total_tokens() // max(len(self.known), 1)
+        room = room.beside([each] * self.options.max_results)
+        return frozenset(first[: room.fitting(self._sizes(first))])
+
+    def _pays(self, tokens: int) -> bool:
+        if self.options.auto_tokens is not None:
+            return tokens > self.options.auto_tokens
+        each = tokens / max(len(self.known), 1)
+        load = self.options.load
+        least, most = (paying_tokens(cost, each, load=load) for cost in (LEAST_SEARCH_COST, MOST_SEARCH_COST))
+        if not least < tokens <= most:  # the same at any price: the table need not be loaded
+            return tokens > most
+        return tokens > paying_tokens(self._search_cost(), each, load=load)
+
+    def _searches(self, pinned: Sequence[str], expects_deferred: bool) -> bool:
+        if self.options.enabled is False:
+            return False
+        if self._room.fitting(self._sizes(pinned)) < len(pinned):
+            return True
+        # With no tool known yet, the servers may be slow or broken; a search then says which.
+        maybe_later = expects_deferred or (self._hides_all and bool(self.unavailable or not self.known))
+        if self.provider_searches:  # a provider's search tool without a tool to find is refused
+            return maybe_later or len(pinned) < len(self.known)
+        return maybe_later or any(self._is_deferrable(tool) for tool in self.known.values())
+
+    def _is_deferrable(self, tool: Tool) -> bool:
+        definition = tool.definition
+        if tool.deferred is False or not (tool.deferred or self._hides_all):
+            return False
+        if definition.server is None:
+            return self.options.scope == "all"
+        patterns = self.options.eager_tools.get(definition.server)
+        return not patterns or not any(fits(definition.original_name, pattern) for pattern in patterns)

@@ -1,0 +1,399 @@
+"""Toolsets made of toolsets: each operation of `tool_algebra`, applied whenever the inner ones are listed.
+
+What the operations take as a toolset may also be an `McpServer`, or a list of functions and tools. All give a
+`Composed`, which enters what it is made of in order and leaves it in reverse. These are the operations that users
+import; those of the same names in `tool_algebra.py` are what each of them does to a list of tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from inspect import getattr_static
+from operator import is_
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ConfigError
+from mcpagent.messages import ToolDefinition
+from mcpagent.python.argument_checks import expect, expect_fields, expect_function
+from mcpagent.run import RunContext, current_run, run_context
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tools import Tool, ToolOutput, Toolset, usable_tools
+from mcpagent.toolsets import tool_algebra
+from mcpagent.toolsets.functions import FunctionLike, FunctionToolset
+from mcpagent.toolsets.server_source import ServerSource
+from mcpagent.toolsets.tool_algebra import ApprovalPredicate, Around, awaited
+from mcpagent.toolsets.unmatched_names import Known, NamedTools
+
+logger = logging.getLogger("mcpagent")
+
+ToolSource: TypeAlias = Toolset | ServerConfig | Sequence[FunctionLike | Tool]
+"""What can be composed: a toolset, an `McpServer`, or a list of functions and tools."""
+
+ToolsChange: TypeAlias = Callable[[list[Tool]], "list[Tool] | Awaitable[list[Tool]]"]
+Filter: TypeAlias = Callable[[RunContext[Any], ToolDefinition], "bool | Awaitable[bool]"]
+Prepare: TypeAlias = Callable[
+    [RunContext[Any], list[ToolDefinition]], "Sequence[ToolDefinition] | Awaitable[Sequence[ToolDefinition]]"
+]
+Factory: TypeAlias = Callable[[RunContext[Any]], "ToolSource | Awaitable[ToolSource | None] | None"]
+
+
+_MOST_MADE = 8
+"""What `prepared` made of one tool, and lists that `dynamic` was given, that are kept."""
+
+
+class Composed:
+    """Sources listed together, their tools changed by `change`; `label` names it in errors.
+
+    A change that looks at nothing but the tools (`is_pure`) is made again only when they differ: toolsets are listed
+    before each request, and unchanged values make that free. `named` are the names that the change is about, `defers`
+    says that it hides tools until they are found. One object may serve many agents at once: it is entered with the
+    first and left with the last of them.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[ToolSource],
+        label: str,
+        change: ToolsChange | None = None,
+        *,
+        is_pure: bool = True,
+        named: NamedTools | None = None,
+        defers: bool = False,
+    ) -> None:
+        self.label = label
+        self._sources = tuple(as_toolset(source) for source in sources)
+        self.defers = defers or any(_defers(source) for source in self._sources)
+        self._change = change
+        self._is_pure = is_pure
+        self._named = named
+        self._last: tuple[list[Tool], list[Tool]] | None = None
+        self._users = 0
+        self._opening = asyncio.Lock()
+        self._exits = AsyncExitStack()
+
+    async def tools(self) -> list[Tool]:
+        """The changed tools of all sources. Raises `ConfigError` for names that clash, or that no tool has."""
+        lists = [
+            (label := toolset_label(source), usable_tools(label, await source.tools())) for source in self._sources
+        ]
+        tools = tool_algebra.combined(lists)
+        if self._named is not None:
+            self._named.check(tools, self._known_of_sources)
+        if self._change is None:
+            return tools
+        if not self._is_pure:
+            return await awaited(self._change(tools))
+        if self._last is None or self._last[0] != tools:
+            self._last = (tools, await awaited(self._change(tools)))
+        return list(self._last[1])
+
+    @property
+    def known(self) -> Known:
+        """How much of what it will ever have is listed now."""
+        return self._known_of_sources if self._is_pure else min(self._known_of_sources, Known.NOW)
+
+    @property
+    def _known_of_sources(self) -> Known:
+        return min((known_of(source) for source in self._sources), default=Known.ALL)
+
+    async def __aenter__(self) -> Composed:
+        async with self._opening:
+            if self._users == 0:
+                async with AsyncExitStack() as exits:
+                    for source in self._sources:
+                        await exits.enter_async_context(source)
+                    self._exits = exits.pop_all()
+            self._users += 1
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async with self._opening:
+            self._users -= 1
+            if self._users == 0:
+                await self._exits.aclose()
+
+
+def as_toolset(source: ToolSource) -> Toolset:
+    """The source as a toolset; raises `ConfigError` for what is none."""
+    if isinstance(source, ServerConfig):
+        return _of_server(source)
+    if isinstance(source, list | tuple):
+        return FunctionToolset(source)
+    lists = callable(getattr_static(source, "tools", None))  # an agent's `tools` are a property
+    if isinstance(source, type) or not lists or not hasattr(source, "__aenter__"):
+        hint = "; use agent.as_tool(name, description)" if hasattr(type(source), "as_tool") else ""
+        raise ConfigError(
+            f"tools: expected toolsets, McpServer values or lists of functions, got {type(source).__name__}{hint}"
+        )
+    return source  # type: ignore[return-value]  # the protocol was checked
+
+
+def _of_server(server: ServerConfig) -> Composed:
+    place = f'server "{server.name}": defer_loading'
+    names = tool_algebra.list_of_names(server.defer_loading or False, place)
+    return Composed(
+        (ServerSource(server),),
+        f'server "{server.name}"',
+        lambda tools: tool_algebra.deferred_by(tools, server),
+        named=NamedTools(names, place, is_error=True),
+        defers=bool(server.defer_loading),
+    )
+
+
+def known_of(toolset: Toolset) -> Known:
+    """How much of what it will ever have is listed now; of a class that does not say, not all."""
+    known = getattr(toolset, "known", Known.NOW)
+    return known if isinstance(known, Known) else Known.NOW
+
+
+def expects_deferred(toolset: Toolset) -> bool:
+    """Whether tools may be listed later on that are hidden until they are found: search has to be there for them."""
+    return _defers(toolset) and known_of(toolset) is not Known.ALL
+
+
+def _defers(toolset: Toolset) -> bool:
+    return getattr(toolset, "defers", False) is True
+
+
+def toolset_label(toolset: object) -> str:
+    """The toolset in an error line."""
+    config = getattr(toolset, "config", None)
+    if isinstance(config, ServerConfig):
+        return f'server "{config.name}"'
+    return str(getattr(toolset, "label", type(toolset).__name__))
+
+
+def combined(*sources: ToolSource) -> Composed:
+    """The tools of all, in the order given. A name that two have is an error that names both, but for two MCP servers:
+    their tools are two, offered as `server__tool`."""
+    return Composed(sources, "combined(...)")
+
+
+def prefixed(source: ToolSource, prefix: str) -> Composed:
+    """Each tool as `prefix_name`."""
+    expect("prefixed", prefix, str, 'a text such as "github"')
+    return _composed(source, f'prefixed("{prefix}")', lambda tools: tool_algebra.prefixed(tools, prefix))
+
+
+def renamed(source: ToolSource, names: Mapping[str, str]) -> Composed:
+    """Tools under new names, given as new name -> old name; the others stay. An unknown old name is warned of once."""
+    expect("renamed", names, Mapping, "new names to old ones as a dict", holds=_are_texts)
+    named = NamedTools(tuple(names.values()), "renamed", is_error=False)
+    return _composed(source, "renamed(...)", lambda tools: tool_algebra.renamed(tools, names), named=named)
+
+
+class _Asking:
+    """Asks a filter; what it raises means no, with one warning for each tool."""
+
+    def __init__(self, predicate: Filter) -> None:
+        self._predicate = predicate
+        self._warned: set[str] = set()
+
+    def about(self, context: RunContext[Any], definition: ToolDefinition) -> bool | Awaitable[bool]:
+        try:
+            return self._predicate(context, definition)
+        except Exception as error:  # noqa: BLE001 - the user's code; a filter that fails must not let through
+            return self._hidden(definition, error)
+
+    async def settled(self, definition: ToolDefinition, answer: bool | Awaitable[bool]) -> bool:
+        try:
+            return bool(await awaited(answer))
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._hidden(definition, error)
+
+    async def allowed(self, definition: ToolDefinition) -> bool:
+        return await self.settled(definition, self.about(run_context(), definition))
+
+    def _hidden(self, definition: ToolDefinition, error: Exception) -> bool:
+        if definition.name not in self._warned:
+            self._warned.add(definition.name)
+            logger.warning('filtered: "%s" is hidden: %s: %s', definition.name, type(error).__name__, error)
+        return False
+
+
+def filtered(source: ToolSource, predicate: Filter) -> Composed:
+    """The tools for which `predicate(context, definition)`, sync or async, holds.
+
+    It is asked before each request to the model and again at each call. What it raises hides the tool.
+    """
+    expect_function("filtered", predicate, "context", "definition")
+    asking = _Asking(predicate)
+    guards: dict[tuple[str | None, str], tuple[Tool, Tool]] = {}
+
+    async def change(tools: list[Tool]) -> list[Tool]:
+        kept: list[Tool] = []
+        context = run_context()
+        for tool in tools:
+            definition = tool.definition
+            answer = asking.about(context, definition)  # a coroutine for each of many tools would take as long again
+            if not (answer if isinstance(answer, bool) else await asking.settled(definition, answer)):
+                continue
+            held = guards.get(key := (definition.server, definition.name))
+            if held is None or held[0] is not tool:
+                [guard] = tool_algebra.rechecked([tool], asking.allowed)
+                held = guards[key] = (tool, guard)
+            kept.append(held[1])
+        return kept
+
+    return _composed(source, "filtered(...)", change, is_pure=False)
+
+
+def prepared(source: ToolSource, prepare: Prepare) -> Composed:
+    """Tools whose definitions `prepare(context, definitions)` changes or drops before each request; it adds none."""
+    expect_function("prepared", prepare, "context", "definitions")
+    expect("prepared", prepare, Callable, "a function (context, definitions)")
+    made: dict[str, list[tuple[Tool, Tool]]] = {}
+
+    def redefined(tool: Tool, definition: ToolDefinition) -> Tool:
+        """The same value for the same definition: what is worked out for a tool is found by it again."""
+        if definition is tool.definition:
+            return tool
+        held = made.get(tool.name, [])
+        for one, other in held:
+            if one is tool and other.definition == definition:
+                return other
+        changed = replace(tool, definition=definition)
+        made[tool.name] = [(tool, changed), *held[: _MOST_MADE - 1]]
+        return changed
+
+    async def change(tools: list[Tool]) -> list[Tool]:
+        definitions = await awaited(prepare(run_context(), [tool.definition for tool in tools]))
+        return tool_algebra.redefined(tools, definitions, redefined)
+
+    return _composed(source, "prepared(...)", change, is_pure=False)
+
+
+def approval_required(source: ToolSource, predicate: ApprovalPredicate | None = None) -> Composed:
+    """Tools whose calls need approval: all, or those for which `predicate(context, definition, arguments)` holds."""
+    if predicate is not None:
+        expect_function("approval_required", predicate, "context", "definition", "arguments")
+    return _composed(source, "approval_required(...)", lambda tools: tool_algebra.approval_required(tools, predicate))
+
+
+def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Composed:
+    """Tools that are hidden until the model has found them: all of them, or those named and no other.
+
+    A name that no tool has ends the start of an agent, or is a warning if the source lists other tools later on.
+    """
+    toolset = as_toolset(source)
+    place = f"deferred(...) of {toolset_label(toolset)}"
+    named = NamedTools(tool_algebra.list_of_names(names, place), place, is_error=True)
+    return Composed(
+        (toolset,), place, lambda tools: tool_algebra.deferred(tools, names), named=named, defers=bool(names)
+    )
+
+
+def wrapped(source: ToolSource, around: Around) -> Composed:
+    """Tools whose calls go through `await around(definition, arguments, run)`, which calls `await run(arguments)`."""
+    expect_function("wrapped", around, "definition", "arguments", "run")
+    return _composed(source, "wrapped(...)", lambda tools: tool_algebra.wrapped(tools, around))
+
+
+def _are_texts(names: Mapping[Any, Any]) -> bool:
+    return all(isinstance(name, str) for name in (*names, *names.values()))
+
+
+def _composed(
+    source: ToolSource, what: str, change: ToolsChange, *, is_pure: bool = True, named: NamedTools | None = None
+) -> Composed:
+    toolset = as_toolset(source)
+    return Composed((toolset,), f"{what} of {toolset_label(toolset)}", change, is_pure=is_pure, named=named)
+
+
+class ExternalToolset(Toolset):
+    """Tools that the caller runs: the model's calls end the run, and `Agent.resume` takes their results."""
+
+    known = Known.ALL
+
+    def __init__(self, definitions: Iterable[ToolDefinition], *, label: str = "external tools") -> None:
+        self.label = label
+        kinds = (Iterable, "a list of ToolDefinition")
+        expect("external", definitions, *kinds, holds=lambda given: not isinstance(given, str | bytes | Mapping))
+        definitions = list(definitions)
+        for item in definitions:
+            expect("external", item, ToolDefinition, "ToolDefinition values")
+            expect_fields(item, f"external: ToolDefinition {str(item.name)!r:.60}")
+        self._tools = [
+            Tool(replace(item, original_name=item.original_name or item.name), _never, external=True, deferred=False)
+            for item in definitions
+        ]
+
+    async def tools(self) -> list[Tool]:
+        """Always the same, none hidden."""
+        return self._tools
+
+
+def external(definitions: Iterable[ToolDefinition]) -> ExternalToolset:
+    """Tools that are known by definition only and answered by the caller."""
+    return ExternalToolset(definitions)
+
+
+async def _never(_arguments: dict[str, Any]) -> ToolOutput:
+    return ToolOutput.of_text("This tool is run by the caller and cannot be called here.", error="failed")
+
+
+class DynamicToolset(Toolset):
+    """Tools from a factory `factory(context)`, asked once per run, or before each request with `per_step`.
+
+    What it gives is entered then, and left when the run ends; None means no tools. Between runs there are none.
+    """
+
+    def __init__(self, factory: Factory, *, per_step: bool = False, label: str = "") -> None:
+        self.label = label or f"dynamic({getattr(factory, '__name__', 'factory')})"
+        self._factory = factory
+        self._per_step = per_step
+        self._lists: list[tuple[tuple[FunctionLike | Tool, ...], FunctionToolset]] = []
+        self._made: dict[str, Toolset | None] = {}
+
+    @property
+    def known(self) -> Known:
+        """What its factory gave for this run, if that is a source."""
+        run = current_run()
+        return Known.NOW if run is not None and self._made.get(run.run_id) is not None else Known.NOTHING
+
+    async def tools(self) -> list[Tool]:
+        """What the factory gave for the run that is current. Raises `ConfigError` with what the factory raised."""
+        context = run_context()
+        if not context.run_id:
+            return []
+        if self._per_step or context.run_id not in self._made:
+            self._made[context.run_id] = await self._make(context)
+            context.exits.callback(self._made.pop, context.run_id, None)
+        toolset = self._made[context.run_id]
+        return usable_tools(toolset_label(toolset), await toolset.tools()) if toolset is not None else []
+
+    async def _make(self, context: RunContext[Any]) -> Toolset | None:
+        try:
+            source = await awaited(self._factory(context))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {safe_line(str(error))}"
+            raise ConfigError(f"{self.label}: the factory raised {reason}; return None for no tools") from error
+        if source is None:
+            return None
+        toolset = self._of_list(source) if isinstance(source, list | tuple) else as_toolset(source)
+        await context.exits.enter_async_context(toolset)
+        return toolset
+
+    def _of_list(self, source: Sequence[FunctionLike | Tool]) -> Toolset:
+        """That of the very same functions and tools if it was made lately, for whomever."""
+        for given, toolset in self._lists:
+            if len(given) == len(source) and all(map(is_, given, source)):
+                return toolset
+        toolset = FunctionToolset(source)
+        self._lists = [(tuple(source), toolset), *self._lists[: _MOST_MADE - 1]]
+        return toolset
+
+
+def dynamic(factory: Factory, *, per_step: bool = False) -> DynamicToolset:
+    """Tools made for each run (or each request) by `factory(context)`, sync or async."""
+    expect_function("dynamic", factory, "context")
+    expect("dynamic: per_step", per_step, bool, "True or False")
+    return DynamicToolset(factory, per_step=per_step)

@@ -1,0 +1,223 @@
+"""What a function gave, as content for a model: words as they are, tables as CSV, pictures as images, all else JSON.
+
+The same value gives the same text in every process: sets are sorted, and no address of an object is shown.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+from mcpagent.messages import Image, Text
+from mcpagent.text.media_types import MAX_IMAGE_BYTES, image_type, printable_text
+from mcpagent.tools import ToolOutput, ToolReturn
+from mcpagent.toolsets.tables import Table, is_missing, table_of
+
+MAX_ITEMS = 1_000
+"""Items of an iterator or an array that are shown: there may be no end to them."""
+
+MAX_TABLE_CHARACTERS = 20_000
+"""No further row of a table is shown once it takes so much."""
+
+
+def tool_output(value: object) -> ToolOutput:
+    """The value as content.
+
+    Text stays as it is, `Text` and `Image` parts are kept, None is no content. Bytes are text, an image, or a line that
+    says how many they are. A table (see `table_of`) is a line with its size and its first rows as CSV. Everything else
+    is JSON; images in it follow as parts of their own. An iterator is read, up to `MAX_ITEMS`.
+    Raises what reading the value raises, and `ValueError` for one that holds itself.
+    """
+    if isinstance(value, ToolOutput):
+        return value
+    if isinstance(value, ToolReturn):
+        return replace(tool_output(value.value), events=value.events, metadata=value.metadata)
+    if isinstance(value, Iterator):
+        value = _items(value)
+    if value is None:
+        return ToolOutput(())
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Text | Image) for item in value):
+        return ToolOutput(tuple(value))
+    images: list[Image] = []
+    try:
+        table = table_of(value)
+        text = _csv_text(table, images) if table is not None else _written(_plain(value, images))
+    except RecursionError:
+        raise ValueError("the result holds itself, or nests too deeply; return plain data") from None
+    if text == _reference(1) and len(images) == 1:
+        return ToolOutput((images[0],))
+    return ToolOutput((Text(text), *images))
+
+
+async def first_items(source: AsyncIterable[object]) -> list[object]:
+    """The items of an async iterator, up to `MAX_ITEMS`, as `tool_output` reads any other."""
+    items: list[object] = []
+    iterator = aiter(source)
+    async for item in iterator:
+        if len(items) == MAX_ITEMS:
+            items.append(_MORE)
+            break
+        items.append(item)
+    if (close := getattr(iterator, "aclose", None)) is not None:
+        await close()
+    return items
+
+
+_MORE = f"(and more: only the first {MAX_ITEMS:,} are shown)"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def _items(source: Iterable[object]) -> list[object]:
+    iterator = iter(source)
+    items = list(islice(iterator, MAX_ITEMS + 1))
+    if len(items) > MAX_ITEMS:
+        items[MAX_ITEMS:] = [_MORE]
+        if (close := getattr(iterator, "close", None)) is not None:
+            close()
+    return items
+
+
+def _reference(number: int) -> str:
+    return f"(image {number})"
+
+
+def _written(data: Any) -> str:
+    """Plain data as text: a text without quotes, all else as JSON."""
+    from pydantic_core import to_json
+
+    return str(data) if isinstance(data, str) else to_json(data, inf_nan_mode="strings").decode()
+
+
+def _plain(value: Any, images: list[Image]) -> Any:
+    """The value as JSON data; images are put into `images`, and their number into the data."""
+    if isinstance(value, Enum):
+        return _plain(value.value, images)
+    if isinstance(value, str | bool | int | float):
+        return _plain_scalar(value)
+    if is_missing(value):
+        return None
+    if isinstance(value, Text | Image | bytes | bytearray | memoryview):
+        return _plain_part(value, images)
+    if (table := table_of(value)) is not None:
+        return _plain_table(table, images)
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return _plain_array(value, images)
+    return _plain_holder(value, images)
+
+
+def _plain_scalar(value: Any) -> Any:
+    if isinstance(value, str):  # file names may hold half characters, which JSON cannot
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else json.dumps(float(value))
+    return value
+
+
+def _plain_part(value: Text | Image | bytes | bytearray | memoryview, images: list[Image]) -> str:
+    if isinstance(value, Text):
+        return str(_plain_scalar(value.text))
+    if not isinstance(value, Image):
+        data = bytes(value)
+        if (text := printable_text(data)) is not None:
+            return text
+        media_type = image_type(data)
+        if media_type is None:
+            return f"({_count(len(data), 'byte')}, not text)"
+        if len(data) > MAX_IMAGE_BYTES:
+            return f"({media_type} of {_count(len(data), 'byte')}, too large to show)"
+        value = Image(media_type, base64.b64encode(data).decode())
+    images.append(value)
+    return _reference(len(images))
+
+
+def _plain_holder(value: Any, images: list[Image]) -> Any:
+    """What holds other values, each of them plain; of all else what pydantic makes: dates, decimals, its own models."""
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item, images) for key, item in value.items()}
+    if isinstance(value, tuple) and (names := getattr(value, "_fields", None)):
+        return {name: _plain(item, images) for name, item in zip(names, value, strict=True)}
+    if isinstance(value, list | tuple):
+        return [_plain(item, images) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(item, images) for item in value), key=_written)
+    if isinstance(value, Iterator):
+        return [_plain(item, images) for item in _items(value)]
+    if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):
+        return {field.name: _plain(getattr(value, field.name), images) for field in fields(value)}
+    from pydantic_core import to_jsonable_python
+
+    def unknown(other: Any) -> Any:
+        if isinstance(other, Iterable) and not isinstance(other, type):
+            return [_plain(item, images) for item in _items(other)]
+        return _ADDRESS.sub("", str(other))
+
+    return _plain(to_jsonable_python(value, fallback=unknown), images)
+
+
+def _key(key: object) -> str:
+    return _written(_plain(key, []))
+
+
+def _plain_array(array: Any, images: list[Image]) -> Any:
+    """An array of NumPy or of its kind: nested lists, or its shape and first rows if it is large; or one number."""
+    if array.shape == ():
+        return _plain_number(array, images)
+    size = math.prod(array.shape)
+    if max(size, len(array)) <= MAX_ITEMS:
+        return [_plain(item, images) for item in array]
+    rows = MAX_ITEMS // max(1, size // len(array))
+    first = [_plain(item, images) for item in array[:rows]]
+    return {"shape": [int(length) for length in array.shape], "dtype": str(array.dtype), "first": first}
+
+
+def _plain_number(number: Any, images: list[Image]) -> Any:
+    kind, text = getattr(number.dtype, "kind", ""), str(number)
+    if text in ("NaT", "--"):  # no moment; a masked place
+        return None
+    if kind == "f":  # through its text, the shortest that means it: a 32-bit 0.1 is no 0.10000000149011612
+        return _plain(float(text), images)
+    return text if kind in ("M", "m", "c") else _plain(number.item(), images)
+
+
+def _plain_table(table: Table, images: list[Image]) -> dict[str, Any]:
+    rows = [[None if is_missing(cell) else _plain(cell, images) for cell in row] for row in table.rows]
+    data: dict[str, Any] = {"columns": _plain(table.columns, images), "rows": rows}
+    return data | ({"more_rows": table.row_count - len(rows)} if table.row_count > len(rows) else {})
+
+
+def _csv_text(table: Table, images: list[Image]) -> str:
+    """The size, the names of the columns, the first rows, and how many more there are. CSV takes the fewest tokens."""
+    text = io.StringIO()
+    text.write(f"{_count(table.row_count, 'row')}, {_count(len(table.columns), 'column')}\n")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    shown = 0
+    for row in table.rows:
+        if text.tell() > MAX_TABLE_CHARACTERS:
+            break
+        writer.writerow([_cell(value, images) for value in row])
+        shown += 1
+    more = table.row_count - shown
+    return text.getvalue() + f"and {_count(more, 'more row')}" if more else text.getvalue().rstrip("\n")
+
+
+def _cell(value: object, images: list[Image]) -> str:
+    if is_missing(value):
+        return ""
+    text = _written(_plain(value, images))
+    # A package has no dates without a time; if it is midnight, a date is what it is.
+    return text.removesuffix("T00:00:00") if isinstance(value, datetime) else text
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

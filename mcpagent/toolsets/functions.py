@@ -1,0 +1,277 @@
+"""Plain Python functions as tools: the schema comes from the signature, the words from the docstring."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from itertools import islice
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_origin, get_type_hints
+
+from mcpagent.errors import ConfigError
+from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_options
+from mcpagent.run import RunContext, run_context
+from mcpagent.tool_search.unique_names import expect_legal_name
+from mcpagent.tools import Run, Tool, ToolOutput, ToolReturn, Toolset, expect_timeout, usable_tool
+from mcpagent.toolsets.function_results import first_items, tool_output
+from mcpagent.toolsets.tool_algebra import ApprovalPredicate, approval_required, combined, key_of
+from mcpagent.toolsets.unmatched_names import Known
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+
+def function_tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    category: str = "",
+    timeout_seconds: float | None = None,
+    defer_loading: bool | None = None,
+    approval: bool | ApprovalPredicate = False,
+    read_only: bool | None = None,
+) -> Tool:
+    """A tool that calls `function`, sync (in a thread) or async.
+
+    Parameters need type annotations that pydantic understands; Google, NumPy and reST docstrings give the texts. A
+    first parameter annotated `RunContext` gets the run's context and is not shown to the model. `defer_loading` True
+    hides the tool until it is found, False never does, None leaves it to the agent's tool search. `approval`: each
+    call needs approval, or each for which `(context, definition, arguments) -> bool` says so. `read_only` says what a
+    server says with `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and
+    the offline stand-in may make it.
+    Raises `ConfigError` if the name is illegal, or a parameter cannot be described or passed by name.
+    """
+    given = locals()
+    expect("tools", function, Callable, "functions and tools")
+    expect_arguments("function_tool", function_tool, given)
+    expect_timeout("function_tool", timeout_seconds)
+    said = _underlying(function)
+    tool_name: str = name or str(getattr(said, "__name__", type(said).__name__))
+    expect_legal_name(tool_name)
+    summary, parameter_texts = _docstring(said)
+    hints = _hints(said, tool_name)
+    takes_context = _takes_context(function, hints, tool_name)
+    model = _arguments_model(function, tool_name, hints, parameter_texts)
+    definition = ToolDefinition(
+        tool_name,
+        description if description is not None else summary,
+        _schema(model),
+        original_name=tool_name,
+        category=category,
+        read_only=read_only,
+    )
+    tool = Tool(definition, _function_call(function, model, takes_context), timeout_seconds, deferred=defer_loading)
+    if approval is False:
+        return tool
+    return approval_required([tool], None if approval is True else approval)[0]
+
+
+def _underlying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What has the name, the types and the words: of a `partial` its function."""
+    return _underlying(function.func) if isinstance(function, partial) else function
+
+
+def _function_call(function: Callable[..., Any], model: type[BaseModel], takes_context: bool) -> Run:
+    from pydantic import ValidationError
+
+    async def run(arguments: dict[str, Any]) -> ToolOutput:
+        try:
+            checked = model.model_validate(arguments)
+        except ValidationError as error:
+            return ToolOutput.of_text(_misfit(error), error="invalid_arguments")
+        values = {str(model.model_fields[field].alias): getattr(checked, field) for field in checked.model_fields_set}
+        context = (run_context(),) if takes_context else ()
+        call, output = partial(function, *context, **values), None
+        if inspect.iscoroutinefunction(function):
+            value = await call()
+        else:
+            value, output = await asyncio.to_thread(_in_thread, call)
+        if output is None:
+            value = await value if inspect.isawaitable(value) else value
+            value = await first_items(value) if isinstance(value, AsyncIterator) else value
+            output = tool_output(value)
+        if isinstance(value, ToolReturn) and value.state:
+            run_context().tool_context.update(value.state)
+        return output
+
+    return run
+
+
+def _in_thread(call: Callable[[], Any]) -> tuple[Any, ToolOutput | None]:
+    """What the call gave, and that as content, as reading it may take long; no content if it has to be awaited."""
+    value = call()
+    is_async = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
+    return value, None if is_async else tool_output(value)
+
+
+def _misfit(error: ValidationError) -> str:
+    problems = (f"{'.'.join(str(step) for step in item['loc'])}: {item['msg']}" for item in error.errors())
+    return f"The arguments do not fit, so the call was not run: {'; '.join(problems)}"
+
+
+def _code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself; of an object that can be called, its `__call__`."""
+    is_itself = inspect.isroutine(function) or isinstance(function, type)
+    return function if is_itself else type(function).__call__
+
+
+def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    from docstring_parser import parse
+
+    parsed = parse(_code(function).__doc__ or inspect.getdoc(function) or "")
+    paragraphs = (parsed.short_description, parsed.long_description)
+    texts = {item.arg_name: item.description or "" for item in parsed.params}
+    return "\n\n".join(text for text in paragraphs if text), texts
+
+
+def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(_code(function), include_extras=True)
+    except NameError as error:
+        raise ConfigError(f'tool "{tool_name}": annotation {error}; import the type beside the function') from None
+
+
+def _is_context(hint: object) -> bool:
+    return hint is RunContext or get_origin(hint) is RunContext
+
+
+def _takes_context(function: Callable[..., Any], hints: dict[str, Any], tool_name: str) -> bool:
+    contexts = [name for name in inspect.signature(function).parameters if _is_context(hints.get(name))]
+    first = next(iter(inspect.signature(function).parameters), None)
+    if contexts and contexts != [first]:
+        raise ConfigError(f'tool "{tool_name}": RunContext must be the first parameter, once; move "{contexts[-1]}"')
+    return bool(contexts)
+
+
+def _arguments_model(
+    function: Callable[..., Any], tool_name: str, hints: dict[str, Any], texts: dict[str, str]
+) -> type[BaseModel]:
+    from pydantic import ConfigDict, Field, create_model
+    from pydantic.errors import PydanticUserError
+
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if _is_context(hints.get(parameter.name)):
+            continue
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ConfigError(
+                f'tool "{tool_name}": parameter "{parameter}" cannot be passed by name; use plain named parameters'
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        # Pydantic takes a leading underscore as private; such a parameter could never be passed.
+        if parameter.name.startswith("_"):
+            raise ConfigError(f'tool "{tool_name}": parameter "{parameter.name}" starts with "_"; rename it')
+        text = texts.get(parameter.name) or None
+        # Under a name of ours: some names mean something to pydantic (`model_config`, `json`, `copy`).
+        field = Field(default, alias=parameter.name, description=text)
+        fields[f"argument_{len(fields)}"] = (hints.get(parameter.name, Any), field)
+    try:
+        model: type[BaseModel] = create_model(
+            tool_name,
+            __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False),
+            **fields,
+        )
+        model.model_json_schema()
+    except (PydanticUserError, NameError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f'tool "{tool_name}": {reason}; use types that JSON Schema can describe') from None
+    return model
+
+
+class PythonFunction(Protocol):
+    """A function as mypy has it in a list of several: there it forgets that they can be called."""
+
+    @property
+    def __code__(self) -> CodeType: ...
+
+
+FunctionLike: TypeAlias = Callable[..., Any] | PythonFunction
+"""A function, also as an item of a list that nobody annotated."""
+
+
+class FunctionToolset(Toolset):
+    """Functions, and tools already made of them, as a toolset.
+
+    `defer_loading`, `approval` and `read_only` apply to every function in it (see `function_tool`); a `Tool` keeps its
+    own.
+    `label` names it in errors. Raises `ConfigError` for a name that comes twice.
+    """
+
+    known = Known.ALL
+
+    @checked()
+    def __init__(
+        self,
+        functions: Iterable[FunctionLike | Tool] = (),
+        *,
+        defer_loading: bool | None = None,
+        approval: bool | ApprovalPredicate = False,
+        read_only: bool | None = None,
+        category: str = "",
+        label: str = "",
+    ) -> None:
+        self._defaults: dict[str, Any] = {
+            "defer_loading": defer_loading,
+            "approval": approval,
+            "read_only": read_only,
+            "category": category,
+        }
+        self._label = label
+        self._tools: dict[ToolKey, Tool] = {}
+        for function in functions:
+            self.add(function)
+
+    @property
+    def label(self) -> str:
+        """What errors call it; without a name of its own, after its first functions."""
+        names = ", ".join(key.name for key in islice(self._tools, 3))
+        return self._label or f"FunctionToolset({names}{', ...' if len(self._tools) > 3 else ''})"
+
+    @property
+    def defers(self) -> bool:
+        """Whether one of them is hidden until it is found."""
+        return any(tool.deferred for tool in self._tools.values())
+
+    def add(self, function: FunctionLike | Tool, **options: Any) -> None:
+        """One more; `options` are those of `function_tool` and go before the toolset's own."""
+        expect_options("FunctionToolset.add", function_tool, options)
+        if isinstance(function, Tool):
+            tool = usable_tool(function)
+        else:
+            tool = function_tool(cast("Callable[..., Any]", function), **{**self._defaults, **options})
+        if key_of(tool) in self._tools:
+            combined([(self.label, [tool, tool])])  # raises, with the words that say so everywhere
+        self._tools[key_of(tool)] = tool
+
+    async def tools(self) -> list[Tool]:
+        """In the order in which they were added."""
+        return list(self._tools.values())
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The model's JSON Schema without the titles pydantic makes up, which cost tokens and say nothing."""
+    schema = _untitled(model.model_json_schema())
+    schema.pop("additionalProperties", None)
+    schema.setdefault("properties", {})
+    return schema
+
+
+def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", _without_titles(schema, are_names=False))
+
+
+def _without_titles(node: Any, *, are_names: bool) -> Any:
+    """The same at any depth; properties and definitions that are called `title` stay."""
+    if isinstance(node, list):
+        return [_without_titles(item, are_names=False) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: _without_titles(value, are_names=key in ("properties", "$defs", "definitions") and not are_names)
+        for key, value in node.items()
+        if are_names or key != "title"
+    }

@@ -1,0 +1,247 @@
+"""Whether a JSON Schema is one, and where its references lead, looked at once before values are checked against it.
+
+Drafts 4 to 2020-12 are read as one language, since servers seldom name theirs and most of it means the same in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+from mcpagent.text.safe_text import safe_line
+
+MAX_PARTS = 10_000
+"""Schemas within one, and entries of its lists, that are looked at; a schema with more is not used."""
+
+TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ANCHORS = ("$anchor", "$dynamicAnchor", "$id", "id")
+_OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
+"""In them, what stands beside a `$ref` counts for nothing."""
+
+
+class UncheckedError(Exception):
+    """The schema cannot be used, or not for this value, which is therefore not checked; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schema:
+    """A schema of the right form. `targets` has, by reference, what it refers to; `refers_alone` see `_OLD_DRAFTS`."""
+
+    root: Any
+    targets: Mapping[str, Any]
+    refers_alone: bool = False
+
+
+class _Same:
+    """A schema as a cache key: that very object, which is held so that no other gets its id."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.schema is other.schema
+
+
+def usable(schema: Any) -> Schema:
+    """The schema, ready for use; it must not be changed afterwards. Raises `UncheckedError`."""
+    found = _usable(_Same(schema))
+    if isinstance(found, str):
+        raise UncheckedError(found)
+    return found
+
+
+@lru_cache(maxsize=512)
+def _usable(key: _Same) -> Schema | str:
+    try:
+        return _FormReader(key.schema).read()
+    except UncheckedError as error:
+        return str(error)
+
+
+def _is_schema(rule: Any) -> bool:
+    return isinstance(rule, dict | bool)
+
+
+def _is_number(rule: Any) -> bool:
+    return isinstance(rule, int | float) and not isinstance(rule, bool)
+
+
+def _is_count(rule: Any) -> bool:
+    return _is_number(rule) and rule >= 0
+
+
+def _is_names(rule: Any) -> bool:
+    return isinstance(rule, list) and all(isinstance(name, str) for name in rule)
+
+
+def _is_type(rule: Any) -> bool:
+    return all(isinstance(one, str) and one in TYPES for one in (rule if isinstance(rule, list) else [rule]))
+
+
+def _is_map(rule: Any) -> bool:
+    return isinstance(rule, dict) and all(map(_is_schema, rule.values()))
+
+
+def _is_list(rule: Any) -> bool:
+    return isinstance(rule, list) and all(map(_is_schema, rule))
+
+
+FORMS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(
+        ("not", "if", "then", "else", "contains", "propertyNames", "additionalItems", "additionalProperties"),
+        _is_schema,
+    ),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), _is_schema),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _is_list),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _is_map),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("minContains", "maxContains"), _is_count),
+    **dict.fromkeys(("minimum", "maximum"), _is_number),
+    # In draft 4 they say whether `minimum` and `maximum` are meant without the number itself.
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda rule: isinstance(rule, int | float)),
+    **dict.fromkeys(REFERENCES, lambda rule: isinstance(rule, str)),
+    "multipleOf": lambda rule: _is_number(rule) and rule > 0,
+    "type": _is_type,
+    "enum": lambda rule: isinstance(rule, list),
+    "items": lambda rule: _is_schema(rule) or _is_list(rule),
+    "uniqueItems": lambda rule: isinstance(rule, bool),
+    "pattern": lambda rule: isinstance(rule, str),
+    # Draft 3, and many a server of today, mark the property itself with true.
+    "required": lambda rule: isinstance(rule, bool) or _is_names(rule),
+    "dependentRequired": lambda rule: isinstance(rule, dict) and all(map(_is_names, rule.values())),
+    "dependencies": lambda rule: (
+        isinstance(rule, dict) and all(_is_schema(one) or _is_names(one) for one in rule.values())
+    ),
+}
+"""What a keyword's value has to be; all others are notes."""
+
+
+class _FormReader:
+    """Goes through all schemas that a value can be checked against, in steps that are counted."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.left = MAX_PARTS
+        self.targets: dict[str, Any] = {}
+        self._anchors: dict[str, Any] | None = None
+        dialect = root.get("$schema") if isinstance(root, dict) else None
+        self.refers_alone = isinstance(dialect, str) and any(draft in dialect for draft in _OLD_DRAFTS)
+
+    def read(self) -> Schema:
+        if not _is_schema(self.root):
+            raise UncheckedError("it is no object")
+        waiting = [self.root]
+        seen: set[int] = set()
+        while waiting:
+            schema = waiting.pop()
+            if isinstance(schema, bool) or id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            self._spend(1)
+            if self.refers_alone and isinstance(schema.get("$ref"), str):
+                waiting.append(self._target("$ref", schema["$ref"]))
+            else:
+                waiting += self._parts(schema)
+        return Schema(self.root, self.targets, self.refers_alone)
+
+    def _parts(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """The schemas that one names. A keyword with null, as some servers write what is not there, is none."""
+        self._spend(len(schema) // 10)
+        for keyword, rule in schema.items():
+            form = FORMS.get(keyword)
+            if form is None or rule is None:
+                continue
+            if isinstance(rule, dict | list) and form is not _is_schema and keyword != "enum":
+                self._spend(len(rule))
+                if keyword in ("dependencies", "dependentRequired") and isinstance(rule, dict):
+                    self._spend(sum(len(names) for names in rule.values() if isinstance(names, list)))
+            if not form(rule):
+                raise UncheckedError(f"{keyword}: {safe_line(repr(rule)[:80], 60)} is not what belongs there")
+            if keyword in REFERENCES:
+                yield self._target(keyword, str(rule))
+            elif form is _is_schema:
+                yield rule
+            elif form is _is_map or form is _is_list or keyword in ("items", "dependencies"):
+                yield from _schemas_in(rule, is_map=form is _is_map or keyword == "dependencies")
+
+    def _spend(self, parts: int) -> None:
+        self.left -= parts
+        if self.left < 0:
+            raise UncheckedError(f"it has more than {MAX_PARTS:,} parts")
+
+    def _target(self, keyword: str, reference: str) -> Any:
+        """What the reference means within this schema. Raises `UncheckedError` if it leads out of it or to nothing."""
+        if reference not in self.targets:
+            self._spend(1 + len(reference) // 20)
+            self.targets[reference] = self._resolved(keyword, reference)
+        return self.targets[reference]
+
+    def _resolved(self, keyword: str, reference: str) -> Any:
+        anchors = self._all_anchors()
+        own = self.root.get("$id") or self.root.get("id") if isinstance(self.root, dict) else None
+        local = reference
+        if isinstance(own, str) and own.rstrip("#") and reference.startswith(own.rstrip("#")):
+            local = reference[len(own.rstrip("#")) :] or "#"
+        found: Any = None
+        if local in anchors:
+            found = anchors[local]
+        elif local == "#" or local.startswith("#/"):
+            if any(not name.startswith("#") for name in anchors):
+                raise UncheckedError("parts of it have addresses of their own ($id)")
+            found = _at(self.root, unquote(local[2:]).split("/") if local != "#" else [])
+        elif not local.startswith("#"):
+            raise UncheckedError(f"a reference leads out of it: {safe_line(reference, 80)}")
+        if not _is_schema(found):
+            raise UncheckedError(f"{keyword} {safe_line(reference, 80)} leads to no schema")
+        return found
+
+    def _all_anchors(self) -> dict[str, Any]:
+        """Everything in the document that has a name, by a reference to it."""
+        if self._anchors is None:
+            self._anchors = {}
+            waiting = [self.root]
+            while waiting:
+                node = waiting.pop()
+                children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+                self._spend(1 + len(children) // 10)
+                waiting += [child for child in children if isinstance(child, dict | list)]
+                if isinstance(node, dict) and node is not self.root:
+                    self._name(node)
+                elif isinstance(node, dict):
+                    self._name({key: node[key] for key in ("$anchor", "$dynamicAnchor") if key in node}, node)
+        return self._anchors
+
+    def _name(self, node: dict[str, Any], named: Any = None) -> None:
+        assert self._anchors is not None
+        for keyword in _ANCHORS:
+            name = node.get(keyword)
+            if not isinstance(name, str) or (keyword == "id" and not name.startswith("#")):
+                continue
+            reference = name if keyword in ("$id", "id") else f"#{name}"
+            if self._anchors.setdefault(reference, named or node) is not (named or node):
+                raise UncheckedError(f"it has two parts called {safe_line(name, 60)}")
+
+
+def _schemas_in(rule: Any, *, is_map: bool) -> Iterable[Any]:
+    parts = rule.values() if is_map else rule if isinstance(rule, list) else [rule]
+    return [part for part in parts if _is_schema(part)]
+
+
+def _at(document: Any, steps: Iterable[str]) -> Any:
+    """What a JSON pointer leads to (RFC 6901); None if nothing is there."""
+    for escaped in steps:
+        step = escaped.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, list) and step.isdecimal() and len(step) < 10 and int(step) < len(document):
+            document = document[int(step)]
+        elif isinstance(document, dict) and step in document:
+            document = document[step]
+        else:
+            return None
+    return document

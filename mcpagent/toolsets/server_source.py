@@ -1,0 +1,48 @@
+"""One MCP server as a source inside an operation, such as `prefixed(McpServer(...), "fs")`."""
+
+from __future__ import annotations
+
+from mcpagent.config import ServerConfig, ServersConfig
+from mcpagent.events import log_warnings
+from mcpagent.mcp.all_servers import McpServers
+from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.tools import Tool
+from mcpagent.toolsets.unmatched_names import Known
+
+
+class ServerSource:
+    """The tools of one server, none until it is connected. That it fails or is slow is logged, and costs only itself.
+
+    Entering waits for a slow one as `options` say. It raises `ServerError` for a `required` server that cannot be used.
+    """
+
+    def __init__(self, config: ServerConfig, options: ServerOptions | None = None) -> None:
+        self.config = config
+        self._options = options or ServerOptions()
+        self._servers: McpServers | None = None
+        self._left: list[Tool] = []
+
+    @property
+    def known(self) -> Known:
+        """All of its tools once it has connected, nothing before."""
+        return Known.ALL if self._servers is not None and self._servers.toolsets else Known.NOTHING
+
+    async def tools(self) -> list[Tool]:
+        """What the server lists now, or listed last."""
+        return self._servers.all_tools() if self._servers is not None else self._left
+
+    async def __aenter__(self) -> ServerSource:
+        # A server that was closed is not opened again: whoever enters anew gets a new one.
+        self._servers = McpServers(ServersConfig((self.config,)), (self.config,), self._options, emit=log_warnings)
+        try:
+            await self._servers.open(self._options.startup_seconds)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        servers, self._servers = self._servers, None
+        if servers is not None:
+            self._left = servers.all_tools()  # whoever still calls them gets to know that the server is closed
+            await servers.close()

@@ -1,0 +1,296 @@
+"""Where an agent's tools come from: MCP servers, toolsets and functions, put together to one list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from mcpagent.config import ServerConfig, ServersConfig, load_servers
+from mcpagent.errors import ConfigError
+from mcpagent.events import Emit, Notice, ServersAwaited, ignore
+from mcpagent.mcp.all_servers import McpServers
+from mcpagent.mcp.redaction import secrets_of
+from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.catalog import Listing
+from mcpagent.tools import Tool, usable_tools
+from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, toolset_label
+from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
+from mcpagent.toolsets.selection import Selection
+from mcpagent.toolsets.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured
+from mcpagent.toolsets.tool_algebra import combined as combined_lists
+
+if TYPE_CHECKING:
+    from mcpagent.mcp.link import ServerLink
+    from mcpagent.mcp.lists.server_lists import ToolsDifference
+    from mcpagent.mcp.server_status import ServerStatus
+
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+McpConfig: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None
+"""A file, a dict of the same shape, `ServerConfig` values, or what `load_servers` gave."""
+
+
+OnChange: TypeAlias = Callable[["ServerLink | None"], None]
+"""Told when what is connected has changed, with the server that has joined if one has."""
+
+
+class AgentSources(Protocol):
+    """Where the tools of an agent come from, with a life of its own; `ToolSources` is the usual one."""
+
+    functions: list[Tool]
+    secrets: list[str]
+
+    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+        """Enters them all, to be left by `exits`; `on_change` gets each server that joins later, else None."""
+        ...
+
+    async def settle(self, emit: Emit) -> None:
+        """Waits a bounded time for servers that are connecting, which is reported."""
+        ...
+
+    async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
+        """Enters what single tools need to live, each thing once."""
+        ...
+
+    async def from_toolsets(self) -> tuple[Tool, ...]:
+        """What the toolsets list now. Raises `ConfigError` if two tools clash."""
+        ...
+
+    def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
+        """Every tool there is, with those of the toolsets as given; the same value until something is different."""
+        ...
+
+    @property
+    def statuses(self) -> dict[str, ServerStatus]:
+        """Each MCP server by name, also those that failed."""
+        ...
+
+    @property
+    def servers(self) -> McpServers:
+        """The MCP servers; only once these are open."""
+        ...
+
+
+class ToolSources:
+    """All that gives an agent tools.
+
+    `functions` may grow while the agent lives. `sources` are toolsets, lists of functions and `McpServer` values.
+    `approval` True, or a predicate, makes the calls of every tool wait for approval.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[Tool],
+        sources: Sequence[ToolSource | ServerConfig],
+        mcp_config: McpConfig,
+        options: ServerOptions,
+        approval: bool | ApprovalPredicate,
+    ) -> None:
+        self.functions = list(functions)
+        self.mcp_config = mcp_config
+        self.options = options
+        self._toolsets = tuple(as_toolset(item) for item in sources if not isinstance(item, ServerConfig))
+        self._server_values = tuple(item for item in sources if isinstance(item, ServerConfig))
+        self._selection = Selection(options.selected_servers, options.selected_tools)
+        self._approval = approval
+        self.servers = McpServers(ServersConfig(), (), options, emit=ignore)
+        """The MCP servers; none before these sources are open."""
+        self._deferring: set[str] = set()
+        self._kept: dict[str, tuple[list[Any], list[Tool]]] = {}
+        self._selected: dict[int, tuple[tuple[Tool, ...], list[Tool]]] = {}
+        self._listings: dict[tuple[int, ...], tuple[tuple[list[Tool], ...], Listing]] = {}
+        self._combined: dict[tuple[int, ...], tuple[list[Tool], tuple[Tool, ...]]] = {}
+        self._last: tuple[list[tuple[str, list[Tool]]], list[Tool], tuple[Tool, ...]] = ([], [], ())
+        self._unusable: dict[str, str] = {}
+        self._unmatched: dict[str, list[str]] = {}
+        self._emit: Emit = ignore
+        self.secrets: list[str] = []
+
+    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+        """Connects all MCP servers at once, then enters the toolsets; `exits` will leave them.
+
+        `on_change` is called when what is connected has changed later on, with the server that has joined if one has.
+        Raises only for a wrong configuration, a `required` server, or a toolset that cannot start.
+        """
+        self._emit = emit
+        given = self.mcp_config if self.mcp_config is not None else ServersConfig()
+        config = given if isinstance(given, ServersConfig) else load_servers(given)
+        if self._server_values:
+            both = load_servers((*config.servers, *self._server_values))
+            config = replace(config, servers=both.servers)
+        self._selection.check([*(server.name for server in config.servers), *(item.name for item in config.problems)])
+        wanted = [item for item in config.servers if not item.disabled and self._selection.has_server(item.name)]
+        for line in self._selection.unused({*(item.name for item in wanted), *(item.name for item in config.problems)}):
+            emit(Notice(line, "warning"))
+        self._deferring = {item.name for item in wanted if item.defer_loading}
+        self.secrets = [value for item in wanted for value in secrets_of(item)]
+
+        def on_late(server: ServerLink) -> None:
+            self._report_unmatched(server)
+            on_change(server)
+
+        def on_changed(server: ServerLink, _: ToolsDifference) -> None:
+            self._report_unmatched(server)
+            on_change(None)
+
+        self.servers = McpServers(
+            config,
+            wanted,
+            self.options,
+            emit=emit,
+            on_late=on_late,
+            on_lost=lambda _server, _reason: on_change(None),
+            on_changed=on_changed,
+        )
+        exits.push_async_callback(self.servers.close)
+        await self.servers.open(self.options.startup_seconds)
+        for server in self.connected:
+            self._report_unmatched(server)
+            self._of_server(server)  # what is wrong with a server's own settings ends the start
+        for toolset in self._toolsets:
+            await exits.enter_async_context(toolset)
+
+    def _report_unmatched(self, server: ServerLink) -> None:
+        """Warns of selected tools that the server does not have; again only when it had them in between."""
+        if not server.is_known:
+            return
+        name = server.config.name
+        lines = self._selection.unmatched(name, [tool.definition.original_name for tool in server.bound_tools()])
+        for line in lines:
+            if line.partition(";")[0] not in self._unmatched.get(name, ()):
+                self._emit(Notice(safe_line(line, 400), "warning"))
+        self._unmatched[name] = [line.partition(";")[0] for line in lines]
+
+    async def settle(self, emit: Emit) -> None:
+        """Waits for servers that are connecting, at most `question_seconds`, which is reported."""
+        if (waited := self.servers.connecting) and self.options.question_seconds != 0:
+            emit(ServersAwaited(waited))
+            await self.servers.settle(self.options.question_seconds)
+
+    async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
+        """Enters what single tools need to live, each thing once."""
+        entered: list[object] = []
+        for tool in (*self.functions, *tools):
+            if tool.lifetime is not None and tool.lifetime not in entered:
+                entered.append(tool.lifetime)
+                await exits.enter_async_context(tool.lifetime)
+
+    async def from_toolsets(self) -> tuple[Tool, ...]:
+        """What the toolsets have now, in the run that is current. Raises `ConfigError` when two tools clash."""
+        lists = [(label := toolset_label(given), usable_tools(label, await given.tools())) for given in self._toolsets]
+        if (lists, self.functions) != self._last[:2]:
+            functions = list(self.functions)
+            key = (*(id(tool) for _, tools in lists for tool in tools), 0, *map(id, functions))
+            held = self._combined.get(key)
+            if held is None:
+                together = combined_lists([*lists, ("the agent's own functions", functions)])
+                held = (functions, tuple(together[: len(together) - len(functions)]))
+                _keep(self._combined, key, held)
+            self._last = (lists, functions, held[1])
+        return self._last[2]
+
+    def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
+        """Every tool there is, with those of the toolsets as given; the same value until something is different."""
+        servers = [(toolset, tools) for toolset in self.connected if (tools := self._usable(toolset)) is not None]
+        connected = [toolset for toolset, _ in servers]
+        parts = (
+            *(tools for _, tools in servers),
+            self._of_toolsets(from_toolsets),
+            self._content(connected),
+            self._approved("functions", list(self.functions), lambda: self.functions),
+        )
+        descriptions = {toolset.config.name: about(toolset) for toolset in connected}
+        key = tuple(map(id, parts))
+        held = self._listings.get(key)
+        now = (descriptions, self.unavailable, self.expects_deferred, self.servers.connecting)
+        before = held[1] if held is not None else Listing()
+        told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting)
+        if held is None or now != told:
+            all_tools = before.tools if held is not None else tuple(tool for part in parts for tool in part)
+            held = (parts, Listing(all_tools, *now))
+            _keep(self._listings, key, held)
+        return held[1]
+
+    def _of_toolsets(self, from_toolsets: tuple[Tool, ...]) -> list[Tool]:
+        key = id(from_toolsets)
+        held = self._selected.get(key)
+        if held is None:
+            held = (from_toolsets, self._with_approval(self._selection.of(from_toolsets)))
+            _keep(self._selected, key, held)
+        return held[1]
+
+    def _content(self, connected: Sequence[ServerLink]) -> list[Tool]:
+        offers = [(toolset, toolset.lists.prompts, toolset.lists.resources) for toolset in connected]
+        return self._approved("content", offers, lambda: server_content_tools(connected, lambda: self.unavailable))
+
+    def _approved(self, source: str, given: list[Any], tools: Callable[[], list[Tool]]) -> list[Tool]:
+        """The tools made of what is given, with the agent's own rules for approval; the same list while that is."""
+        held = self._kept.get(source)
+        if held is None or held[0] != given:
+            held = self._kept[source] = (given, self._with_approval(tools()))
+        return held[1]
+
+    def _with_approval(self, tools: list[Tool]) -> list[Tool]:
+        if self._approval is False:
+            return list(tools)
+        return approval_required(tools, None if self._approval is True else self._approval)
+
+    def _usable(self, toolset: ServerLink) -> list[Tool] | None:
+        """The server's tools; None, and one warning, when its own settings do not fit what it lists."""
+        name = toolset.config.name
+        try:
+            tools = self._of_server(toolset)
+        except ConfigError as error:
+            if self._unusable.get(name) != str(error):
+                self._unusable[name] = str(error)
+                self._emit(Notice(str(error), "warning"))
+            return None
+        self._unusable.pop(name, None)
+        return tools
+
+    def _of_server(self, toolset: ServerLink) -> list[Tool]:
+        name, given = f"server {toolset.config.name}", toolset.bound_tools()
+        return self._approved(name, given, lambda: self._selection.of(deferred_as_configured(given, toolset.config)))
+
+    @property
+    def connected(self) -> list[ServerLink]:
+        """The servers whose tools are known, by name."""
+        return self.servers.toolsets
+
+    @property
+    def statuses(self) -> dict[str, ServerStatus]:
+        """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
+        return self.servers.statuses
+
+    @property
+    def unavailable(self) -> dict[str, str]:
+        """Why each server that cannot be used now cannot, in one line."""
+        return self.servers.unavailable | self._unusable
+
+    @property
+    def expects_deferred(self) -> bool:
+        """Whether a server that is not connected yet, or a toolset in a run, has tools to be hidden until found."""
+        late = any(name in self._deferring for name in self.unavailable)
+        return late or any(expects_deferred(toolset) for toolset in self._toolsets)
+
+
+def about(toolset: ServerLink) -> str:
+    """What a server is about, in the configuration's words, else in its own, which are third-party text."""
+    status = toolset.status
+    return toolset.config.description or status.title or status.instructions
+
+
+MAX_KEPT = 64
+"""Listings of different sessions that are kept; by identity of what they are made of, which is kept with them."""
+
+
+def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:
+    kept.pop(key, None)
+    kept[key] = value
+    while len(kept) > MAX_KEPT:
+        kept.pop(next(iter(kept)))

@@ -1,0 +1,51 @@
+"""Names of tools that somebody wrote down, checked as soon as the tools can be known."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from enum import IntEnum
+
+from mcpagent.errors import ConfigError
+from mcpagent.run import run_context
+from mcpagent.tools import Tool
+from mcpagent.toolsets.tool_algebra import unknown_name_line, unknown_names
+
+logger = logging.getLogger("mcpagent")
+
+
+class Known(IntEnum):
+    """How much of a source is listed now: nothing yet, what there is in this run, all it will ever have."""
+
+    NOTHING = 0
+    NOW = 1
+    ALL = 2
+
+
+class NamedTools:
+    """Names of tools that somebody wrote down, at `place`: one that no tool has is reported.
+
+    As long as no run has begun, that is an error (`is_error`) or a warning, if all there will ever be is known; later a
+    warning, once a name. A source that lists nothing is not known yet.
+    """
+
+    def __init__(self, names: Collection[str], place: str, *, is_error: bool) -> None:
+        self._names = names
+        self._place = place
+        self._is_error = is_error
+        self._reported: set[str] = set()
+
+    def check(self, tools: Sequence[Tool], known: Known) -> None:
+        """Raises `ConfigError`, or warns."""
+        unknown = [name for name in unknown_names(tools, self._names) if name not in self._reported]
+        if not unknown or not tools or known is Known.NOTHING:
+            return
+        is_starting = not run_context().run_id
+        if is_starting and known is not Known.ALL:
+            return
+        lines = [f"{self._place}: {unknown_name_line(tools, name)}" for name in unknown]
+        if is_starting and self._is_error:
+            raise ConfigError(lines[0])
+        self._reported.update(unknown)
+        for line in lines:
+            logger.warning("%s", line)

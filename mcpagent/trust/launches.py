@@ -1,0 +1,82 @@
+"""What is started for a server: the program that its command means, its arguments, folder and environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.text.safe_text import safe_line
+
+_INHERITED = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+    *("LC_ALL", "LC_CTYPE", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "XDG_CACHE_HOME", "XDG_DATA_HOME"),
+    *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
+    *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+)
+"""What a server sees of our environment besides what its configuration declares: enough to run, and no secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is started: `program` is a path, `folder` "" for the current one, `environment` all that the child has."""
+
+    program: str
+    arguments: tuple[str, ...]
+    folder: str
+    environment: Mapping[str, str] = field(repr=False)
+
+
+def launch_of(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
+    """What starting a server with a command means. Raises `ServerError` (phase "start") if it cannot be started."""
+    environment = child_environment(config, environ)
+    return Launch(find_program(config, environment), tuple(config.args), config.cwd, environment)
+
+
+def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """The allow-listed part of `environ` plus what the configuration declares."""
+    inherited = {name: environ[name] for name in _INHERITED if name in environ and not environ[name].startswith("()")}
+    return inherited | {"PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"} | dict(config.env)
+
+
+def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
+    """The program a command names, as a path. Raises `ServerError` with the near name if there is none.
+
+    A command with a slash is a path, relative to the folder that the server runs in; one without is looked up in the
+    absolute folders of PATH, and nowhere else.
+    """
+    command = config.command
+    if config.cwd and not Path(config.cwd).is_dir():
+        raise _start_error(config, f'the folder "{safe_line(config.cwd)}" does not exist; fix "cwd"')
+    if os.sep in command or (os.altsep and os.altsep in command):
+        path = (Path(config.cwd) / Path(command).expanduser()).absolute()
+        if found := shutil.which(path):
+            return str(found)
+        why = "is a directory" if path.is_dir() else "is not executable" if path.exists() else "does not exist"
+        raise _start_error(config, f'"{safe_line(command)}" {why}; fix "command"')
+    search = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    for folder in search:
+        if found := shutil.which(os.path.join(folder, command)):
+            return found
+    near = get_close_matches(command, _programs(search), n=1, cutoff=0.75)
+    hint = f'did you mean "{near[0]}"?' if near else 'install it, or give its full path in "command"'
+    raise _start_error(config, f'"{safe_line(command)}" is not on PATH; {hint}')
+
+
+def _programs(folders: list[str]) -> list[str]:
+    names: set[str] = set()
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            names.update(os.listdir(folder))
+    return sorted(names)
+
+
+def _start_error(config: ServerConfig, what: str) -> ServerError:
+    return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")
