@@ -1,13 +1,52 @@
-"""What holds for all tests: one event loop, and property tests that bear a busy machine."""
+"""What holds for all tests: one event loop, no secrets of other tests, modules compiled once, patient properties."""
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says more about the machine than about us; every test has a time limit of its own.
-settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from mcpagent.text import known_secrets
+from tests.terminal.small_model import small_model
+
+# How long an example takes says more about the machine than about us; every test has a time limit of its own. The same
+# examples at each run, so that a test that passed here passes there: `--hypothesis-profile=explore` looks for others.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any-machine", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("any-machine")
+
+# The words of an assertion say that it was a limit of time, also where helpers assert (see pyproject.toml, `reruns`).
+pytest.register_assert_rewrite("tests.servers.leftovers")
+
+# The command line is started some hundred times: without bytecode each start compiles all of its modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses_secrets() -> Iterator[None]:
+    """What one test had hidden (`known_secrets.hide`, for the life of the process) is no secret of the next one's."""
+    before = known_secrets._values
+    yield
+    known_secrets._values = before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_old_is_looked_at_again() -> None:
+    """Keeps the collector off what is loaded by now: it took half a second of whatever a test measured."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def changing_model() -> Iterator[str]:
+    """The name for `-m` of a model that calls tools which change things, as the offline stand-in does not."""
+    with small_model() as name:
+        yield name

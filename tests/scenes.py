@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcpagent import Agent, Message, Tool, ToolDefinition, ToolOutput, ToolSearch
+from mcpagent.conversation import Conversation
 from mcpagent.events import Event
 from mcpagent.messages import ToolCall, ToolResult
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.tool_search.catalog import Catalog, Listing
+from mcpagent.tool_search.session_tools import SessionTools
 
 STRING = {"type": "string"}
 
@@ -41,6 +44,14 @@ class CountedTools:
         return None
 
 
+def session_tools(tools: Sequence[Tool], search: ToolSearch | None = None, **options: Any) -> SessionTools:
+    """The tools of a session over these; `descriptions` are the servers', all else goes to `SessionTools`."""
+    search = search or ToolSearch(enabled=False)
+    listing = Listing(tuple(tools), options.pop("descriptions", {}), options.pop("unavailable", {}))
+    conversation = options.pop("conversation", None) or Conversation()
+    return SessionTools(Catalog(listing, search), conversation, search=search, **options)
+
+
 def call(name: str, identity: str = "", **arguments: Any) -> ToolCall:
     return ToolCall(identity or f"call_{name}", name, arguments)
 
@@ -60,8 +71,8 @@ def searching_agent(
     pinned = options.pop("pinned", ())
     return Agent(
         model,
-        toolsets=toolsets,
         tool_search=ToolSearch(**options),
         pre_discovered_tools=pinned,
         on_event=events.append if events is not None else None,
+        tools=toolsets,
     )

@@ -1,4 +1,4 @@
-"""The reading order holds: a module imports only what stands before it, and starting up loads nothing heavy."""
+"""The tree: a total reading order without circles, names that stand once, folders of bounded size, a light start."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,22 +15,48 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
 
-STAGES: tuple[frozenset[str], ...] = tuple(
-    frozenset(stage.split())
-    for stage in (
-        "errors messages pending events safe_text whole_files known_secrets secret_shapes background inputs late_names",
-        "tools tool_algebra tool_context run_context names conversation tracing config secret_store selection cards "
-        "search prompt models validation",
-        "catalog mcp recording offload compaction sessions",
-        "virtual_tools toolsets",
-        "sources execution loop session conversations agent agent_cards",
-        "cli server",
-    )
+ORDER = (
+    "late_names",
+    "errors",
+    "python",
+    "text",
+    "messages",
+    "approval",
+    "events",
+    "tool_context",
+    "conversation",
+    "config",
+    "trust",
+    "search",
+    "models",
+    "prompt",
+    "tools",
+    "tool_search",
+    "run",
+    "mcp",
+    "toolsets",
+    "execution",
+    "loop",
+    "session",
+    "cards",
+    "agent",
+    "recording",
+    "cli/frame",
+    "cli/screen",
+    "cli/may_run",
+    "cli/oneshot",
+    "cli/tools_command",
+    "cli/servers",
+    "cli/chat",
+    "cli/setup",
+    "cli",
 )
-"""The rooms in reading order, as docs/architecture.md has them; rooms of one stage may import each other."""
+"""The rooms in reading order, as docs/architecture.md has them: each knows only those before it."""
 
 APART = frozenset({"demo", "__main__", "__init__"})
 """`demo` is a program of its own, started as a server; the two others are doors."""
+
+MOST_AT_ROOT, MOST_IN_FOLDER = 15, 20
 
 HEAVY = tuple(
     "anthropic openai genai_prices mcp mcp_types httpx2 httpx pydantic jsonschema referencing rich prompt_toolkit "  # noqa: SIM905
@@ -38,7 +65,9 @@ HEAVY = tuple(
 
 
 def room_of(module: str) -> str:
-    return module.removeprefix("mcpagent.").split(".")[0]
+    """The root module or folder; the folders of `cli` are rooms of their own."""
+    steps = module.removeprefix("mcpagent.").split(".")
+    return "/".join(steps[:2]) if steps[0] == "cli" and len(steps) > 2 else steps[0]
 
 
 MODULES: dict[str, Path] = {
@@ -47,11 +76,9 @@ MODULES: dict[str, Path] = {
 }
 
 
-def imported(path: Path, *, only_at_import: bool = False) -> Iterator[str]:
-    """The names of the modules that a file imports; `only_at_import` leaves out functions and TYPE_CHECKING."""
-    pending: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
-    while pending:
-        node = pending.pop()
+def imported(path: Path) -> Iterator[str]:
+    """The names of the modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -60,52 +87,35 @@ def imported(path: Path, *, only_at_import: bool = False) -> Iterator[str]:
             yield from submodules
             if len(submodules) < len(node.names):
                 yield node.module or ""
-        if only_at_import and _is_lazy(node):
-            continue
-        pending.extend(ast.iter_child_nodes(node))
-
-
-def _is_lazy(node: ast.AST) -> bool:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return True
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-
-
-def stage(room: str) -> int:
-    return next(number for number, rooms in enumerate(STAGES) if room in rooms)
 
 
 def test_every_room_has_its_place() -> None:
     rooms = {room_of(name) for name in MODULES} - {"mcpagent"} - APART
-    assert rooms <= frozenset().union(*STAGES), "name the new room in STAGES here and in docs/architecture.md"
+    assert sorted(ORDER) == sorted(rooms), "put the room into ORDER here and into docs/architecture.md"
 
 
 def test_the_page_on_architecture_has_every_room_in_this_order() -> None:
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
-    table = "\n".join(line.split("|")[2] for line in page.splitlines() if line.startswith("|"))
-    shown = [name for name in re.findall(r"`(\w+)(?:\.py|/)`", table) if name not in APART]
-    assert set(shown) == {room_of(name) for name in MODULES} - {"mcpagent"} - APART
-    assert [stage(room) for room in shown] == sorted(stage(room) for room in shown)
+    table = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("|"))
+    shown = [name for name in re.findall(r"`((?:cli/)?\w+)(?:\.py|/)`", table) if name not in APART]
+    assert shown == list(ORDER)
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_a_module_imports_only_rooms_that_stand_before_it(module: str) -> None:
+    """Imports inside functions and for types alone count as all others do."""
     room = room_of(module)
     if room in APART or module == "mcpagent":
         return
-    wrong = {
-        name
-        for name in imported(MODULES[module])
-        if name.startswith("mcpagent.") and (room_of(name) in APART - {"demo"} or _is_later(room_of(name), room))
-    }
+    names = {name for name in imported(MODULES[module]) if name == "mcpagent" or name.startswith("mcpagent.")}
+    wrong = {name for name in names if not _may_be_known(room, room_of(name))}
     assert not wrong, f"{module} stands before {', '.join(sorted(wrong))}"
 
 
-def _is_later(imported_room: str, room: str) -> bool:
-    if imported_room == "demo":
-        return stage(room) < stage("agent")
-    known = frozenset().union(*STAGES)
-    return imported_room in known and stage(imported_room) > stage(room)
+def _may_be_known(room: str, other: str) -> bool:
+    if other in APART or other == "mcpagent":
+        return room.startswith("cli")
+    return ORDER.index(other) <= ORDER.index(room)
 
 
 def test_the_demo_server_needs_nothing_of_the_runtime() -> None:
@@ -120,9 +130,9 @@ def test_the_demo_server_needs_nothing_of_the_runtime() -> None:
 
 
 def test_there_are_no_import_cycles() -> None:
-    """Counts what runs at import time; a lazy import at a seam is no cycle."""
+    """Between files, whenever they are imported: a circle through a function is one too."""
     edges = {
-        module: sorted({name for name in imported(path, only_at_import=True) if name in MODULES} - {"mcpagent"})
+        module: sorted({name for name in imported(path) if name in MODULES} - {"mcpagent"})
         for module, path in MODULES.items()
     }
     done: set[str] = set()
@@ -136,6 +146,58 @@ def test_there_are_no_import_cycles() -> None:
 
     for module in MODULES:
         visit(module, ())
+
+
+def classes(path: Path) -> Iterator[ast.ClassDef]:
+    """Those of a module, also the ones inside functions and classes."""
+    return (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef))
+
+
+def test_a_name_stands_once() -> None:
+    """Of all modules and folders together, and of all classes."""
+    doors = {"__init__", "__main__"}
+    places = Counter(path.parent.name if path.stem == "__init__" else path.stem for path in MODULES.values())
+    assert [name for name, count in places.items() if count > 1 and name not in doors] == []
+    named = Counter(node.name for path in MODULES.values() for node in classes(path))
+    assert [name for name, count in named.items() if count > 1] == []
+
+
+SAID_TWICE = {
+    *("prefixed", "renamed", "deferred", "approval_required", "wrapped", "combined"),  # of tools, and of toolsets
+    "main",  # of programs: the command, and what starts a server
+}
+
+
+def test_a_function_has_a_name_of_its_own() -> None:
+    """But for the operations on toolsets, what each provider's adapter does in its own way, and programs."""
+    paths = [path for path in MODULES.values() if path.parent.name not in ("anthropic", "openai")]
+    named = Counter(
+        node.name
+        for path in paths
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in named.items() if count > 1} <= SAID_TWICE
+
+
+MOST_BY_PLACE = 6
+"""Arguments of one call that are told apart by their place alone; further ones are named."""
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_long_calls_name_their_arguments(module: str) -> None:
+    long = [
+        f"{MODULES[module]}:{node.lineno}: {ast.unparse(node.func)}"
+        for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8")))
+        if isinstance(node, ast.Call) and len(node.args) > MOST_BY_PLACE
+    ]
+    assert not long
+
+
+def test_folders_are_small() -> None:
+    files = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py" or path.parent == PACKAGE)
+    assert files.pop(PACKAGE) <= MOST_AT_ROOT
+    assert {folder.name: count for folder, count in files.items() if count > MOST_IN_FOLDER} == {}
 
 
 LOADED = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"

@@ -17,15 +17,20 @@ from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull
 
 from mcpagent.config import ServerConfig
+from mcpagent.config.secret_store import NO_KEYRING, SecretStore
+from mcpagent.mcp.auth.oauth import callback_result, oauth_for
+from mcpagent.mcp.auth.sign_ins import TokenStorage
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.oauth import Machine, callback_result, oauth_for, oauth_for_machine
-from mcpagent.mcp.sign_ins import TokenStorage
-from mcpagent.mcp.toolset import McpToolset
-from mcpagent.secret_store import NO_KEYRING, SecretStore
+from mcpagent.mcp.link import ServerLink
 
 if TYPE_CHECKING:
     from mcpagent.tools import Tool
@@ -102,9 +107,12 @@ async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | No
         return None
     store = SecretStore(folder, keyring=NO_KEYRING)
     if "client-credentials" in SCENARIO:
-        secret, key = CONTEXT.get("client_secret", ""), CONTEXT.get("private_key_pem", "")
-        machine = Machine(CONTEXT["client_id"], secret, key, CONTEXT.get("signing_algorithm", "ES256"))
-        return oauth_for_machine(config, store, machine)
+        storage, client_id = TokenStorage(store, config.url), CONTEXT["client_id"]
+        if not (key := CONTEXT.get("private_key_pem", "")):
+            return ClientCredentialsOAuthProvider(config.url, storage, client_id, CONTEXT.get("client_secret", ""))
+        algorithm = CONTEXT.get("signing_algorithm", "ES256")
+        signer = SignedJWTParameters(issuer=client_id, subject=client_id, signing_key=key, signing_algorithm=algorithm)
+        return PrivateKeyJWTOAuthProvider(config.url, storage, client_id, signer.create_assertion_provider())
     if "idp_id_token" in CONTEXT:
         return IdentityAssertionOAuthProvider(
             config.url,
@@ -144,7 +152,7 @@ async def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         auth = await authentication(config, Path(folder))
         handlers = Handlers(elicit=accept_defaults)
-        async with McpToolset(config, emit=print, auth=auth, handlers=handlers) as toolset:
+        async with ServerLink(config, emit=print, auth=auth, handlers=handlers) as toolset:
             print(toolset.status)
             await use(await toolset.tools())
     return 0

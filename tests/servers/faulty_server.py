@@ -151,6 +151,23 @@ def remote_ref() -> Request:
     return {"name": "remote", "inputSchema": schema, "outputSchema": schema}
 
 
+def hostile_schemas() -> list[Any]:
+    """A pattern that only a reference makes one, and references that multiply."""
+    map_called_defs = {"pattern": "^(a|a)*$"}
+    levels = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)}
+    properties = {"$defs": map_called_defs, "text": {"$ref": "#/properties/$defs"}}
+    bomb = {
+        "type": "object",
+        "properties": {"text": {"$ref": "#/$defs/a0"}},
+        "$defs": {**levels, "a60": {"minLength": 9}},
+    }
+    return [
+        {"name": "maps", "inputSchema": {"type": "object", "properties": properties}},
+        {"name": "bomb", "inputSchema": bomb},
+        remote_ref(),
+    ]
+
+
 def changed_tools() -> list[Any]:
     return [*TOOLS, {**TOOLS[0], "name": "new_one"}] if Path(OPTIONS.log + ".changed").exists() else TOOLS
 
@@ -165,6 +182,7 @@ LISTS: dict[str, Callable[[str | None], Request]] = {
     "list-dup-names": lambda _: {"tools": [*TOOLS, {**TOOLS[0], "description": "the second"}]},
     "list-huge": lambda _: {"tools": TOOLS + [{"name": f"t{n}", "inputSchema": SCHEMA} for n in range(12_000)]},
     "list-remote-ref": lambda _: {"tools": [*TOOLS, remote_ref()]},
+    "list-hostile-schemas": lambda _: {"tools": hostile_schemas()},
     "structured-mismatch": lambda _: {
         "tools": [TOOLS[0], {**TOOLS[1], "outputSchema": {"type": "object", "required": ["n"]}}]
     },

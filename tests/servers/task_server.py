@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,9 @@ def tell(task: Message) -> None:
             send(method=method, params=state(task))
     if task["way"] == "progress":
         send(method="notifications/progress", params={"progressToken": task["token"], "progress": 3, "total": 4})
+    if task["way"] == "gone":  # whatever is sent meanwhile is never read
+        time.sleep(0.5)
+        os._exit(9)
 
 
 def get(request: Message) -> None:

@@ -29,8 +29,14 @@ def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
     check_chat(body, headers)
     for place, tool in enumerate(body.get("tools", ())):
         _check_schema(tool["function"]["parameters"], f"tools[0].function_declarations[{place}].parameters")
+    before = ""
     for place, message in enumerate(body["messages"]):
         calls = message.get("tool_calls")
+        if message["role"] == "assistant":
+            require(
+                before in ("user", "tool"), "Please ensure that function call turn comes immediately after a user turn"
+            )
+        before = message["role"]
         if calls:
             signature = calls[0].get("extra_content", {}).get("google", {}).get("thought_signature", "")
             signed = signature.startswith("sig-") or signature == UNSIGNED

@@ -221,7 +221,13 @@ def chat_definition_tokens(body: Mapping[str, Any]) -> int:
 
 def chat_view(body: Mapping[str, Any]) -> View:
     shown = {tool["function"]["name"]: tool["function"]["parameters"] for tool in body.get("tools", ())}
-    texts = [str(m["content"]) for m in body["messages"] if m["role"] in ("user", "tool")]
+    said = (m["content"] for m in body["messages"] if m["role"] in ("user", "tool"))
+    texts = [
+        block["text"]
+        for content in said
+        for block in ([{"type": "text", "text": content}] if isinstance(content, str) else content)
+        if block["type"] == "text"
+    ]
     answered = sum(message["role"] == "assistant" for message in body["messages"])
     return View(shown, texts, answered, body.get("tool_choice") == "none")
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.speed import within
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL_SERVER = Path(__file__).with_name("small_server.py")
 SECONDS = 40
@@ -30,6 +32,14 @@ def environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str,
     kept = {name: value for name, value in os.environ.items() if not _KEYS.search(name)}
     python_path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     return {**kept, "MCPAGENT_HOME": str(home), "PYTHONPATH": python_path, "TERM": "xterm", **(extra or {})}
+
+
+def heed_ctrl_c() -> None:
+    """For a child before it becomes the command: Ctrl-C ends it, also where whoever runs the tests ignores that.
+
+    A process inherits what is ignored (POSIX), and Python then leaves it so, as it should.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run(
@@ -68,9 +78,9 @@ class Screen:
 
     def wait_for(self, pattern: str, seconds: float = SECONDS) -> str:
         """Reads until the pattern is in what came after the last match; gives what came until then."""
-        deadline = time.monotonic() + seconds
+        started = time.monotonic()
         while (match := re.search(pattern, self.text[self._seen :])) is None:
-            if time.monotonic() > deadline or not self.read(0.2):
+            if not _is_early(started, seconds) or not self.read(0.2):
                 raise AssertionError(f"{pattern!r} did not appear; the screen holds:\n{self.text[-3000:]}")
         found = self.text[self._seen : self._seen + match.end()]
         self._seen += match.end()
@@ -78,9 +88,9 @@ class Screen:
 
     def wait_until(self, done: Callable[[], object], seconds: float = SECONDS) -> None:
         """Reads on until something has happened that is not the next thing on the screen."""
-        deadline = time.monotonic() + seconds
+        started = time.monotonic()
         while not done():
-            assert time.monotonic() < deadline, f"it did not happen; the screen holds:\n{self.text[-3000:]}"
+            assert _is_early(started, seconds), f"it did not happen; the screen holds:\n{self.text[-3000:]}"
             self.read(0.1)
 
     def cpu_seconds(self) -> float:
@@ -104,9 +114,9 @@ class Screen:
 
     def ended(self, seconds: float = SECONDS) -> int:
         """Waits for the end without reading and gives the exit code."""
-        deadline = time.monotonic() + seconds
+        started = time.monotonic()
         while not (status := os.waitpid(self.pid, os.WNOHANG))[0]:
-            assert time.monotonic() < deadline, "it did not end"
+            assert _is_early(started, seconds), "it did not end"
             time.sleep(0.02)
         return os.waitstatus_to_exitcode(status[1])
 
@@ -133,9 +143,9 @@ class Screen:
 
     def exit_code(self, seconds: float = SECONDS) -> int:
         """Reads to the end and gives the exit code."""
-        deadline = time.monotonic() + seconds
+        started = time.monotonic()
         while self.read(0.2):
-            assert time.monotonic() < deadline, f"it did not end; the screen holds:\n{self.text[-3000:]}"
+            assert _is_early(started, seconds), f"it did not end; the screen holds:\n{self.text[-3000:]}"
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
@@ -154,6 +164,7 @@ def on_a_terminal(
     variables = environment(folder / "home", env)
     pid, descriptor = pty.fork()
     if pid == 0:
+        heed_ctrl_c()
         os.chdir(folder)
         os.execve(sys.executable, [sys.executable, "-m", "mcpagent", *arguments], variables)
     _set_size(descriptor, columns, rows)
@@ -167,6 +178,10 @@ def on_a_terminal(
         except (ProcessLookupError, ChildProcessError):
             pass
         screen.close()
+
+
+def _is_early(started: float, seconds: float) -> bool:
+    return within(time.monotonic() - started, seconds, time.monotonic)
 
 
 def _set_size(descriptor: int, columns: int, rows: int) -> None:

@@ -22,7 +22,7 @@ from mcpagent.messages import (
     user_message,
 )
 from mcpagent.models.base import ModelRequest
-from mcpagent.models.discovery import places_of
+from mcpagent.models.tool_changes_in_history import places_of
 from tests.wire.scene import SEARCH
 
 Step: TypeAlias = tuple[str, tuple[int, ...]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mcpagent.messages import ToolDefinition
-from mcpagent.models.discovery import as_text
+from mcpagent.models.tool_changes_in_history import as_text
 
 
 def callable_unseen(body: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,69 @@
+"""Calls while they run and as they end: groups, progress on the moving line, other people's words kept harmless."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from mcpagent.cli.screen.rendering import Place, RunningCalls, TurnView
+from mcpagent.cli.screen.terminal import ASCII_GLYPHS, make_console
+from mcpagent.events import ToolCallFinished, ToolCallStarted, ToolProgress
+from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult
+
+
+def started(call_id: str, name: str, server: str | None = "files") -> ToolCallStarted:
+    return ToolCallStarted(ToolCall(call_id, name, {}), server)
+
+
+def finished(call_id: str, name: str, text: str = "ok", error: ToolErrorKind | None = None) -> ToolCallFinished:
+    call = ToolCall(call_id, name, {})
+    return ToolCallFinished(call, ToolResult(call_id, name, (Text(text),), error, 0.25), "files")
+
+
+def test_calls_that_run_together_are_one_group() -> None:
+    running = RunningCalls()
+    for call_id in "abc":
+        running.start(started(call_id, f"tool_{call_id}"))
+    assert running.finish(finished("b", "tool_b")) == Place(in_group=True, opens=3)
+    running.start(started("d", "later"))
+    assert running.finish(finished("d", "later")) == Place()
+    assert running.finish(finished("a", "tool_a")) == Place(in_group=True)
+    assert running.finish(finished("c", "tool_c")) == Place(in_group=True, is_last=True)
+    running.start(started("e", "alone"))
+    assert running.finish(finished("e", "alone")) == Place()
+
+
+def test_the_moving_line_names_what_runs_and_how_far_it_is() -> None:
+    running = RunningCalls()
+    assert running.label == ""
+    for call_id, name in (("1", "files_index"), ("2", "fetch"), ("3", "sum"), ("4", "sort")):
+        running.start(started(call_id, name))
+    running.progress(ToolProgress("files", "index", 3, 10, "reading \x1b[2J"))
+    running.progress(ToolProgress("other", "fetch", 1, None, "of another server"))
+    assert running.label == "index: reading [2J (3 of 10), fetch, sum, 1 more"
+    running.finish(finished("1", "files_index"))
+    assert running.label == "fetch, sum, sort"
+
+
+def screen() -> tuple[io.StringIO, Console]:
+    written = io.StringIO()
+    return written, make_console(written, "never", {"COLUMNS": "60"})
+
+
+def test_a_group_is_shown_with_a_line_for_each_call_and_errors_folded() -> None:
+    written, console = screen()
+    view = TurnView(console, None, ASCII_GLYPHS)
+    for call_id, name in (("1", "read"), ("2", "write")):
+        view(started(call_id, name))
+    view(finished("2", "write", "\n".join(f"why {number} \x1b]0;title\x07" for number in range(7)), "failed"))
+    view(finished("1", "read"))
+    view.close()
+    lines = [" ".join(line.split()) for line in written.getvalue().splitlines()]
+    assert lines[0] == "* 2 calls at the same time"
+    assert lines[1] == "- x files.write failed - 250 ms"
+    assert lines[2:7] == [f"why {number} ]0;title" for number in range(5)]
+    assert lines[7] == "... 2 more lines"
+    assert lines[8] == "- * files.read 250 ms - 2 chars"
+    assert all(len(line) <= 60 for line in written.getvalue().splitlines())
+    assert "\x1b" not in written.getvalue()

@@ -1,0 +1,317 @@
+"""`mcpagent mcp add|remove|enable|disable|logs`: one server changes, everything else in the file stays."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mcpagent.cli.app import run
+from mcpagent.cli.servers.server_commands import followed, last_lines
+from mcpagent.cli.servers.server_editing import ServerFile, open_file
+from mcpagent.config import load_servers
+from mcpagent.config.literals import literal_secrets
+from mcpagent.config.user_folders import state_folder
+from mcpagent.mcp.transports.server_log import log_path
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX files")
+
+PROJECT = """\
+{
+  // shared by all of us
+  "mcpServers": {
+    "git": {"command": "uvx", "args": ["mcp-server-git"], "ourOwnKey": 1}, // leave this
+  },
+  "someOtherTool": {"a": [1, 2]}
+}
+"""
+
+
+class Command:
+    """Runs command lines in a folder of their own, and says what they wrote."""
+
+    def __init__(self, folder: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.user_file = home / "config" / "mcp.json"
+        self.project_file = folder / ".mcp.json"
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What it wrote to both streams; the exit code has to be this."""
+        found = run(arguments)
+        out, err = self._capsys.readouterr()
+        assert found == code, f"{found}: {out}{err}"
+        assert "Traceback" not in err
+        return out + err
+
+    def entry(self, name: str, file: Path | None = None) -> object:
+        return json.loads((file or self.user_file).read_text("utf-8"))["mcpServers"][name]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for name in [name for name in os.environ if name.startswith("MCPAGENT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return Command(folder, tmp_path / "home", capsys)
+
+
+# --- add ---
+
+
+def test_a_command_is_added_for_the_user(command: Command) -> None:
+    said = command("mcp", "add", "time", "-e", "ZONE=UTC", "-e", "TOKEN", "--", sys.executable, "-m", "x", "--flag")
+    assert command.entry("time") == {
+        "command": sys.executable,
+        "args": ["-m", "x", "--flag"],
+        "env": {"ZONE": "UTC", "TOKEN": "${TOKEN}"},
+    }
+    assert f"added time to {command.user_file}:3" in said
+    assert "TOKEN is not set" in said
+    assert stat.S_IMODE(command.user_file.stat().st_mode) == 0o600
+
+
+def test_a_command_in_one_word_is_divided_as_a_shell_would(command: Command) -> None:
+    command("mcp", "add", "files", f"'{sys.executable}' 'a b' c")
+    assert command.entry("files") == {"command": sys.executable, "args": ["a b", "c"]}
+
+
+def test_an_address_is_added_with_its_headers(command: Command) -> None:
+    command("mcp", "add", "docs", "https://example.com/mcp", "--header", "Authorization: Bearer ${DOCS}")
+    command("mcp", "add", "old", "https://example.com/sse", "--transport", "sse")
+    assert command.entry("docs") == {
+        "type": "http",
+        "url": "https://example.com/mcp",
+        "headers": {"Authorization": "Bearer ${DOCS}"},
+    }
+    assert command.entry("old") == {"type": "sse", "url": "https://example.com/sse"}
+
+
+def test_the_projects_file_keeps_its_comments_and_foreign_keys(command: Command) -> None:
+    command.project_file.write_text(PROJECT, "utf-8")
+    command("mcp", "add", "time", "--scope", "project", "--", "uvx", "mcp-server-time")
+    assert command.project_file.read_text("utf-8") == PROJECT.replace(
+        "// leave this\n", '// leave this\n    "time": {"command": "uvx", "args": ["mcp-server-time"]},\n'
+    )
+    command("mcp", "remove", "time")
+    assert command.project_file.read_text("utf-8") == PROJECT
+
+
+def test_a_link_stays_a_link_and_a_mode_a_mode(command: Command, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "mcp.json"
+    real.parent.mkdir()
+    real.write_bytes(b"\xef\xbb\xbf" + PROJECT.replace("\n", "\r\n").encode())
+    real.chmod(0o640)
+    command.project_file.symlink_to(real)
+    command("mcp", "disable", "git")
+    assert command.project_file.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    after = real.read_bytes()
+    assert after.startswith(b"\xef\xbb\xbf")
+    assert after.count(b"\r\n") == after.count(b"\n")
+    assert [path.name for path in real.parent.iterdir()] == ["mcp.json"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-e", "GITHUB_TOKEN=ghp_abcdefghij0123456789abcd", "--", "uvx", "x"],
+        ["-e", "PASSWORD=correct-horse", "--", "uvx", "x"],
+        ["--", "uvx", "x", "--api-key", "0123456789abcdefghij"],
+        ["--", "uvx", "x", "--token=0123456789abcdefghij"],
+        ["https://example.com/mcp", "--header", "Authorization: Bearer abcdefghijklmnop0123"],
+        ["https://example.com/mcp?api_key=0123456789abc"],
+        ["https://me:secret@example.com/mcp"],
+    ],
+)
+def test_a_secret_never_goes_into_the_projects_file(arguments: list[str], command: Command) -> None:
+    said = command("mcp", "add", "hub", "--scope", "project", *arguments, code=2)
+    assert "looks like a secret" in said
+    assert "--scope user" in said
+    assert not command.project_file.exists()
+    assert all(word not in said for word in ("ghp_", "correct-horse", "0123456789", "secret@"))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"args": ["-y", "@scope/server-filesystem@2026.1.14", "mcp-server-git==2026.1.14", "/srv/a_long_name_of_2026"]},
+        {
+            "env": {
+                "MODEL": "gpt-4.1-mini-2025-04-14",
+                "TOKEN": "${TOKEN}",
+                "KEY_FILE": "/etc/key",
+                "MAX_TOKENS": "4096",
+            }
+        },
+        {"headers": {"Authorization": "Bearer ${TOKEN:-x}", "Content-Type": "application/json"}},
+        {"url": "https://example.com/mcp?version=2026-07-28"},
+    ],
+)
+def test_what_is_no_secret_is_not_taken_for_one(entry: dict[str, object]) -> None:
+    assert literal_secrets(entry) == []
+
+
+def test_a_secret_goes_into_the_store_and_its_name_into_the_file(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("s3cret-value\n"))
+    said = command("mcp", "add", "hub", "--scope", "project", "--secret", "HUB_TOKEN", "--", sys.executable)
+    assert command.entry("hub", command.project_file) == {
+        "command": sys.executable,
+        "env": {"HUB_TOKEN": "${keyring:HUB_TOKEN}"},
+    }
+    assert "s3cret-value" not in said + command.project_file.read_text("utf-8")
+    (server,) = load_servers(command.project_file).servers
+    assert server.env == {"HUB_TOKEN": "s3cret-value"}
+    command("mcp", "add", "web", "https://example.com/mcp", "--secret", "HUB_TOKEN")
+    assert command.entry("web") == {
+        "type": "http",
+        "url": "https://example.com/mcp",
+        "headers": {"Authorization": "Bearer ${keyring:HUB_TOKEN}"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["add", "git", "--scope", "project", "--", "x"], "--replace"),
+        (["add", "a..b", "--", "x"], "server name"),
+        (["add", "time", "npx", "-y", "x"], "stands after --"),
+        (["add", "time", "npx", "--scpe", "user"], "did you mean --scope"),
+        (["add", "time"], "missing argument"),
+        (["add", "time", "https://example.com", "x"], "no arguments"),
+        (["add", "time", "https://example.com", "-e", "A=b"], "--header"),
+        (["add", "time", "--header", "A: b", "--", "x"], "--env"),
+        (["add", "time", "-e", "1=b", "--", "x"], "NAME=VALUE"),
+        (["add", "time", "--secret", "no name", "--", "x"], "GITHUB_TOKEN"),
+        (["remove", "gti"], "did you mean git?"),
+        (["enable", "zzz"], "configured: git"),
+        (["remove", "git", "--scope", "user"], "no server"),
+        (["logs", "gti"], "did you mean git?"),
+        (["tset"], "test"),
+    ],
+)
+def test_each_mistake_is_one_line_with_its_fix(arguments: list[str], words: str, command: Command) -> None:
+    command.project_file.write_text(PROJECT, "utf-8")
+    said = command("mcp", *arguments, code=3 if "a..b" in arguments else 2)
+    assert words in said
+    assert said.count("\n") == 1
+    assert command.project_file.read_text("utf-8") == PROJECT
+    assert not command.user_file.exists()
+
+
+def test_a_file_that_cannot_be_read_is_not_written(command: Command) -> None:
+    command.project_file.write_text('{"mcpServers": {', "utf-8")
+    assert ".mcp.json:1" in command("mcp", "add", "x", "--scope", "project", "--", "y", code=3)
+    assert command.project_file.read_text("utf-8") == '{"mcpServers": {'
+
+
+# --- remove, enable, disable ---
+
+
+def test_the_file_that_counts_is_changed_and_what_then_counts_is_said(command: Command) -> None:
+    command.project_file.write_text(PROJECT, "utf-8")
+    command("mcp", "add", "git", "--", "uvx", "mine")
+    said = command("mcp", "remove", "git")
+    assert "removed git from .mcp.json" in said
+    assert f"git is now the one of {command.user_file}:3" in said
+    command("mcp", "remove", "git", "--scope", "user")
+    assert load_servers(command.user_file).servers == ()
+
+
+def test_a_server_is_switched_by_the_key_that_its_file_has(command: Command) -> None:
+    file = command.project_file
+    file.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y", "enabled": true}}}', "utf-8")
+    before = file.read_text("utf-8")
+    command("mcp", "disable", "a")
+    command("mcp", "disable", "b")
+    assert command.entry("a", file) == {"command": "x", "disabled": True}
+    assert command.entry("b", file) == {"command": "y", "enabled": False}
+    assert "is disabled already" in command("mcp", "disable", "a")
+    command("mcp", "enable", "a")
+    command("mcp", "enable", "b")
+    assert file.read_text("utf-8") == before
+
+
+def test_a_file_that_is_named_is_the_one_changed(command: Command, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('{"servers": {"a": {"command": "x"}}}', "utf-8")
+    command("mcp", "add", "b", "--config", str(other), "--", "y")
+    command("mcp", "disable", "a", "--config", str(other))
+    assert json.loads(other.read_text("utf-8")) == {
+        "servers": {"a": {"command": "x", "disabled": True}, "b": {"command": "y"}}
+    }
+    assert not command.user_file.exists()
+
+
+# --- logs ---
+
+
+def test_the_last_lines_of_a_log(command: Command) -> None:
+    command.project_file.write_text(PROJECT, "utf-8")
+    assert "has written nothing yet" in command("mcp", "logs", "git")
+    path = log_path(state_folder(os.environ) / "logs", "git")
+    path.parent.mkdir(parents=True)
+    path.with_name(f"{path.name}.1").write_text("older\n", "utf-8")
+    path.write_text("one\ntwo \x1b[31mred\nthree\n", "utf-8")
+    assert command("mcp", "logs", "git", "-n", "2") == "two [31mred\nthree\n"
+    assert command("mcp", "logs", "git") == "older\none\ntwo [31mred\nthree\n"
+
+
+def test_a_log_is_followed_into_the_next_file(tmp_path: Path) -> None:
+    path = tmp_path / "git.log"
+    path.write_text("before\n", "utf-8")
+    start = (path.stat().st_size, path.stat().st_ino)
+    assert last_lines(path, 5, start[0]) == ["before"]
+    steps = iter(["half", " line\nnext\n", "new", ""])
+
+    def write() -> None:
+        step = next(steps)
+        if step == "new":
+            path.rename(tmp_path / "git.log.1")
+            path.write_text("in the new file\n", "utf-8")
+        else:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(step)
+
+    lines = followed(path, start, write)
+    assert [next(lines) for _ in range(3)] == ["half line", "next", "in the new file"]
+
+
+def test_what_several_change_at_once_is_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "mcp.json"
+
+    def add(names: Sequence[str]) -> None:
+        before = open_file(path, is_project=False)
+        for name in names:
+            before.saved(partial(ServerFile.with_entry, name=name, entry={"command": name}))
+
+    names = [[f"s{thread}-{number}" for number in range(8)] for thread in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(add, names))
+    assert sorted(open_file(path, is_project=False).entries) == sorted(name for some in names for name in some)
+    assert [item.name for item in path.parent.iterdir()] == ["mcp.json"]
+
+
+def test_a_change_elsewhere_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": {"command": "a"}}}', "utf-8")
+    opened = open_file(path, is_project=False)
+    path.write_text('{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}} // theirs', "utf-8")
+    opened.saved(lambda file: file.without_entry("a"))
+    assert path.read_text("utf-8") == '{"mcpServers": {"b": {"command": "b"}}} // theirs'

@@ -1,0 +1,61 @@
+"""What is large is worked on beside the event loop, and telling that it is takes no time."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpagent.mcp.transports.beside_loop import beside_loop, is_large, json_in_steps
+from tests.speed import within
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner), max_leaves=15
+)
+
+
+@given(VALUES)
+def test_ordinary_values_are_not(value: Any) -> None:
+    assert not is_large(value)
+
+
+@given(VALUES)
+def test_json_in_steps_is_the_same(value: Any) -> None:
+    assert json_in_steps(value) == json.dumps(value, ensure_ascii=False)
+
+
+def test_json_in_steps_is_the_same_of_what_is_large() -> None:
+    parts: list[Any] = [1.5, None, True, "x\u20ac\ud800", {"a": [], "b": {}}, float("inf"), "x" * 150]
+    for value in (parts * 400, {"a": parts * 400, "b": {str(number): parts for number in range(400)}}, [parts] * 400):
+        assert is_large(value)
+        assert json_in_steps(value) == json.dumps(value, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 300_000,
+        {"content": [{"type": "text", "text": "x" * 300_000}]},
+        [["x" * 1_000] for _ in range(300)],
+        list(range(3_000)),
+        {str(number): number for number in range(3_000)},
+        [[[] for _ in range(60)] for _ in range(60)],
+    ],
+)
+async def test_long_texts_and_many_parts_are(value: Any) -> None:
+    assert is_large(value)
+    assert await beside_loop(threading.get_ident, is_much=True) != threading.get_ident()
+    assert await beside_loop(threading.get_ident, is_much=False) == threading.get_ident()
+
+
+def test_the_largest_is_told_as_fast_as_any() -> None:
+    value = [[{"a": [1, 2, 3]} for _ in range(1_000)] for _ in range(100)]
+    started = time.thread_time()
+    assert is_large(value)
+    assert within(time.thread_time() - started, 0.05)

@@ -1,0 +1,213 @@
+"""A remote server that goes wrong: each failure is an answer, never a cancellation, and the session lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.mcp.link import ServerLink
+from mcpagent.text.retry_after import retry_after_seconds
+from mcpagent.tools import Tool, ToolOutput
+from tests.servers.everyday import everyday
+from tests.servers.faulty_http import FaultyHttp, bomb, faulty_http
+from tests.servers.leftovers import nothing_left
+from tests.speed import within
+
+
+def config(url: str, **settings: Any) -> ServerConfig:
+    limits = {"connect_timeout_seconds": 40.0, "timeout_seconds": 40.0, "total_timeout_seconds": 50.0}
+    return ServerConfig(name="remote", url=url, **(limits | settings))
+
+
+def text_of(output: ToolOutput) -> str:
+    return "\n".join(getattr(part, "text", "[image]") for part in output.content)
+
+
+@asynccontextmanager
+async def connected(mode: str, **settings: Any) -> AsyncIterator[tuple[FaultyHttp, dict[str, Tool]]]:
+    async with (
+        nothing_left(),
+        faulty_http(mode) as server,
+        ServerLink(config(server.url, **settings)) as toolset,
+    ):
+        yield server, {tool.name: tool for tool in await toolset.tools()}
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected", "error"),
+    [
+        ("reset", "connection lost: ", "server_down"),
+        ("length-lie", "answer cut off: ", "server_down"),
+        ("sse-drop", "", "server_down"),
+        ("500", "answered HTTP 500 Reason: the database[31m is on fire", "server_down"),
+        ("401", "answered HTTP 401 Reason: who are you", "server_down"),
+        ("403", "answered HTTP 403 Reason: not you", "server_down"),
+        ("429-long", "answered HTTP 429 Reason: slow down (retry after 3600 s)", "server_down"),
+        ("html", "answered with text/html instead of JSON-RPC: <html>Please log in</html>", "server_down"),
+        ("empty", "answered with what is no answer instead of JSON-RPC: nothing", "server_down"),
+        ("bad-json", "sent an invalid answer", "failed"),
+        ("sse-bad-json", "it is not valid JSON (Unterminated string", "failed"),
+        ("202", "answered HTTP 202 Reason, which is no answer", "server_down"),
+        ("gzip-bomb", "answer is larger than 32 MiB", "server_down"),
+        ("redirect-cross", "Redirect to http://127.0.0.2:9/elsewhere not followed", "failed"),
+        ("redirect-loop", "Redirect to", "failed"),
+    ],
+)
+async def test_a_failed_request_is_a_named_error_and_the_next_works(
+    mode: str, expected: str, error: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if mode == "gzip-bomb":
+        bomb()  # making it takes a while, which is no lag of ours
+    async with connected(mode) as (server, tools):
+        started = time.monotonic()
+        output = await tools["trouble"].run({"text": "x"})
+        assert expected in text_of(output)
+        assert "\x1b" not in text_of(output)
+        assert output.error == error
+        assert within(time.monotonic() - started, 20, time.monotonic)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        assert text_of(await tools["echo"].run({"text": "next"})) == "next"
+        assert server.troubles == (21 if mode == "redirect-loop" else 1)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("mode", ["reset", "length-lie", "500"])
+async def test_a_request_that_may_have_run_says_so(mode: str) -> None:
+    async with connected(mode) as (_, tools):
+        assert "may have run" in text_of(await tools["trouble"].run({"text": "x"}))
+
+
+@pytest.mark.parametrize("mode", ["403", "429-long"])
+async def test_a_request_that_was_refused_did_not_run(mode: str) -> None:
+    async with connected(mode) as (_, tools):
+        assert "may have run" not in text_of(await tools["trouble"].run({"text": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected", "troubles"),
+    [
+        ("429-once", "the second time", 2),
+        ("503-date", "the second time", 2),
+        ("session-lost", "in a new session", 2),
+        ("session-invalid", "in a new session", 2),
+        ("no-content-type", "untyped", 1),
+        ("gzip", "zipped", 1),
+    ],
+)
+async def test_what_can_be_mended_is_mended(mode: str, expected: str, troubles: int) -> None:
+    async with connected(mode) as (server, tools):
+        output = await tools["trouble"].run({"text": "x"})
+        assert (text_of(output), output.error) == (expected, None)
+        assert server.troubles == troubles
+
+
+async def test_a_forgotten_session_is_opened_anew_once() -> None:
+    async with connected("session-lost") as (server, tools):
+        await tools["trouble"].run({"text": "x"})
+        assert server.count("initialize") == 2
+        assert text_of(await tools["echo"].run({"text": "next"})) == "next"
+        assert server.count("initialize") == 2
+
+
+async def test_a_session_forgotten_twice_is_an_error() -> None:
+    async with connected("session-always-lost") as (server, tools):
+        output = await tools["trouble"].run({"text": "x"})
+        assert "forgot the session" in text_of(output)
+        assert output.error == "server_down"
+        assert server.troubles == 2
+
+
+async def test_a_large_event_is_delivered() -> None:
+    async with connected("sse-huge") as (_, tools):
+        assert len(text_of(await tools["trouble"].run({"text": "x"}))) == 1_500_000
+
+
+async def test_a_silent_request_ends_at_its_limit() -> None:
+    async with connected("hang", timeout_seconds=0.3) as (_, tools):
+        output = await tools["trouble"].run({"text": "x"})
+        assert output.error == "timeout"
+        assert text_of(await tools["echo"].run({"text": "next"})) == "next"
+
+
+async def test_a_stream_that_closes_at_once_is_not_hammered() -> None:
+    async with connected("get-storm") as (server, _):
+        await asyncio.sleep(1.0)
+        assert sum(seen.method == "GET" for seen in server.seen) == 4
+
+
+@pytest.mark.parametrize("mode", ["session-evil"])
+async def test_an_illegal_session_id_is_refused(mode: str) -> None:
+    async with nothing_left(), faulty_http(mode) as server:
+        with pytest.raises(ServerError, match="Mcp-Session-Id"):
+            await ServerLink(config(server.url, transport="http")).__aenter__()
+
+
+async def test_nobody_at_the_address() -> None:
+    async with faulty_http("ok") as server:
+        url = server.url
+    async with nothing_left():
+        with pytest.raises(ServerError, match='server "remote" cannot be reached: ConnectError') as caught:
+            await ServerLink(config(url)).__aenter__()
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_server_that_went_away_and_came_back() -> None:
+    async with connected("ok") as (server, tools):
+        server.mode = "reset"
+        assert (await tools["trouble"].run({"text": "x"})).error == "server_down"
+        server.mode = "ok"
+        assert text_of(await tools["trouble"].run({"text": "back"})) == "back"
+
+
+async def test_configured_headers_go_with_every_request() -> None:
+    async with connected("ok", headers={"Authorization": "Bearer abc"}) as (server, tools):
+        await tools["echo"].run({"text": "x"})
+    assert server.seen
+    assert {seen.headers.get("authorization") for seen in server.seen} == {"Bearer abc"}
+
+
+async def test_a_configured_secret_is_not_repeated() -> None:
+    async with connected("echo-header", headers={"Authorization": "Bearer hunter2-hunter2"}) as (_, tools):
+        text = text_of(await tools["trouble"].run({"text": "x"}))
+    assert "bad header: [redacted]" in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_url_alone_finds_its_transport(kind: Any) -> None:
+    async with everyday(kind) as url, nothing_left(task_names="mcp-"), ServerLink(config(url)) as toolset:
+        tools = {tool.name: tool for tool in await toolset.tools()}
+        assert text_of(await tools["add"].run({"a": 2, "b": 3})) == "5"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        ("1.5", 1.5),
+        ("Thu, 01 Jan 1970 00:02:00 GMT", 20.0),
+        ("soon", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_retry_after(value: str, expected: float | None) -> None:
+    assert retry_after_seconds({"retry-after": value}, now=100.0) == expected
+
+
+@given(st.text(max_size=50))
+def test_retry_after_never_raises(value: str) -> None:
+    seconds = retry_after_seconds({"retry-after": value}, now=100.0)
+    assert seconds is None or seconds >= 0

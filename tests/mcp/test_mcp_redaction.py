@@ -1,0 +1,85 @@
+"""Secret values of a configuration never show, ordinary ones stay readable."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
+from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.redaction import Redactor
+from mcpagent.text.known_secrets import without_secrets
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "expected"),
+    [
+        ({"headers": {"Authorization": "Bearer abcdef123"}}, "got abcdef123", "got [redacted]"),
+        ({"headers": {"X-Tenant": "acme-corporation"}}, "no acme-corporation", "no [redacted]"),
+        ({"env": {"GITHUB_TOKEN": "ghp_1234"}}, "bad ghp_1234!", "bad [redacted]!"),
+        ({"env": {"DSN": "a1b2c3d4e5f6a7b8c9d0e1f2"}}, "a1b2c3d4e5f6a7b8c9d0e1f2", "[redacted]"),
+        ({"env": {"ROOT": "/home/me/project"}}, "no /home/me/project", "no /home/me/project"),
+        ({"env": {"API_KEY": "x"}}, "exit", "exit"),
+        (
+            {"url": "https://h/mcp?api_key=sesame-open&page=12"},
+            "GET ?api_key=sesame-open&page=12",
+            "GET ?api_key=[redacted]&page=12",
+        ),
+        ({"env": {"A_KEY": "secret1", "B_KEY": "secret1-longer"}}, "secret1-longer secret1", "[redacted] [redacted]"),
+        ({"env": {"AUTH_MODE": "required", "KEY_FILE": "/home/me/key"}}, "required /home/me/key", None),
+        ({"env": {"AUTH_URL": "https://login.example", "MAX_TOKENS": "100000"}}, "https://login.example 100000", None),
+        ({"env": {"DB_PASSWORD": "sunshine"}}, "sunshine", "[redacted]"),
+        ({"env": {"API_KEY": 'a"b\nc1d2'}}, json.dumps('a"b\nc1d2'), '"[redacted]"'),
+        ({"env": {"API_KEY": "a/b+c=d e"}}, "?k=a%2Fb%2Bc%3Dd%20e", "?k=[redacted]"),
+        ({"env": {"API_KEY": "k1k2k3k4k5"}}, base64.b64encode(b"k1k2k3k4k5").decode(), "[redacted]=="),
+        ({"headers": {"Authorization": "Basic bWU6c3dvcmRmaXNo"}}, "as me with swordfish", "as me with [redacted]"),
+        ({"env": {"DATABASE": "postgres://me:sword%20fish@db/x"}}, "me: sword fish", "me: [redacted]"),
+        ({"env": {"DATABASE": "postgres://me@db/x"}}, "postgres://me@db/x", None),
+        ({"env": {"TLS_KEY": f"-----BEGIN-----\n{'ab1' * 10}\n-----"}}, "ab1" * 10, "[redacted]"),
+    ],
+)
+def test_what_is_taken_out(settings: dict[str, Any], text: str, expected: str) -> None:
+    redactor = Redactor(ServerConfig(**({"name": "a"} | settings)))
+    assert redactor(text) == redactor.result(text) == (text if expected is None else expected)
+
+
+def test_the_beginning_of_a_secret_is_not_shown_in_errors_but_left_in_results() -> None:
+    redactor = Redactor(ServerConfig("a", env={"API_TOKEN": "github_pat_s3cr3t"}))
+    assert redactor("token github_pat_s3cr… is bad, see github_pages") == "token [redacted]… is bad, see [redacted]ges"
+    assert redactor.result("see github_pages") == "see github_pages"
+
+
+def test_json_is_redacted_text_by_text() -> None:
+    redactor = Redactor(ServerConfig("a", env={"API_TOKEN": '{"a": 1}', "PIN_SECRET": "123456"}))
+    value = {"x": ['{"a": 1}', 123456, {"123456": None}], "a": 1}
+    assert redactor.json(value) == {"x": ["[redacted]", 123456, {"[redacted]": None}], "a": 1}
+    deep: Any = "text"
+    for _ in range(5_000):
+        deep = [deep]
+    assert "[redacted]" in str(redactor.json(deep))
+    harmless = {"a": ["b"]}
+    assert Redactor(ServerConfig("b")).json(harmless) == harmless
+
+
+@given(st.text(min_size=6, max_size=20), st.text(max_size=20), st.text(max_size=20))
+def test_a_secret_is_never_left(secret: str, before: str, after: str) -> None:
+    redactor = Redactor(ServerConfig(name="a", env={"PASSWORD": secret}))
+    assert secret not in redactor(before + secret + after).replace("[redacted]", "")
+    assert redactor.result(before + secret + after).replace("[redacted]", "").count(secret) == 0
+
+
+async def test_a_secret_in_an_address_is_hidden_from_the_logs_of_libraries(caplog: pytest.LogCaptureFixture) -> None:
+    config = ServerConfig("a", url="http://127.0.0.1:9/mcp?token=canary0123456789&page=two", connect_timeout_seconds=2)
+    with pytest.raises(ServerError), caplog.at_level(logging.DEBUG):
+        await ServerLink(config).__aenter__()
+    logged = "\n".join(record.getMessage() for record in caplog.records)
+    assert "canary0123456789" in logged  # what a library writes
+    assert "canary0123456789" not in without_secrets(logged)  # what `--debug` shows of it
+    assert "page=two" in without_secrets(logged)

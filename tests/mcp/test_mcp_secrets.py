@@ -1,0 +1,155 @@
+"""Secrets that a server was given come back from it by no way: not to events, models, logs, files or the terminal."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpagent import Agent
+from mcpagent.config import ServerConfig
+from mcpagent.events import Event
+from mcpagent.mcp.handlers import Handlers
+from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.lists.list_cache import ListCache
+from mcpagent.mcp.offers import get_prompt, get_resource
+from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.messages import ToolCall, dump_messages
+from mcpagent.models import ScriptedModel
+from mcpagent.recording import Recorder
+from tests.servers.leftovers import nothing_left
+
+SERVER = Path(__file__).resolve().parents[1] / "servers" / "leaky.py"
+SECRETS = {
+    "API_TOKEN": "tok-4f9a8b7c6d5e4f3a",
+    "DB_PASSWORD": "opensesame-and-more",
+    "MCP_API_KEY": "a/b+c=d e&f%g",
+    "PRIVATE_KEY": "-----BEGIN-----\nq8w7e6r5t4y3u2i1\n-----END-----",
+    "CREDENTIALS": '{"key": "j5k4l3h2g1f0"}',
+    "DATABASE_AUTH": "postgres://me:swordfish99@db/x",
+}
+ENV = SECRETS | {"LEAKS": ",".join(SECRETS)}
+PARTS = [*SECRETS.values(), "q8w7e6r5t4y3u2i1", "j5k4l3h2g1f0", "swordfish99", "tok-4f9a"]
+"""Also pieces of them that say enough."""
+
+
+def leaks(where: str, texts: Iterable[str]) -> list[str]:
+    wanted = {spelling for part in PARTS for spelling in (part, json.dumps(part)[1:-1])}
+    wanted |= {base64.b64encode(value.encode()).decode().rstrip("=") for value in SECRETS.values()}
+    return [f"{where}: {part}" for text in texts for part in wanted if part in text]
+
+
+def texts_of(folder: Path) -> Iterable[str]:
+    return [path.read_text("utf-8", "replace") for path in folder.rglob("*") if path.is_file()]
+
+
+def config(**settings: Any) -> ServerConfig:
+    return ServerConfig("leaky", command=sys.executable, args=(str(SERVER),), env=ENV, era="legacy", **settings)
+
+
+async def test_what_a_server_says_is_without_its_secrets_wherever_it_says_it(tmp_path: Path) -> None:
+    events: list[Event] = []
+    asked: list[Any] = []
+
+    async def elicit(*question: Any) -> None:
+        asked.append(question)
+
+    found: list[str] = []
+    cache, logs = ListCache(tmp_path / "cache"), tmp_path / "logs"
+    toolset = ServerLink(config(), emit=events.append, handlers=Handlers(elicit=elicit), cache=cache, log_folder=logs)
+    async with nothing_left(), toolset:
+        for tool in toolset.bound_tools():
+            output = await tool.run({})
+            found += leaks(f"definition of {tool.name}", [repr(tool.definition)])
+            found += leaks(f"result of {tool.name}", [repr(output)])
+        found += leaks("prompt", [repr(await get_prompt(toolset, "p", {}))])
+        found += leaks("resource", [repr(await get_resource(toolset, "x://"))])
+        with pytest.raises(Exception, match="takes no subscription") as refused:
+            await toolset.subscription("x://y", wanted=True)
+        found += leaks("subscription", [str(refused.value)])
+        found += leaks("lists", [repr((toolset.lists.prompts, toolset.lists.resources, toolset.log, toolset.status))])
+    found += leaks("events", map(repr, events))
+    found += leaks("question", map(repr, asked))
+    found += leaks("files", texts_of(tmp_path))
+    assert found == [], "\n".join(found)
+    assert len(asked) == 1
+    kinds = {type(event).__name__ for event in events}
+    assert {"ToolProgress", "ServerLogged", "Notice"} <= kinds
+
+
+async def test_nothing_of_them_reaches_the_model_or_the_recording(tmp_path: Path) -> None:
+    calls = [ToolCall("", f"leaky__{name}", {}) for name in ("tell", "fail", "refuse", "structure", "garble", "die")]
+    model = ScriptedModel([*calls, "done"])
+    events: list[Event] = []
+    path = tmp_path / "run.jsonl"
+    agent = Agent(
+        model,
+        mcp_config=[config()],
+        server_options=ServerOptions(log_folder=tmp_path / "logs"),
+        on_event=events.append,
+        wrappers=[Recorder(path)],
+    )
+    async with agent:
+        await agent.ask("tell me")
+        history = json.dumps(dump_messages(agent.messages))
+    requests = [repr(request) for request in model.requests]
+    assert len(requests) == len(calls) + 1
+    assert leaks("requests", requests) == []
+    assert leaks("history", [history]) == []
+    assert leaks("events", map(repr, events)) == []
+    assert leaks("files", texts_of(tmp_path)) == []
+
+
+@pytest.mark.slow
+def test_nothing_of_them_is_on_the_terminal_or_in_a_file_of_ours(tmp_path: Path, changing_model: str) -> None:
+    entry = {"command": sys.executable, "args": [str(SERVER)], "env": {name: f"${{{name}}}" for name in ENV}}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"leaky": entry}}))
+    environ = {"PATH": os.environ["PATH"], "MCPAGENT_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)} | ENV
+    environ["MCPAGENT_TRUST_PROJECT"] = "1"
+    commands = [
+        ["mcp", "test", "--json"],
+        ["mcp", "test"],
+        ["mcp", "list", "--json"],
+        ["mcp", "logs", "leaky"],
+        ["doctor", "--json"],
+        ["tools", "list", "--json"],
+        ["tools", "show", "tell", "--json"],
+        ["tools", "call", "leaky.tell", "--debug"],
+        ["tools", "call", "leaky.refuse", "--debug"],
+        ["tools", "call", "leaky.garble", "--debug"],
+        ["tools", "call", "leaky.die", "--debug"],
+        [
+            "-p",
+            "say it tell",
+            "-m",
+            changing_model,
+            "--allow",
+            "*",
+            "--debug",
+            *("--record", "run.jsonl", "-o", "stream-json"),
+        ],
+    ]
+    found: list[str] = []
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "mcpagent", *command, "--config", "servers.json"],
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "no such option" not in done.stderr, (command, done.stderr)
+        assert "Traceback" not in done.stderr, (command, done.stderr)
+        found += leaks(" ".join(command), [done.stdout, done.stderr])
+    found += leaks("files", texts_of(tmp_path))
+    assert found == [], "\n".join(found)
+    assert list((tmp_path / "home").rglob("leaky.log"))

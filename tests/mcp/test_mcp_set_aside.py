@@ -1,0 +1,87 @@
+"""Event streams cut into events however their bytes come, and large answers put back where they were."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCResponse
+
+from mcpagent.mcp.transports.bytes_to_messages import decode
+from mcpagent.mcp.transports.set_aside import EventSplitter, SetAside
+
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+LINES = st.sampled_from([b"data: x", b"data", b":", b"id: 7", b"event: message", b"retry: 1"])
+STREAMS = st.lists(st.tuples(LINES | st.just(b""), ENDS)).map(lambda lines: b"".join(map(b"".join, lines)))
+
+
+@given(STREAMS, st.lists(st.integers(1, 7)))
+def test_no_byte_is_lost_and_events_are_the_same_in_any_pieces(stream: bytes, sizes: list[int]) -> None:
+    splitter, rest = EventSplitter(10_000), stream
+    found: list[bytes] = []
+    for size in sizes:
+        found += splitter.feed(rest[:size])
+        rest = rest[size:]
+    found += splitter.feed(rest)
+    end = splitter.rest()
+    assert b"".join(found) + end == stream
+    for event in found:
+        assert re.search(rb"(\n|\r)(\r\n|\n|\r)$", event)
+    whole = EventSplitter(10_000)
+    fields = [line for event in whole.feed(stream) for line in event.splitlines() if line]
+    assert [line for event in found for line in event.splitlines() if line] == fields
+
+
+def test_no_more_is_held_than_the_limit() -> None:
+    splitter = EventSplitter(100)
+    assert list(splitter.feed(b"data: " + b"x" * 200)) == [b"data: " + b"x" * 200]
+    assert list(splitter.feed(b"x\n\n")) == [b"x\n\n"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_large_answer_in_an_event_comes_back(end: str) -> None:
+    aside = SetAside()
+    content = ["x" * 1_000] * 200
+    text = json.dumps({"jsonrpc": "2.0", "id": 5, "result": {"content": content}}, indent=1)
+    event = "".join(f"data: {line}{end}" for line in text.splitlines())
+    slim = aside.readable(f"id: 9{end}{event}{end}".encode(), 5)
+    assert slim.startswith(b"id: 9\ndata: {")
+    assert len(slim) < 200
+    (passed_on,) = decode(slim.split(b"data: ")[1])
+    assert isinstance(passed_on, JSONRPCResponse)
+    restored = aside.restored(SessionMessage(passed_on))
+    assert isinstance(restored, SessionMessage)
+    assert restored.message == JSONRPCResponse(jsonrpc="2.0", id=5, result={"content": content})
+    again = SessionMessage(passed_on)
+    assert aside.restored(again) is again
+
+
+@pytest.mark.parametrize("data", ["", "hello", "[]", "7"])
+def test_an_event_without_a_message_stays_as_it_is(data: str) -> None:
+    event = f"data: {data}\n\n".encode()
+    assert SetAside().readable(event, 1) == event
+
+
+def test_messages_of_a_batch_are_events_of_their_own() -> None:
+    event = b'event: message\ndata: [{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":3}]\n\n'
+    first, second, end = SetAside().readable(event, 3).split(b"\n\n")
+    assert first == b'event: message\ndata: {"jsonrpc":"2.0","method":"x"}'
+    assert b'it has no \\"result\\"' in second
+    assert end == b""
+
+
+def test_an_answer_without_an_id_is_that_of_the_only_request() -> None:
+    event = SetAside().readable(b'data: {"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}\n\n', 3)
+    assert event == b'data: {"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no"}}\n\n'
+
+
+def test_what_was_not_set_aside_stays_as_it_is() -> None:
+    aside = SetAside()
+    (plain,) = decode(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+    assert isinstance(plain, JSONRPCResponse)
+    items: list[SessionMessage | Exception] = [ValueError("x"), SessionMessage(plain)]
+    assert [aside.restored(item) for item in items] == items

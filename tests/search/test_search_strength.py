@@ -1,0 +1,157 @@
+"""Saying no: what no tool serves finds nothing, what one may serve is shown as weak, and what one serves is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.search import ToolIndex
+
+VERBS = ("get", "list", "create", "delete", "search", "send", "update", "export", "share", "archive")
+THINGS = (
+    "file",
+    "issue",
+    "message",
+    "event",
+    "user",
+    "invoice",
+    "image",
+    "table",
+    "forecast",
+    "branch",
+    "ticket",
+    "page",
+    "contact",
+)
+TOOLS = [
+    ToolDefinition(
+        f"{verb}_{thing}",
+        f"{verb.title()} one {thing} of the workspace",
+        {"type": "object", "properties": {"account": {"type": "string", "description": f"Whose {thing} it is"}}},
+        f"{thing}s",
+    )
+    for verb in VERBS
+    for thing in THINGS
+]
+EVERYDAY = [
+    ToolDefinition("weather__forecast", "Forecast of rain, wind and sun for the coming days", {}, "weather"),
+    ToolDefinition("time__now", "Current time in a city or time zone, as its clocks show it", {}, "time"),
+    ToolDefinition("calc__evaluate", "Evaluate an arithmetic expression, with root, sin and cos", {}, "calc"),
+    ToolDefinition("home__set_light", "Turn a lamp in a room on or off", {}, "home"),
+]
+STRATEGIES = ("bm25", "hybrid")
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def index(request: pytest.FixtureRequest) -> ToolIndex:
+    if request.param == "hybrid":
+        pytest.importorskip("wordllama")
+    index = ToolIndex(request.param)
+    for thing in THINGS:
+        index.replace(f"{thing}s", [tool for tool in TOOLS if tool.server == f"{thing}s"])
+    return index
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "what is the capital of France",
+        "hello, how are you today?",
+        "who wrote the Odyssey",
+        "sharpen the kitchen knives",
+        "why is the sky blue",
+        "play some jazz",
+        "thanks a lot, that helped",
+    ],
+)
+def test_what_no_tool_serves_finds_nothing_but_what_is_near(index: ToolIndex, request_: str) -> None:
+    result = index.search(request_)
+    assert result.matches == ()
+    assert result.how == "none"
+    assert 0 <= result.strength < result.least
+
+
+@pytest.mark.parametrize(
+    ("request_", "tool"),
+    [
+        ("share the image", "share_image"),
+        ("forecast", "get_forecast"),
+        ("please archive the invoice of my account", "archive_invoice"),
+        ("shre the imge", "share_image"),
+        ("invioce", "get_invoice"),
+        ("could you export a table for me", "export_table"),
+        ("create an issue called Beijing and Shanghai in the workspace", "create_issue"),
+    ],
+)
+def test_what_a_tool_serves_is_found(index: ToolIndex, request_: str, tool: str) -> None:
+    result = index.search(request_, 10)
+    assert tool in result.names
+    assert result.strength >= result.least
+
+
+ODD = [
+    ("is it going to rain in Berlin", "weather__"),
+    ("clock in Tokyo", "time__"),
+    ("what time is it", "time__"),
+    ("square root of 2", "calc__"),
+    ("the lamp in the kitchen off", "home__"),
+]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("request_", "prefix"), ODD)
+def test_what_is_worded_oddly_is_shown_and_marked_if_weak(strategy: str, request_: str, prefix: str) -> None:
+    if strategy == "hybrid":
+        pytest.importorskip("wordllama")
+    index = ToolIndex(strategy)  # type: ignore[arg-type]
+    index.replace("all", [*TOOLS, *EVERYDAY])
+    result = index.search(request_)
+    assert any(name.startswith(prefix) for name in result.names), result.names
+    assert result.confidence == ("high" if result.strength >= result.least else "low")
+    assert all(match.score > 0 for match in result.matches)
+
+
+def test_weak_matches_count_no_more_than_are_shown() -> None:
+    index = ToolIndex("bm25")
+    index.replace("all", [*TOOLS, *EVERYDAY])
+    weak = index.search("who owns the workspace of Berlin and the moon", 2)
+    assert weak.confidence == "low"
+    assert weak.found == len(weak.matches) == 2
+    assert index.search("workspace", 2, server="events").confidence == "high"
+
+
+def test_in_a_list_of_queries_the_weak_ones_are_named() -> None:
+    index = ToolIndex("bm25")
+    index.replace("all", [*TOOLS, *EVERYDAY])
+    weak = "who owns the workspace of Berlin and the moon"
+    both = index.search(["share the image", weak])
+    assert both.confidence == "high"
+    assert f"only weak matches for: {weak}" in both.notes
+    assert index.search([weak, weak]).confidence == "low"
+    assert not index.search([weak, weak]).notes
+
+
+def test_a_threshold_of_0_gives_the_best_always() -> None:
+    index = ToolIndex("bm25", min_strength=0)
+    index.replace("all", TOOLS)
+    assert index.search("play a message to my guitar").matches
+    assert not index.search("zzz qqq").matches
+
+
+def test_a_word_in_one_parameters_description_finds_its_tool(index: ToolIndex) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "string", "description": "The meridian to start from"}}}
+    index.replace("maps", [ToolDefinition("draw", "Draws", schema, "maps")])
+    assert index.search("meridian").names[:1] == ("draw",)
+    index.replace("maps", [])
+
+
+def test_words_without_spaces_between_them_all_count() -> None:
+    index = ToolIndex("bm25")
+    tools = [
+        ToolDefinition("one", "查询余票信息", {}, "rail"),
+        ToolDefinition("two", "查询天气预报", {}, "rail"),
+        ToolDefinition("three", "查询汇率", {}, "rail"),
+    ]
+    index.replace("rail", tools)
+    assert index.search("查询天气预报").names[:1] == ("two",)
+    assert index.search("天气").names == ("two",)
