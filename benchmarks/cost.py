@@ -1,14 +1,17 @@
 """What tool search costs: the same tasks against simulated providers, in each way of offering tools.
 
     python benchmarks/cost.py [--catalogs DIR] [--tasks 20] [--questions 8] [--tools N]
+    python benchmarks/cost.py --everyday [--questions 8]
     python benchmarks/cost.py --sweep [--catalogs DIR]
 
 Prints, per provider and way of offering tools, what a task takes: the requests until a found tool is called, input
 tokens, those of tool definitions, the share of input read from the prompt cache after the second question, and the
 price in units of one uncached input token (a read costs 0.1, a write 1.25 at Anthropic and 1 at OpenAI, an output
-token 5). Each question of a task needs another tool. `--sweep` prints what `enabled="auto"` costs as a share of
-offering all tools, for catalogues of 5 to 10,000 tools and models whose prices of cached tokens differ, by the price
-table.
+token 5). Each question of a task needs another tool, which it names. `--everyday` asks the requests of
+`data/everyday_requests.json` instead, over their tools, with the tools that the user's words load (prefetch) beside;
+who has to search knows the name of the tool, so only what is loaded before it depends on the words. `--sweep` prints
+what `enabled="auto"` costs as a share of offering all tools, for catalogues of 5 to 10,000 tools and models whose
+prices of cached tokens differ, by the price table.
 
 DIR holds `tools/list` answers of MCP servers as JSON, one file each; without it tools are made up. Rules and caches
 are simulated: tests/simulator. Ways that send every definition with every request are measured on the first tasks
@@ -20,25 +23,32 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder: its file names would hide packages
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.search_everyday import load_requests, load_tools
 from mcpagent import Agent, ToolSearch
-from mcpagent.catalog import Catalog, definition_tokens
+from mcpagent.conversation import Conversation
 from mcpagent.messages import ToolDefinition, Usage
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.prices import dollars_for
+from mcpagent.tool_search.catalog import Catalog, Listing
+from mcpagent.tool_search.search_options import definition_tokens
+from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput
-from mcpagent.validation import argument_problem
+from mcpagent.toolsets.validation import argument_problem
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Counted, Said, View
 
@@ -70,6 +80,16 @@ WAYS = (
     Way("pydantic-ai, its search", None, ("search_tools",), measured_tasks=3, peer=True),
 )
 
+EVERYDAY_WAYS = (
+    *(way for way in WAYS if way.search == ToolSearch() and not way.grows_tools),
+    *(
+        Way(f"prefetch={count}; else {way.name}", ToolSearch(prefetch=count), way.steps)
+        for way in WAYS
+        if way.search == ToolSearch() and not way.grows_tools
+        for count in (1, 2, 3)
+    ),
+)
+
 
 @dataclass(frozen=True)
 class Provider:
@@ -86,6 +106,10 @@ def _anthropic(url: str, grows: bool) -> HttpModel:
     return AnthropicModel("claude-sonnet-4-6", api_key="k", base_url=url, capabilities=SAFE if grows else None)
 
 
+def _newest(url: str, grows: bool) -> HttpModel:
+    return AnthropicModel("claude-sonnet-5-5", api_key="k", base_url=url, capabilities=SAFE if grows else None)
+
+
 def _openai(url: str, grows: bool) -> HttpModel:
     can = SAFE if grows else Capabilities("additional_tools", allowed_tools=True, searches=True)
     return OpenAIResponsesModel("m", api_key="k", base_url=f"{url}/v1", capabilities=can)
@@ -98,30 +122,35 @@ def _chat(url: str, grows: bool) -> HttpModel:
 
 PROVIDERS = (
     Provider("Anthropic Messages", _anthropic, 1.25),
+    Provider("Anthropic Messages, tool changes", _newest, 1.25),
     Provider("OpenAI Responses", _openai, 1.0),
     Provider("Chat Completions (call_tool)", _chat, 1.0, searches=False),
 )
 
 
 class Worker:
-    """A model that does what a question names: finds the tool, adds it where it must, calls it, answers."""
+    """A model that does what is asked: finds the tool, adds it where it must, calls it, answers.
 
-    def __init__(self, steps: Sequence[str], arguments: dict[str, dict[str, Any]]) -> None:
+    `wanted` tells which tool a question is about.
+    """
+
+    def __init__(self, steps: Sequence[str], work: Job) -> None:
         self._steps = steps
-        self._arguments = arguments
+        self._arguments = work.arguments
+        self._wanted = work.wanted
 
     def __call__(self, view: View) -> Sequence[Said]:
-        asked = [text for text in view.texts if text.startswith("Use ")]
-        name = asked[-1].removeprefix("Use ")
-        since = view.texts[len(view.texts) - view.texts[::-1].index(asked[-1]) :]
+        name, since = _asked(view, self._wanted)
         if any("the result of" in text for text in since):
             return ["Done."]
+        if any(name in _loaded(text) for text in view.texts):
+            return [self._call(name, view)]
         done = bool(since) + any("Added tools" in text or "Already" in text for text in since)
         # Without search tools, because all tools are offered, there is nothing to do before the call.
         steps = [step for step in self._steps if step == PROVIDER_SEARCH or step in view.shown]
-        call = (name, self._arguments[name])
-        if "call_tool" in view.shown:
-            call = ("call_tool", {"tool_name": name, "arguments": self._arguments[name]})
+        if any(text.startswith("Found for what is asked next") and f'"name": "{name}"' in text for text in view.texts):
+            steps = [step for step in steps if step != "search_tools"]
+        call = self._call(name, view)
         match steps[done:]:
             case ["search_tools", *_]:
                 return [("search_tools", {"query": name})]
@@ -131,6 +160,27 @@ class Worker:
                 return [(provider_search, {"query": name}), call]
             case _:
                 return [call]
+
+    def _call(self, name: str, view: View) -> tuple[str, dict[str, Any]]:
+        if "call_tool" in view.shown:
+            return "call_tool", {"tool_name": name, "arguments": self._arguments[name]}
+        return name, self._arguments[name]
+
+
+def _loaded(text: str) -> list[str]:
+    """The tools that a line says were loaded before the model was asked."""
+    _, is_that, names = text.partition("Loaded for what is asked next: ")
+    return names.partition(". ")[0].split(", ") if is_that else []
+
+
+def _asked(view: View, wanted: Mapping[str, str]) -> tuple[str, Sequence[str]]:
+    """The tool of the last question, and all that was said since.
+
+    A question stands at the end of its text: a provider that wants one message of a user is given a note before it.
+    """
+    questions = [text.rpartition("\n\n")[2] for text in view.texts]
+    place = max(place for place, question in enumerate(questions) if question in wanted)
+    return wanted[questions[place]], view.texts[place + 1 :]
 
 
 def catalogue(folder: Path | None, count: int) -> list[ToolDefinition]:
@@ -171,18 +221,36 @@ async def _result(_arguments: dict[str, Any]) -> ToolOutput:
 
 @dataclass(frozen=True)
 class Job:
-    """Tools, and tasks as the names of tools, one for each question."""
+    """Tools, and tasks as lists of questions."""
 
     tools: Sequence[ToolDefinition]
     tasks: Sequence[Sequence[str]]
     arguments: dict[str, Any]
+    wanted: Mapping[str, str]
+    """The tool that each question is about."""
 
 
 def job(tools: Sequence[ToolDefinition], tasks: int, questions: int) -> Job:
     arguments = {tool.name: fitting_arguments(tool.parameters) for tool in tools}
     usable = [name for name, given in arguments.items() if given is not None]
     asked = [usable[place * len(usable) // (tasks * questions)] for place in range(tasks * questions)]
-    return Job(tools, [asked[place::tasks] for place in range(tasks)], arguments)
+    texts = [f"Use {name}" for name in asked]
+    wanted = dict(zip(texts, asked, strict=True))
+    return Job(tools, [texts[place::tasks] for place in range(tasks)], arguments, wanted)
+
+
+def everyday_job(questions: int) -> Job:
+    """The everyday requests with one need, in an order that mixes servers; of the tools that meet it the first."""
+    own = {f"{tool.server}.{tool.original_name}": tool for tool in load_tools()}
+    arguments = {tool.name: fitting_arguments(tool.parameters) for tool in own.values()}
+    met = {
+        request.text: own[min(request.needs[0])].name
+        for request in load_requests()
+        if len(request.needs) == 1 and arguments[own[min(request.needs[0])].name] is not None
+    }
+    texts = sorted(met, key=lambda text: hashlib.sha256(text.encode()).digest())
+    tasks = len(texts) // questions
+    return Job(list(own.values()), [texts[place::tasks][:questions] for place in range(tasks)], arguments, met)
 
 
 @dataclass(frozen=True)
@@ -206,7 +274,7 @@ class TaskCost:
 
 async def run(provider: Provider, way: Way, work: Job) -> list[TaskCost]:
     """What each task took, in order; the cache is cold before the first."""
-    async with Simulator(Worker(way.steps, work.arguments)) as simulator:
+    async with Simulator(Worker(way.steps, work)) as simulator:
         costs: list[TaskCost] = []
         model = provider.make(simulator.url, way.grows_tools)
         options: dict[str, Any] = {"tool_search": way.search} if way.search else {}
@@ -235,7 +303,7 @@ async def run_peer(provider: Provider, way: Way, work: Job) -> list[TaskCost]:
     ]
     for tool in bound:
         tool.defer_loading, tool.strict = True, False
-    async with Simulator(PeerWorker(work.arguments)) as simulator:
+    async with Simulator(PeerWorker(work)) as simulator:
         agent = PeerAgent(
             _peer_model(provider.name, simulator.url), instructions=INSTRUCTIONS, toolsets=[FunctionToolset(bound)]
         )
@@ -256,13 +324,12 @@ async def run_peer(provider: Provider, way: Way, work: Job) -> list[TaskCost]:
 class PeerWorker:
     """As `Worker`, with whichever search the peer offers: its own function, or the provider's."""
 
-    def __init__(self, arguments: dict[str, dict[str, Any]]) -> None:
-        self._arguments = arguments
+    def __init__(self, work: Job) -> None:
+        self._arguments = work.arguments
+        self._wanted = work.wanted
 
     def __call__(self, view: View) -> Sequence[Said]:
-        asked = [text for text in view.texts if text.startswith("Use ")]
-        name = asked[-1].removeprefix("Use ")
-        since = view.texts[len(view.texts) - view.texts[::-1].index(asked[-1]) :]
+        name, since = _asked(view, self._wanted)
         if any("the result of" in text for text in since):
             return ["Done."]
         if name in view.shown or since:
@@ -293,8 +360,8 @@ def _peer_model(provider: str, url: str) -> Any:
 async def _one_task(simulator: Simulator, task: Sequence[str], ask: Callable[[str], Any]) -> TaskCost:
     before = len(simulator.log.counted)
     after_second = before
-    for number, name in enumerate(task, 1):
-        await ask(f"Use {name}")
+    for number, question in enumerate(task, 1):
+        await ask(question)
         if number <= 2:
             after_second = len(simulator.log.counted)
     return TaskCost(simulator.log.counted[before:], simulator.log.counted[after_second:])
@@ -323,14 +390,14 @@ def report(provider: Provider, way: Way, costs: Sequence[TaskCost], questions: i
     )
 
 
-async def compare_ways(tools: Sequence[ToolDefinition], tasks: int, questions: int) -> None:
-    work = job(tools, tasks, questions)
-    print(f"{len(tools):,} tools, {tasks} tasks of {questions} questions\n")
+async def compare_ways(work: Job, ways: Sequence[Way]) -> None:
+    tasks, questions = len(work.tasks), len(work.tasks[0])
+    print(f"{len(work.tools):,} tools, {tasks} tasks of {questions} questions\n")
     for provider in PROVIDERS:
         print(f"{provider.name}\n")
         print("| way | requests to a call | input tokens | of definitions | read from cache | price |")
         print("|---|---|---|---|---|---|")
-        for way in WAYS:
+        for way in ways:
             if PROVIDER_SEARCH in way.steps and not provider.searches:
                 continue
             if way.peer and find_spec("pydantic_ai") is None:
@@ -380,7 +447,9 @@ AUTO_LOADING = Way("auto, searches load", ToolSearch(enabled="auto", load="searc
 def searches(provider: Provider, tools: Sequence[ToolDefinition], way: Way = AUTO) -> bool:
     """Whether `enabled="auto"` hides these tools from this model."""
     bound = [Tool(tool, _result) for tool in tools]
-    return Catalog(bound, search=way.search, search_cost=provider.make("http://localhost", False).search_cost).searching
+    model = provider.make("http://localhost", False)
+    catalog = Catalog(Listing(tuple(bound)), way.search or ToolSearch(enabled=False))
+    return SessionTools(catalog, Conversation(), search_cost=model.search_cost).searching
 
 
 async def share_of_all(provider: Provider, tools: Sequence[ToolDefinition], questions: int, way: Way = AUTO) -> float:
@@ -417,19 +486,23 @@ async def sweep(folder: Path | None) -> None:
     print(f"\nthe dearest: {dearest:.0%}")
 
 
-async def main() -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--catalogs", type=Path, help="folder of tools/list answers")
     parser.add_argument("--tasks", type=int, default=20)
     parser.add_argument("--questions", type=int, default=8)
     parser.add_argument("--tools", type=int, default=1_220)
+    parser.add_argument("--everyday", action="store_true", help="requests in a user's words, with prefetch beside")
     parser.add_argument("--sweep", action="store_true", help="compare auto with offering all tools, by number of tools")
     chosen = parser.parse_args()
     if chosen.sweep:
-        await sweep(chosen.catalogs)
+        asyncio.run(sweep(chosen.catalogs))
+    elif chosen.everyday:
+        asyncio.run(compare_ways(everyday_job(chosen.questions), EVERYDAY_WAYS))
     else:
-        await compare_ways(catalogue(chosen.catalogs, chosen.tools), chosen.tasks, chosen.questions)
+        work = job(catalogue(chosen.catalogs, chosen.tools), chosen.tasks, chosen.questions)
+        asyncio.run(compare_ways(work, WAYS))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

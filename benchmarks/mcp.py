@@ -34,10 +34,10 @@ Call = Callable[[str, str], Awaitable[Any]]
 @asynccontextmanager
 async def mcpagent_client(mode: str) -> AsyncIterator[Call]:
     from mcpagent.config import ServerConfig
-    from mcpagent.mcp.toolset import McpToolset
+    from mcpagent.mcp.link import ServerLink
 
     config = ServerConfig(name="bench", command=sys.executable, args=(str(SERVER), mode))
-    async with McpToolset(config) as toolset:
+    async with ServerLink(config) as toolset:
         tools = {tool.name: tool for tool in await toolset.tools()}
 
         async def call(tool: str, text: str) -> Any:

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.terminal.process import SMALL_SERVER, Screen, on_a_terminal  # noqa: E402 - found through the line above
+from tests.terminal.small_model import small_model  # noqa: E402 - found through the line above
 
 FOLDER = ROOT / "docs" / "screens"
 COLUMNS = 100
@@ -82,6 +83,9 @@ def approval(screen: Screen) -> None:
     screen.wait_for(r"run it\?")
 
 
+CHANGING = "CHANGING"
+"""Stands for the name of a model that calls what changes things, as the offline stand-in does not."""
+
 CHAT = ("chat", "-m", "offline", "--tool-search", "on")
 SHOTS: Mapping[str, Shot] = {
     "turn": Shot(CHAT, asked("convert 42 kilometres to miles"), "> convert", title="mcpagent"),
@@ -95,15 +99,17 @@ SHOTS: Mapping[str, Shot] = {
         title="/why",
     ),
     "demo": Shot(("demo",), to_its_end, "> convert 42", title="mcpagent demo"),
-    "approval": Shot(("chat", "-m", "offline", "--config", "git.json"), approval, "wants to run", title="approval"),
+    "approval": Shot(
+        ("chat", "-m", CHANGING, "--config", "git.json", "--trust-project"), approval, "wants to run", title="approval"
+    ),
     "search": Shot(
         ("tools", "search", "how far is it from one capital to another", "--explain"),
         to_its_end,
         title='mcpagent tools search "..." --explain',
     ),
-    "test": Shot(("mcp", "test", "--config", "both.json"), to_its_end, title="mcpagent mcp test"),
+    "test": Shot(("mcp", "test", "--config", "both.json", "--trust-project"), to_its_end, title="mcpagent mcp test"),
     "failure": Shot(
-        ("chat", "-m", "offline", "--config", "crm.json"),
+        ("chat", "-m", "offline", "--config", "crm.json", "--trust-project"),
         until(r"did not start 3 times"),
         "crm: exited",
         end="^>",
@@ -131,14 +137,15 @@ def configurations(folder: Path) -> None:
 
 def take(shot: Shot) -> str:
     """The shot as SVG."""
-    with tempfile.TemporaryDirectory() as path:
+    with tempfile.TemporaryDirectory() as path, small_model() as changing:
         folder = Path(path)
+        arguments = [changing if argument == CHANGING else argument for argument in shot.arguments]
         configurations(folder)
         # By words: the same whether word vectors are installed or not.
         env = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "MCPAGENT_SEARCH_STRATEGY": "bm25"}
         # The first run fills the cache of lists, so that the second does not depend on who connects when.
         for _ in range(2):
-            with on_a_terminal(shot.arguments, folder, columns=COLUMNS, rows=100, env=env) as screen:
+            with on_a_terminal(arguments, folder, columns=COLUMNS, rows=100, env=env) as screen:
                 shot.act(screen)
                 raw, text = screen.raw, screen.text
     if "internal error" in text:
@@ -199,12 +206,15 @@ def as_svg(rows: list[Any], shot: Shot) -> str:
 
 
 def steady(row: Any) -> Any:
-    """The row with every time as 12 ms and Python where it usually is; what stands at the right edge stays there."""
+    """The row with every time as 12 ms and Python where it usually is; what stands at the right edge stays there.
+
+    Whether a row of plain text reaches the edge depends on the times in it: only a wide gap inside it sets text there.
+    """
     reaches_edge = len(row.plain) >= COLUMNS - 1
     for match in reversed(list(VARYING.finditer(row.plain))):
         word = "/usr/bin/python3" if match["path"] else "12 ms"
         row = row[: match.start()] + _like(row[match.end() - 1], word) + row[match.end() :]
-    gap = max(re.finditer(r" {2,}", row.plain), key=lambda found: len(found[0]), default=None)
+    gap = max(re.finditer(r"(?<=\S) {4,}", row.plain), key=lambda found: len(found[0]), default=None)
     if reaches_edge and gap is not None:
         spaces = max(len(gap[0]) + COLUMNS - len(row.plain), 2)
         row = row[: gap.start()] + " " * spaces + row[gap.end() :]

@@ -6,8 +6,8 @@ CATALOGUE and FOLDER are as for `search_probes.py` and `search.py`. First a logi
 each best match (`mcpagent/search/strength.py`, where the printed weights go): queries of the FOLDERs on their own
 catalogues, as they are and mistyped, against the requests `CALIBRATION` of `search_unserved.py` on every CATALOGUE and
 on parts of it. Then, for each threshold and with the weights as they stand in that file, how many of the other
-requests, `HELD_OUT` and `FRESH`, still get tools, and what is lost of recall@5 on queries that the regression has not
-seen.
+requests, `HELD_OUT` and `FRESH`, get tools that are not marked as weak, and what recall@5 such tools have on queries
+that the regression has not seen.
 """
 
 from __future__ import annotations

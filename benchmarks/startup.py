@@ -60,7 +60,10 @@ CONTENDERS = (
         r"^>$",
         ("mcpagent", "tools", "search", "time in a city"),
         ("mcpagent", "-p", "what is 2 plus 2?", "-m", "offline", "--config", "none.json"),
-        (("mcpagent", "chat", "-m", "offline", "--config", "many.json"), r"tools \d+/500 .* mcp 50 ok"),
+        (
+            ("mcpagent", "chat", "-m", "offline", "--config", "many.json", "--trust-project"),
+            r"tools \d+/500 .* mcp 50 ok",
+        ),
     ),
     Contender(
         "fast-agent-mcp",
@@ -311,7 +314,7 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
 
 def know_servers(bin_folder: Path, home: Path, folder: Path) -> None:
     """Has mcpagent ask each of the many servers once, so that it knows their tools."""
-    command = [str(bin_folder / "mcpagent"), "tools", "list", "--config", "many.json"]
+    command = [str(bin_folder / "mcpagent"), "tools", "list", "--config", "many.json", "--trust-project"]
     done = subprocess.run(command, cwd=folder, env=environment(home, bin_folder), capture_output=True, timeout=300)
     if f"{MANY_SERVERS * TOOLS_EACH} tools".encode() not in done.stdout:
         raise NotMeasuredError(f"the many servers are not known: {done.stderr[-200:]!r}")
