@@ -280,7 +280,9 @@ def build_server(tools: Sequence[Mapping[str, Any]]) -> Server[Any]:
     operations = {
         tool["name"]: Operation(tool["_meta"]["aws/service"], tool["_meta"]["aws/operation"]) for tool in tools
     }
-    listed = [McpTool.model_validate({**tool, "annotations": ToolAnnotations(open_world_hint=False)}) for tool in tools]
+    # Whatever an operation would do: a call of it here sends nothing.
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    listed = [McpTool.model_validate({**tool, "annotations": reads}) for tool in tools]
 
     async def list_tools(_context: Any, params: Any) -> ListToolsResult:
         start = int(params.cursor) if params is not None and params.cursor else 0

@@ -9,12 +9,13 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from examples.tool_search.workspace import make_workspace, web_page
-from mcpagent import Agent, McpAgentError
+from mcpagent import Agent, McpAgentError, ServerOptions
 from mcpagent.events import (
+    Emit,
     Event,
     Notice,
     RequestSent,
@@ -25,9 +26,15 @@ from mcpagent.events import (
     ToolsLoaded,
     ToolsSearched,
 )
-from mcpagent.safe_text import safe_line, safe_text
+from mcpagent.models import ModelRequest, ModelResponse, OfflineModel
+from mcpagent.text.safe_text import safe_line, safe_text
 
 CONFIG = Path(__file__).with_name("mcp_servers.json")
+ONLY_READ = frozenset({"calculate", "list_tables"})
+"""Tools of the calculator's and the SQLite server that only read. These two are older than the mark for it, and the
+stand-in calls by itself only what is marked, so the example vouches for them.
+"""
+
 SHOWN_CHARACTERS = 600
 
 
@@ -54,6 +61,21 @@ def everyday_requests(page: str) -> list[Request]:
         Request('Create an SQS queue named "orders"', "aws"),
         Request('Delete the S3 bucket named "old-logs"', "aws"),
     ]
+
+
+class StandIn:
+    """The offline model, which is told which tools only read where their server does not say so."""
+
+    def __init__(self) -> None:
+        self._rules = OfflineModel()
+        self.name = self._rules.name
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        tools = (replace(tool, read_only=True) if tool.name in ONLY_READ else tool for tool in request.tools)
+        return await self._rules.respond(replace(request, tools=tuple(tools)), emit)
+
+    async def aclose(self) -> None:
+        await self._rules.aclose()
 
 
 @dataclass(slots=True)
@@ -141,12 +163,11 @@ async def converse(model: str | None, servers: Sequence[str], requests: Sequence
     report = Report()
     started = time.monotonic()
     agent = Agent(
-        model or "offline",
+        model or StandIn(),
         mcp_config=CONFIG,
-        selected_servers=servers,
         with_tool_search_mode=True,
-        startup_seconds=None,
         on_event=report.show,
+        server_options=ServerOptions(selected_servers=servers, startup_seconds=None),
     )
     print("\nMCP servers, connected all at once:")
     async with agent:

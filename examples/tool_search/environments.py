@@ -36,8 +36,9 @@ class Environment:
 
 NPM = "@modelcontextprotocol/server-"
 
+MCPAGENT = Environment("mcpagent", ("-e", str(ROOT)))
+
 ENVIRONMENTS = (
-    Environment("mcpagent", ("-e", str(ROOT))),
     Environment("time", ("mcp-server-time==2026.10.19",), ("time",)),
     Environment("git", ("mcp-server-git==2026.10.19",), ("git",), needs="git"),
     Environment("fetch", ("mcp-server-fetch==2026.10.24",), ("fetch",)),
@@ -61,7 +62,7 @@ class InstallError(Exception):
     """An environment could not be made; its text is one line."""
 
 
-def prepare(home: Path, say: Callable[[str], None]) -> set[str]:
+def prepare(home: Path, say: Callable[[str], None], mcpagent: Environment = MCPAGENT) -> set[str]:
     """Makes what is missing, several at once, and names the servers that can run.
 
     Raises `InstallError` when mcpagent itself cannot be installed; a server that cannot is told and left out.
@@ -69,13 +70,13 @@ def prepare(home: Path, say: Callable[[str], None]) -> set[str]:
     home.mkdir(parents=True, exist_ok=True)
     usable: set[str] = set()
     with ThreadPoolExecutor(max_workers=3) as workers:
-        started = {workers.submit(make, environment, home): environment for environment in ENVIRONMENTS}
+        started = {workers.submit(make, environment, home): environment for environment in (mcpagent, *ENVIRONMENTS)}
         for done in as_completed(started):
             environment = started[done]
             try:
                 seconds = done.result()
             except InstallError as problem:
-                if environment.name == "mcpagent":
+                if environment is mcpagent:
                     workers.shutdown(wait=False, cancel_futures=True)
                     raise
                 say(f"  {environment.name:<12} left out: {problem}")
@@ -118,8 +119,8 @@ def make(environment: Environment, home: Path) -> float | None:
 
 
 def _stamp(environment: Environment) -> str:
-    """What else the environment is made of: mcpagent's own requirements."""
-    return (ROOT / "pyproject.toml").read_text("utf-8") if environment.name == "mcpagent" else ""
+    """What else the environment is made of: this repository's requirements, where it is installed from here."""
+    return (ROOT / "pyproject.toml").read_text("utf-8") if "-e" in environment.packages else ""
 
 
 def _commands(environment: Environment, folder: Path) -> Iterator[Sequence[str]]:

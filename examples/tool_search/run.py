@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).resolve().parent
 ROOT = EXAMPLE.parents[1]
 sys.path.insert(0, str(ROOT))
 
-from examples.tool_search.environments import BIN, InstallError, prepare  # noqa: E402
+from examples.tool_search.environments import BIN, MCPAGENT, Environment, InstallError, prepare  # noqa: E402
 
 
 def main() -> int:
@@ -34,6 +34,7 @@ def main() -> int:
     )
     parser.add_argument("--ask", metavar="PROMPT", action="append", help="ask this instead; may be repeated")
     parser.add_argument("--home", metavar="DIR", type=Path, default=ROOT / ".demo", help="where to install (.demo/)")
+    parser.add_argument("--mcpagent", metavar="WHEEL", help="install mcpagent from this, instead of this repository")
     parser.add_argument("--fresh", action="store_true", help="install everything anew")
     options = parser.parse_args()
     if importlib.util.find_spec("ensurepip") is None:
@@ -42,8 +43,9 @@ def main() -> int:
     if options.fresh:
         shutil.rmtree(home, ignore_errors=True)
     print(f"Environments in {home} (a first run installs them, one or two minutes):", flush=True)
+    mcpagent = Environment("mcpagent", (options.mcpagent,)) if options.mcpagent else MCPAGENT
     try:
-        servers = prepare(home, lambda line: print(line, flush=True))
+        servers = prepare(home, lambda line: print(line, flush=True), mcpagent)
     except (InstallError, OSError) as problem:
         sys.exit(f"mcpagent could not be installed: {problem}")
     command = [str(home / "mcpagent" / BIN / "python"), "-P", "-m", "examples.tool_search.conversation", "--servers"]
