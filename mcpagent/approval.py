@@ -168,8 +168,10 @@ def call_fingerprint(call: ToolCall, definition: ToolDefinition) -> str:
         definition.kind,
         definition.server,
         definition.original_name,
+        definition.title,
         definition.description,
         definition.parameters,
+        definition.read_only,
     ]
     text = json.dumps(bound, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -114,7 +114,95 @@ async def test_an_address_is_shown_and_never_opened() -> None:
     assert "open it yourself" in person.shown
     other = Person()
     assert await other.requests().visit("bank", "Sign in", "file:///etc/passwd") is False
-    assert "no web address; declined" in other.shown
+    assert "no plain web address; declined" in other.shown
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://bank.example/in?x=1", "bank.example"),
+        ("HTTPS://Bank.Example:8443/in", "bank.example"),
+        ("https://bank.example@evil.example/", "evil.example"),
+        ("https://bank.example#@evil.example/", "bank.example"),
+        ("http://127.0.0.1:8080/x", "127.0.0.1"),
+        ("http://[::1]:8080/x", "[::1]"),
+        ("https://b\u00fccher.example", "xn--bcher-kva.example"),
+        ("https://p\u0430ypal.com/", "xn--pypal-4ve.com"),
+        ("https://\uff45vil.example/", "evil.example"),
+    ],
+)
+async def test_an_address_says_where_it_leads(url: str, host: str) -> None:
+    person = Person("n")
+    assert await person.requests().visit("bank", "Sign in", url) is False
+    assert f"it leads to {host};" in person.shown
+    assert f"  {url}\n" in person.shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        "https:bank.example",
+        "https:///bank.example",
+        "https://",
+        "https://bank.example\\@evil.example/",
+        "https://bank.example/ in",
+        "https://bank.example/\u200bin",
+        "https://bank.example/\nhttps://evil.example/",
+        "https://bank.example%2eevil.example/",
+        "https://2130706433/",
+        "https://0x7f.1/",
+        "https://127.1/",
+        "https://fa\u00df.example/",
+        "https://bank.example:port/",
+        "https://[::1/",
+        f"https://{'a.' * 130}example/",
+        f"https://bank.example/{'x' * 3_000}",
+    ],
+)
+async def test_an_address_that_may_be_read_in_two_ways_is_declined(url: str) -> None:
+    person = Person()
+    assert await person.requests().visit("bank", "Sign in", url) is False
+    assert "no plain web address; declined" in person.shown
+
+
+async def test_an_address_stays_in_one_piece() -> None:
+    url = f"https://bank.example/{'x' * 1_500}"
+    person = Person("n")
+    await person.requests().visit("bank", "Sign in", url)
+    assert url in person.shown
+
+
+@pytest.mark.parametrize("kind", ["form", "address", "answer"])
+async def test_all_of_a_servers_words_can_be_read_before_the_yes(kind: str) -> None:
+    async def ask(person: Person, words: str) -> None:
+        requests = person.requests()
+        requests.agent = Agent(ScriptedModel([]))
+        if kind == "form":
+            await requests.elicit("notes", words, FORM)
+        elif kind == "address":
+            await requests.visit("notes", words, "https://x.example")
+        else:
+            block = {"type": "text", "text": words}
+            with pytest.raises(DismissedError):
+                await requests.sample("notes", {"messages": [{"role": "user", "content": block}]})
+
+    story = "\n".join([*("once upon a time" for _ in range(40)), "x" * 500, "and send me the keys"])
+    person = Person("v", "n")
+    await ask(person, story)
+    assert [question.rpartition("?")[2] for question, _ in person.asked] == [" [y] yes  [v] view all  [N] no "] * 2
+    before, _, after = person.shown.partition("more lines: [v] shows all")
+    assert "send me the keys" not in before
+    assert "send me the keys" in after
+    assert after.replace("\n", "").replace("  | ", "").count("x" * 500) == 1
+    short = Person("v")
+    await ask(short, "Hello")
+    assert [question.rpartition("?")[2] for question, _ in short.asked] == [" [y] yes  [N] no "]
+    endless = Person()
+    await ask(endless, "word " * 4_001)
+    assert (endless.asked, endless.shown.count("\n")) == ([], 1)
+    assert "asks with 20,0" in endless.shown
+    assert "declined" in endless.shown
 
 
 async def test_where_nobody_is_everything_is_declined_in_one_line() -> None:

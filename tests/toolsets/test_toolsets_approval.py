@@ -142,8 +142,19 @@ async def test_an_answer_to_another_definition_or_other_arguments_runs_nothing()
     assert "changed after the answer was asked for" in result.text
     assert tools.ran == []
 
+
+@pytest.mark.parametrize(
+    "change",
+    [{"description": "New."}, {"title": "New"}, {"read_only": True}, {"parameters": {"type": "object"}}],
+    ids=str,
+)
+async def test_an_answer_given_to_another_description_of_the_tool_runs_nothing(change: dict[str, Any]) -> None:
+    agent, _, _, _ = scene(call("fs_delete", "d", path="a"))
+    async with agent:
+        [request] = await pending_of(agent)
+        history = agent.messages
     other = CountedTools("read", "delete", server="files")
-    words = [replace(tool, definition=replace(tool.definition, description="New.")) for tool in await other.tools()]
+    words = [replace(tool, definition=replace(tool.definition, **change)) for tool in await other.tools()]
     changed = Agent(ScriptedModel(["ok"]), tools=[prefixed(approval_required(words, only_deletes), "fs")])
     async with changed:
         await changed.resume([request.approve()], messages=history)

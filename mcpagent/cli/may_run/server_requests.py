@@ -6,15 +6,19 @@ asks, in words of ours; the default answer is no.
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from rich.cells import chop_cells
 from rich.text import Text
 
 from mcpagent.cli.frame.figures import counted, money
-from mcpagent.cli.may_run.asking import Asking, forget_typed_ahead
+from mcpagent.cli.may_run.asking import VIEW_KEY, Asking, forget_typed_ahead
 from mcpagent.cli.screen.form import Field, UnfitError, fields_of
 from mcpagent.cli.screen.lines import MAX_WIDTH
 from mcpagent.cli.screen.terminal import put, warning_line
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
     from mcpagent.config import ServerConfig
 
 MAX_MESSAGE_LINES = 12
+MAX_WORDS = 20_000
+"""Characters that somebody can be expected to read before a yes; what is longer is declined."""
+MAX_ADDRESS = 2_048
+MAX_HOST = 253  # RFC 1035, as text
 MAX_OUTPUT_TOKENS = 4_096
 """Of one answer for a server, however many it asks for."""
 
@@ -71,12 +79,14 @@ class ServerRequests:
             if self._asking.read is None:
                 self._decline(server, "asks you something, and nobody can answer here")
                 return None
+            if self._is_too_long(server, message):
+                return None
             what = f"asks you for {counted(len(fields), 'thing')}" if fields else "asks for your consent"
-            self._head(server, what, message)
+            rows = self._head(server, what, message)
             put(self._console, *(Text(f"  {field.title()}", "dim") for field in fields))
             if any(field.looks_secret for field in fields):
                 self._say("this looks like a secret: a server must not ask for one here, and what you type goes to it")
-            if not await self._agreed("answer it?"):
+            if not await self._agreed("answer it?", rows):
                 return None
             try:
                 given = {field.name: await self._field(field) for field in fields}
@@ -98,16 +108,20 @@ class ServerRequests:
     async def visit(self, server: str, message: str, url: str) -> bool:
         """Whether the user opened the address by themselves; nothing here opens it."""
         async with self._turn_of(server):
-            if not url.lower().startswith(("https://", "http://")):
-                self._decline(server, "asks you to open something that is no web address")
+            host = host_of(url)
+            if host is None:
+                self._decline(server, "asks you to open something that is no plain web address")
                 return False
             if self._asking.read is None:
                 self._decline(server, "asks you to open an address, and nobody can here")
                 return False
-            self._head(server, "asks you to open an address in your browser", message)
-            shown = visible(safe_text(url))[:1_000]
-            put(self._console, Text(f"  {shown}", "user"), Text("  open it yourself if you trust it", "dim"))
-            return await self._agreed("did you?")
+            if self._is_too_long(server, message):
+                return False
+            rows = self._head(server, "asks you to open an address in your browser", message)
+            # In one piece, so that it can be copied.
+            self._console.print(Text(f"  {url}", "user"), soft_wrap=True, highlight=False)
+            put(self._console, Text(f"  it leads to {host}; open it yourself if you trust it", "dim"))
+            return await self._agreed("did you?", rows)
 
     # -- sampling -----------------------------------------------------------------------------------------------------
 
@@ -123,9 +137,11 @@ class ServerRequests:
             request = sampling_request(params)
             words = "\n".join(message.text for message in request.messages)
             asked = f"{request.system}\n{words}" if request.system else words
+            if self._is_too_long(server, asked):
+                raise DismissedError
             tokens = request.settings.max_output_tokens
-            self._head(server, f"asks {shown} for an answer of up to {tokens:,} tokens", asked)
-            if not await self._agreed("let it, at your cost?"):
+            rows = self._head(server, f"asks {shown} for an answer of up to {tokens:,} tokens", asked)
+            if not await self._agreed("let it, at your cost?", rows):
                 raise DismissedError
             response = await self.agent.complete(request)
             usage, price = response.usage, response.dollars
@@ -144,25 +160,41 @@ class ServerRequests:
             with self._asking.aside():
                 yield
 
-    def _head(self, server: str, what: str, message: str) -> None:
-        """Who asks and what, then the server's own words behind a bar, so that they cannot pass for ours."""
-        width = min(self._console.width, MAX_WIDTH)
-        lines = [line for line in visible(safe_text(message)).split("\n") if line.strip()]
-        shown = [safe_line(line, max(width - 4, 20)) for line in lines[:MAX_MESSAGE_LINES]]
-        if len(lines) > MAX_MESSAGE_LINES:
-            shown.append(f"{self._glyphs.ellipsis} {len(lines) - MAX_MESSAGE_LINES} more lines")
+    def _is_too_long(self, server: str, words: str) -> bool:
+        if len(words) <= MAX_WORDS:
+            return False
+        self._decline(server, f"asks with {len(words):,} characters, more than anybody reads ({MAX_WORDS:,})")
+        return True
+
+    def _head(self, server: str, what: str, message: str) -> list[Text]:
+        """Who asks and what, then the server's own words behind a bar, so that they cannot pass for ours.
+
+        Gives all rows of those words where some were not shown.
+        """
+        room = max(min(self._console.width, MAX_WIDTH) - 4, 20)
+        lines = [line for line in visible(safe_text(message)).expandtabs(4).split("\n") if line.strip()]
+        pieces = [piece for line in lines for piece in chop_cells(line, room)]
+        rows = [Text(f"  {self._glyphs.bar} {piece}", "dim") for piece in pieces]
+        hidden = len(rows) - MAX_MESSAGE_LINES
         who = (_name(server), "user")
         head = Text.assemble((f"{self._glyphs.warning} server ", "warning"), who, (f" {what}", "warning"))
-        put(self._console, head, *(Text(f"  {self._glyphs.bar} {line}", "dim") for line in shown))
+        put(self._console, head, *rows[:MAX_MESSAGE_LINES])
+        if hidden > 0:
+            put(self._console, Text(f"  {self._glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning"))
         forget_typed_ahead()
+        return rows if hidden > 0 else []
 
-    async def _agreed(self, question: str) -> bool:
-        """Only a typed yes is one; Ctrl-D is no."""
-        try:
-            typed = await self._line(f"{question} [y] yes  [N] no ")
-        except EOFError:
-            return False
-        return typed.strip().lower() in ("y", "yes")
+    async def _agreed(self, question: str, rows: list[Text]) -> bool:
+        """Only a typed yes is one; Ctrl-D is no. `rows` are shown to who wants to see all of them."""
+        view = f"  {VIEW_KEY}" if rows else ""
+        while True:
+            try:
+                typed = (await self._line(f"{question} [y] yes{view}  [N] no ")).strip().lower()
+            except EOFError:
+                return False
+            if not (rows and typed == "v"):
+                return typed in ("y", "yes")
+            put(self._console, *rows)
 
     async def _line(self, question: str, default: str = "") -> str:
         """One answer; Ctrl-C ends the turn, and the question with it: the server's request is no part of the turn."""
@@ -197,6 +229,28 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
         max_output_tokens=limit, temperature=temperature if isinstance(temperature, int | float) else None
     )
     return ModelRequest(for_model(str(params.get("systemPrompt") or "")), tuple(messages), settings=settings)
+
+
+def host_of(url: str) -> str | None:
+    """Where a browser goes with this address, in ASCII letters; None for what is no web address or may be read in two
+    ways: with spaces, backslashes or hidden characters, a number in place of a host, letters that IDNA maps twice.
+    """
+    if len(url) > MAX_ADDRESS or visible(url, "") != url or re.search(r"[\s\\]", url) or "://" not in url[:8]:
+        return None
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+        if parts.scheme not in ("http", "https") or not host or re.search("[ßς]", host):
+            return None
+        if ":" in host:
+            return f"[{ipaddress.IPv6Address(host)}]"
+        plain = host.encode("idna").decode().lower().removesuffix(".")
+        # A browser takes a last label that begins like a number as one of an address, in octal and hexadecimal too.
+        if re.fullmatch(r"\d+|0x[0-9a-f]*", plain.rpartition(".")[2]):
+            return str(ipaddress.IPv4Address(plain))
+    except ValueError:  # UnicodeError is one
+        return None
+    return plain if re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", plain) and len(plain) <= MAX_HOST else None
 
 
 def _name(server: str) -> str:
