@@ -49,6 +49,19 @@ def tools_search(
     return search_tools(options, " ".join(query), limit, explain=explain)
 
 
+@opt.command(tools_app, "describe", ["model", *opt.OF_SERVERS])
+def tools_describe(
+    options: opt.Options,
+    servers: Annotated[list[str] | None, typer.Argument(metavar="[SERVER...]", help="Only tools of these.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask the model without a question.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also tools that have such requests.")] = False,
+) -> int:
+    """Has the model write, once, how people ask for each tool, which searches read; says first what that costs."""
+    from mcpagent.cli.tools_command.describe_command import describe_tools
+
+    return describe_tools(options, servers or (), yes=yes, again=again)
+
+
 @opt.command(tools_app, "learned", opt.REPORT)
 def tools_learned(
     options: opt.Options, clear: Annotated[bool, typer.Option("--clear", help="Forget all of it.")] = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -37,6 +37,7 @@ WEIGHTS: Mapping[str, FieldWeight] = {
     "parameter": FieldWeight(0.7, 0.1, 5.0),
     "parameter description": FieldWeight(0.4, 0.45, 25.0),
     "value": FieldWeight(0.3, 0.6, 6.0),
+    "example": FieldWeight(0.6, 0.5, 30.0),
     "tag": FieldWeight(0.5, 0.5, 2.0),
     "server description": FieldWeight(0.3, 0.6, 12.0),
 }
@@ -53,7 +54,9 @@ def local_name(tool: ToolDefinition) -> str:
     return tool.name.removeprefix(prefix) if tool.server else tool.name
 
 
-def field_texts(tool: ToolDefinition, server_description: str = "") -> list[tuple[str, str]]:
+def field_texts(
+    tool: ToolDefinition, server_description: str = "", examples: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """(field, text) of every searched text of the tool, its server's last; the fields are the keys of `WEIGHTS`."""
     names: list[str] = []
     descriptions: list[str] = []
@@ -72,6 +75,7 @@ def field_texts(tool: ToolDefinition, server_description: str = "") -> list[tupl
         ("parameter", " ".join(names)),
         ("parameter description", " ".join(descriptions)[: 4 * MAX_TEXT]),
         ("value", " ".join(values)[:MAX_TEXT]),
+        ("example", "\n".join(examples)),
         ("tag", " ".join((*tool.tags, tool.category))),
         ("server", tool.server or ""),
         ("server description", server_description[:MAX_TEXT]),

@@ -24,6 +24,7 @@ from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import Postings
 from mcpagent.search.embedding import Embedder, static_model_folder
+from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.learning import SearchHistory
 from mcpagent.search.name_forms import name_key
@@ -70,7 +71,8 @@ class ToolIndex:
     `server_descriptions` are searched with each server's tools. `min_strength` is how strong the best match must be
     for the result's `confidence` to be "high"; with 0 it always is. Its default is what
     `benchmarks/search_threshold.py` found, and 0 with an embedder of your own, whose cosines nobody has measured.
-    `history` raises tools that served such queries before.
+    `history` raises tools that served such queries before. `examples` gives the requests that a tool serves, which
+    are searched with it (`mcpagent.search.examples_from`); those that come with this package by default.
     Same tools and same query give the same result, whatever the order in which servers came and went.
     """
 
@@ -83,6 +85,7 @@ class ToolIndex:
         cache_folder: Path | None = None,
         min_strength: float | None = None,
         history: SearchHistory | None = None,
+        examples: Examples = shipped_examples,
     ) -> None:
         if not callable(strategy) and strategy not in ("auto", "regex", "bm25", "hybrid"):
             raise ConfigError(f'strategy: unknown ranking "{strategy}"; use auto, regex, bm25, hybrid or a function')
@@ -92,6 +95,7 @@ class ToolIndex:
             self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
         self._min_strength = min_strength if min_strength is not None else 0.0 if embedder else MIN_STRENGTH
         self._history = history
+        self._examples = examples
         self._strategy = strategy
         self._server_descriptions = dict(server_descriptions or {})
         self._lock = threading.RLock()
@@ -151,7 +155,7 @@ class ToolIndex:
         tools = [waiting[server][name] for server in servers for name in sorted(waiting[server])]
         if len(tools) < FEWEST_TOOLS:
             return False
-        key = catalogue_key(tools, self._server_descriptions)
+        key = catalogue_key(tools, self._server_descriptions, self._examples)
         saved = load_postings(folder, key, len(tools))
         postings = saved or Postings()
         for number, tool in enumerate(tools):
@@ -169,7 +173,7 @@ class ToolIndex:
         return True
 
     def _texts(self, tool: ToolDefinition) -> list[tuple[str, str]]:
-        return field_texts(tool, self._server_descriptions.get(tool.server or "", ""))
+        return field_texts(tool, self._server_descriptions.get(tool.server or "", ""), self._examples(tool))
 
     def _add(self, tool: ToolDefinition) -> int:
         number = self._next_number
@@ -181,7 +185,7 @@ class ToolIndex:
 
     def _note(self, number: int, tool: ToolDefinition) -> None:
         if self._vectors is not None:
-            self._vectors.add(number, tool)
+            self._vectors.add(number, tool, self._examples(tool))
         self._named.add(number, tool)
 
     def _remove(self, number: int) -> None:

@@ -22,6 +22,7 @@ from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import write_whole
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.bm25 import K1, Postings
+from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import WEIGHTS
 
 logger = logging.getLogger("mcpagent")
@@ -33,13 +34,15 @@ _FORMAT = 2
 _KEPT_FILES = 8
 
 
-def catalogue_key(tools: Iterable[ToolDefinition], server_descriptions: Mapping[str, str]) -> str:
+def catalogue_key(
+    tools: Iterable[ToolDefinition], server_descriptions: Mapping[str, str], examples: Examples = shipped_examples
+) -> str:
     """A hash of the tools, in their order, and of the rules by which they are indexed."""
     rules = [_FORMAT, sys.byteorder, K1, repr(WEIGHTS), sorted(server_descriptions.items())]
     key = hashlib.sha256(json.dumps(rules).encode())
     for tool in tools:
         fields = [tool.name, tool.description, tool.parameters, tool.server, tool.original_name, tool.title]
-        key.update(json.dumps([*fields, tool.category, tool.tags], default=repr).encode())
+        key.update(json.dumps([*fields, tool.category, tool.tags, list(examples(tool))], default=repr).encode())
     return key.hexdigest()[:32]
 
 

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.asked import Asker
 from mcpagent.search.bm25 import PostingsOfSome, WorkedOut
+from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
 from mcpagent.search.index import Strategy, ToolIndex, garbage_collection_paused
 from mcpagent.search.learning import SearchHistory
@@ -34,13 +35,20 @@ class SharedIndex:
     `indexed` counts the tools that were read. What nobody has any more is forgotten after a while, all at once.
     """
 
-    def __init__(self, strategy: Strategy, *, cache_folder: Path | None, history: SearchHistory | None) -> None:
-        self.strategy, self.history, self._cache_folder = strategy, history, cache_folder
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        cache_folder: Path | None,
+        history: SearchHistory | None,
+        examples: Examples = shipped_examples,
+    ) -> None:
+        self.strategy, self.history, self.examples, self._cache_folder = strategy, history, examples, cache_folder
         self.lock = threading.RLock()
         self.indexed = 0
         self._owners: WeakKeyDictionary[object, _IndexOfSome] = WeakKeyDictionary()
         self._of_owners = threading.Lock()
-        self._whole = _Whole(strategy, cache_folder=cache_folder)
+        self._whole = _Whole(strategy, cache_folder=cache_folder, examples=examples)
         self._most = MOST_LEFT
 
     def of(self, owner: object, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> ToolIndex:
@@ -73,15 +81,15 @@ class SharedIndex:
             live = len(set(chain.from_iterable(index.numbers for index in self._owners.values())))
             self._most = 2 * live + MOST_LEFT
             if self._whole.size > self._most:
-                self._whole = _Whole(self.strategy, cache_folder=self._cache_folder)
+                self._whole = _Whole(self.strategy, cache_folder=self._cache_folder, examples=self.examples)
                 self._owners.clear()
 
 
 class _Whole(ToolIndex):
     """All tools that were read, with a number for each that differs in anything; none is removed."""
 
-    def __init__(self, strategy: Strategy, *, cache_folder: Path | None) -> None:
-        super().__init__(strategy, cache_folder=cache_folder)
+    def __init__(self, strategy: Strategy, *, cache_folder: Path | None, examples: Examples) -> None:
+        super().__init__(strategy, cache_folder=cache_folder, examples=examples)
         self._alike: dict[tuple[str | None, str, str], list[int]] = {}
         self._about: dict[int, str] = {}
         self._known: dict[int, int] = {}
@@ -135,7 +143,7 @@ class _Whole(ToolIndex):
         return number
 
     def _words_of(self, number: int) -> frozenset[str]:
-        texts = field_texts(self._tools[number], self._about[number])
+        texts = field_texts(self._tools[number], self._about[number], self._examples(self._tools[number]))
         return frozenset(chain.from_iterable(written_words(text) for _, text in texts))
 
     def of_some(
@@ -163,7 +171,9 @@ class _IndexOfSome(ToolIndex):
     """The index of one owner's tools: what `ToolIndex` has for these alone, read from the whole."""
 
     def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
-        super().__init__(shared.strategy, server_descriptions=descriptions, history=shared.history)
+        super().__init__(
+            shared.strategy, server_descriptions=descriptions, history=shared.history, examples=shared.examples
+        )
         self._shared, self._lock = shared, shared.lock
         for server, theirs in _by_server(tools).items():
             self.replace(server, theirs)

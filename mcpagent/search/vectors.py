@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
-_PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "parameters": 0.6}
+_PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "parameters": 0.6, "examples": 1.0}
 """How much each part of a tool counts in its vector."""
 
 _BETWEEN = "\x1f"
@@ -28,13 +28,14 @@ _WORTH_KEEPING = 300
 _SOME = 16
 
 
-def tool_parts(tool: ToolDefinition) -> dict[str, str]:
+def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:
     """The texts of a tool that are embedded; the keys are those of its parts' weights."""
     return {
         "name": spoken(local_name(tool)),
         "description": tool.description[:_DESCRIPTION],
         "server": spoken(tool.server or ""),
         "parameters": " ".join(name for name, _ in parameters(tool.parameters))[:_PARAMETERS],
+        "examples": "\n".join(examples),
     }
 
 
@@ -44,14 +45,14 @@ class Vectors:
     def __init__(self, embedder: Embedder | None = None, cache: VectorCache | None = None) -> None:
         self._embedder = embedder
         self._cache = cache
-        self._waiting: dict[int, ToolDefinition] = {}
+        self._waiting: dict[int, dict[str, str]] = {}
         self._rows: dict[int, int] = {}
         self._numbers: list[int] = []
         self._matrix: Matrix | None = None
 
-    def add(self, number: int, tool: ToolDefinition) -> None:
+    def add(self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()) -> None:
         """Embeds the tool at the next search."""
-        self._waiting[number] = tool
+        self._waiting[number] = tool_parts(tool, examples)
 
     def remove(self, number: int) -> None:
         """Forgets the tool, also one that is not embedded yet."""
@@ -109,8 +110,7 @@ class Vectors:
 
         if not self._waiting:
             return
-        tools = list(self._waiting.values())
-        rows = self._tool_vectors(tools)
+        rows = self._tool_vectors(list(self._waiting.values()))
         used = len(self._numbers)
         if self._matrix is None or used == 0:
             self._matrix = rows
@@ -121,14 +121,13 @@ class Vectors:
             self._numbers.append(number)
         self._waiting = {}
 
-    def _tool_vectors(self, tools: Sequence[ToolDefinition]) -> Matrix:
-        parts = [tool_parts(tool) for tool in tools]
+    def _tool_vectors(self, parts: Sequence[Mapping[str, str]]) -> Matrix:
         name = embedder_name(self._model())
         if isinstance(self._model(), StaticEmbedder):
             texts = [_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS) for part in parts]
             few = len(texts) < _WORTH_KEEPING
             return self._embed_mixed(texts) if few else self._cached(f"{name} {_PARTS}", texts, self._embed_mixed)
-        texts = [f"{part['server']} {part['name']}: {part['description']} {part['parameters']}" for part in parts]
+        texts = [_as_one(part) for part in parts]
         return self._cached(name, texts, self._embed)
 
     def _cached(self, name: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Matrix]) -> Matrix:
@@ -160,6 +159,11 @@ class Vectors:
         if rows.ndim != 2 or rows.shape[0] != len(texts) or not np.isfinite(rows).all():
             raise EmbeddingError(f"{embedder_name(embedder)}: not one vector of finite numbers per text")
         return unit_rows(rows)
+
+
+def _as_one(part: Mapping[str, str]) -> str:
+    said = f"{part['server']} {part['name']}: {part['description']} {part['parameters']}"
+    return f"{said}\n{part['examples']}" if part["examples"] else said
 
 
 class VectorsOfSome(Vectors):

@@ -113,10 +113,16 @@ class Shared:
     def index(self) -> SharedIndex:
         """The search index over what any of them has."""
         if self._index is None:
+            from mcpagent.search.examples import examples_from
             from mcpagent.search.shared import SharedIndex
 
             search = self._search
-            self._index = SharedIndex(search.strategy, cache_folder=search.cache_folder, history=search.history)
+            self._index = SharedIndex(
+                search.strategy,
+                cache_folder=search.cache_folder,
+                history=search.history,
+                examples=examples_from(search.examples),
+            )
         return self._index
 
     def drop(self, catalog: Catalog) -> None:

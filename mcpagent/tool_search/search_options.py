@@ -66,6 +66,8 @@ class ToolSearch:
     `cache_folder`: where the index of a large catalogue is kept from one run to the next.
     `history`: opt-in learning: what is searched, added and called without an error is noted in this file on the
     machine, and the same tools stand higher for such queries from then on.
+    `examples`: requests that tools serve, in their users' words, by offered name or "server.tool". They are searched
+    with the tool and never shown. The bundled server's tools and those of well-known servers have some already.
     """
 
     enabled: bool | Literal["auto", "marked"] = True
@@ -82,6 +84,7 @@ class ToolSearch:
     renderer: Callable[[ToolDefinition], dict[str, Any]] | None = None
     cache_folder: Path | None = None
     history: SearchHistory | None = None
+    examples: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def __post_init__(self) -> None:
         known: dict[str, tuple[object, ...]] = {
@@ -116,6 +119,9 @@ class ToolSearch:
             holds=lambda most: most is None or 0 <= most <= 50,
         )
         expect("ToolSearch.eager_tools", self.eager_tools, Mapping, 'patterns by server, such as {"files": ["read_*"]}')
+        expect("ToolSearch.examples", self.examples, Mapping, 'requests by tool, {"git.log": ["who did it?"]}')
+        for name, requests in self.examples.items():
+            expect_names(f"ToolSearch.examples.{name}", requests)
         for server, patterns in self.eager_tools.items():
             expect_names(f"ToolSearch.eager_tools.{server}", patterns)
         expect_fields(self)

@@ -2,7 +2,8 @@
 
 The offline stand-in runs by itself only what reads, so whatever is about calls that need a yes asks this one. It speaks
 Chat Completions and knows three sentences: "push (the) branch X to (the remote) Y", "call NAME {arguments}", and the
-name of a tool alone. Where the tool is not offered yet, it searches and adds it first.
+name of a tool alone. Where the tool is not offered yet, it searches and adds it first. Tools that are listed as JSON
+(`mcpagent tools describe`) get two requests each, but for those that are called "wait_seconds".
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def _delta(messages: Sequence[Mapping[str, Any]], offered: Sequence[str]) -> dic
     since = messages[last + 1 :]
     called = [call["function"]["name"] for message in since for call in message.get("tool_calls") or ()]
     prompt = str(messages[last]["content"])
+    if prompt.startswith('{"1": '):
+        return {"content": json.dumps(_requests(json.loads(prompt)))}
     pushed, ordered = _PUSH.search(prompt), _CALL.search(prompt)
     last_word = prompt.split()[-1] if prompt.split() else ""
     name = "push_branch" if pushed else ordered["name"] if ordered else last_word
@@ -43,6 +46,11 @@ def _delta(messages: Sequence[Mapping[str, Any]], offered: Sequence[str]) -> dic
         name, arguments = "search_tools", {"query": "push branch main origin"}
     call = {"name": name, "arguments": json.dumps(arguments)}
     return {"tool_calls": [{"index": 0, "id": f"call_{len(messages)}", "type": "function", "function": call}]}
+
+
+def _requests(listed: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    names = {place: tool["tool"] for place, tool in listed.items() if tool["tool"] != "wait_seconds"}
+    return {place: [f"do the {name[:3]} thing", f"{name[-3:]} it, marvin"] for place, name in names.items()}
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.frame.error_lines import did_you_mean
@@ -283,6 +284,7 @@ def require_a_server(agent: Agent) -> None:
 
 def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
     from mcpagent.config.user_folders import cache_folder
+    from mcpagent.search.examples import read_examples
     from mcpagent.tool_search.search_options import ToolSearch
 
     names = {server.name for server in configuration.enabled}
@@ -301,7 +303,15 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
         eager_tools=eager,
         cache_folder=cache_folder(options.environ) / "search",
         history=search_history(options) if options.learn else None,
+        examples=read_examples(example_file(options)),
     )
+
+
+def example_file(options: Options) -> Path:
+    """Where the requests are that a model wrote for tools (`mcpagent tools describe`)."""
+    from mcpagent.config.user_folders import user_data_folder
+
+    return user_data_folder(options.environ) / "example-requests.json"
 
 
 def search_history(options: Options) -> SearchHistory:

@@ -1,0 +1,92 @@
+"""Requests that tools serve, in the words of their users: searched with each tool, and never shown to a model.
+
+They come from whoever makes the index, from a file that a model wrote once (`mcpagent tools describe`), or with this
+package, for the bundled server and well-known public ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+from mcpagent.config.bounded_files import read_own
+from mcpagent.config.file_changes import write_whole
+from mcpagent.errors import InputError
+from mcpagent.messages import ToolDefinition
+from mcpagent.search.fields import local_name
+
+MOST_EXAMPLES = 8
+"""Requests of one tool that are searched."""
+
+LONGEST_EXAMPLE = 200
+"""Characters of a request that are searched."""
+
+Examples: TypeAlias = Callable[[ToolDefinition], Sequence[str]]
+"""The requests that a tool serves; the same for the same tool at any time."""
+
+_SHIPPED = Path(__file__).with_name("example_requests.json")
+
+
+def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
+    """Looks tools up by "server.tool", by offered name or by `content_key`, and else in what is shipped."""
+    if not given:
+        return shipped_examples
+
+    def examples(tool: ToolDefinition) -> Sequence[str]:
+        named = given.get(f"{tool.server}.{local_name(tool)}") or given.get(tool.name)
+        found = named or given.get(content_key(tool)) or shipped_examples(tool)
+        return [text[:LONGEST_EXAMPLE] for text in found[:MOST_EXAMPLES]]
+
+    return examples
+
+
+def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
+    """Those of this package, for a tool with this name and these required parameters, whatever its server is called."""
+    return _shipped().get(signature_key(tool), ())
+
+
+def signature_key(tool: ToolDefinition) -> str:
+    """`create_issue(owner, repo, title)`: a tool's own name and required parameters, which outlast most releases."""
+    required = tool.parameters.get("required")
+    names = sorted(map(str, required)) if isinstance(required, list) else []
+    return f"{local_name(tool)}({', '.join(names)})"
+
+
+def content_key(tool: ToolDefinition) -> str:
+    """What a tool says of itself, as a hash: requests that were written for other words are not used."""
+    said = [local_name(tool), tool.title, tool.description, tool.parameters]
+    return "sha256:" + hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:24]
+
+
+def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
+    """What `write_examples` wrote; empty if there is no such file. Raises `InputError` for any other file."""
+    try:
+        held = json.loads(read_own(path))
+        return {key: tuple(texts) for key, texts in _checked(held["examples"])}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: no file of example requests ({error}); delete it, or write it again") from None
+
+
+def write_examples(path: Path, examples: Mapping[str, Sequence[str]]) -> None:
+    """Writes requests by `content_key`, readable by the user only. Raises `OSError` if it cannot."""
+    held = {key: list(examples[key]) for key in sorted(examples)}
+    write_whole(path, json.dumps({"examples": held}, ensure_ascii=False, indent=1).encode())
+
+
+def _checked(held: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, Sequence[str]]]:
+    for key, texts in held.items():
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{key[:64]}: not a list of texts")
+        yield key, texts
+
+
+@cache
+def _shipped() -> Mapping[str, tuple[str, ...]]:
+    held = json.loads(_SHIPPED.read_text("utf-8"))
+    return {key: tuple(texts) for key, texts in held.items()}
