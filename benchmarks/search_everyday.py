@@ -3,6 +3,7 @@
     python benchmarks/search_everyday.py
     python benchmarks/search_everyday.py --strategy hybrid --misses
     python benchmarks/search_everyday.py --min-strength 0      # as if every match were sure
+    python benchmarks/search_everyday.py --without-examples    # by the tools' own texts alone
 
 The 200 requests of `data/everyday_requests.json`, which says how it was written, over the demo tools and the twelve
 catalogues of `data/everyday_catalog.json`. Prints a Markdown table for each strategy: the share of the needs that one
@@ -30,6 +31,7 @@ if __name__ == "__main__":
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.search.examples import Examples, shipped_examples
 
 DATA = Path(__file__).parent / "data"
 STRATEGIES = ("bm25", "hybrid")
@@ -97,12 +99,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strategy", choices=STRATEGIES, help="that one alone")
     parser.add_argument("--min-strength", type=float, help="the odds below which a match is weak (the search's own)")
+    parser.add_argument("--without-examples", action="store_true", help="leave out the requests that are shipped")
     parser.add_argument("--misses", action="store_true", help="list what was not found, and what was found instead")
     options = parser.parse_args()
     tools, requests = load_tools(), load_requests()
     print(f"{len(requests)} requests, {len(tools)} tools", end="\n\n")
     for strategy in [options.strategy] if options.strategy else installed_strategies():
-        outcomes = ask(requests, tools, strategy, options.min_strength)
+        examples = no_examples if options.without_examples else shipped_examples
+        outcomes = ask(requests, tools, strategy, options.min_strength, examples)
         print(_table(strategy, outcomes), end="\n\n")
         if options.misses:
             print(_misses(outcomes), end="\n\n")
@@ -127,11 +131,19 @@ def load_tools() -> list[ToolDefinition]:
     return [_definition(server, tool) for server, tools in ({"demo": _demo()} | by_server).items() for tool in tools]
 
 
+def no_examples(_: ToolDefinition) -> tuple[str, ...]:
+    return ()
+
+
 def ask(
-    requests: Sequence[Request], tools: Sequence[ToolDefinition], strategy: str, min_strength: float | None = None
+    requests: Sequence[Request],
+    tools: Sequence[ToolDefinition],
+    strategy: str,
+    min_strength: float | None = None,
+    examples: Examples = shipped_examples,
 ) -> list[Outcome]:
     """What the search finds for each request, over all the tools."""
-    index = ToolIndex(strategy, min_strength=min_strength)  # type: ignore[arg-type]
+    index = ToolIndex(strategy, min_strength=min_strength, examples=examples)  # type: ignore[arg-type]
     servers: dict[str | None, list[ToolDefinition]] = {}
     for tool in tools:
         servers.setdefault(tool.server, []).append(tool)

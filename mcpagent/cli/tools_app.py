@@ -52,7 +52,7 @@ def tools_search(
 @opt.command(tools_app, "describe", ["model", *opt.OF_SERVERS])
 def tools_describe(
     options: opt.Options,
-    servers: Annotated[list[str] | None, typer.Argument(metavar="[SERVER...]", help="Only tools of these.")] = None,
+    servers: Annotated[list[str] | None, typer.Argument(metavar="SERVER", help="Only tools of these servers.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask the model without a question.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Also tools that have such requests.")] = False,
 ) -> int:

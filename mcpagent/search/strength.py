@@ -16,8 +16,9 @@ from mcpagent.search.bm25 import Postings
 from mcpagent.search.name_forms import plain
 from mcpagent.search.words import written_words
 
-MIN_STRENGTH = 0.25
-"""Odds below which a match is weak; if both kinds of requests are as frequent, 1 is as likely as not."""
+MIN_STRENGTH = 1.0
+"""Odds below which a match is weak: as likely as not, if both kinds of requests are as frequent. It is shown then all
+the same, so being strict costs no match."""
 
 _COVERED = 0.75
 _TELLING = 0.5

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
-_PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "parameters": 0.6, "examples": 1.0}
+_PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "parameters": 0.6, "examples": 2.0}
 """How much each part of a tool counts in its vector."""
 
 _BETWEEN = "\x1f"

@@ -223,7 +223,7 @@ TAKEN: Mapping[str, str] = {
     "ModelSettings": "max_output_tokens=None 5; temperature=None 5; extra={}",
     "ToolSearch": (
         "enabled=True; auto_tokens=None 5; max_results=5; prefetch=None 5; extra_tools=[]; eager_tools={}; "
-        "renderer=None; cache_folder=None; history=None"
+        "renderer=None; cache_folder=None; history=None; examples={}"
     ),
     "AgentCard": (
         "name=x; instruction=x; description=x; default=True; model=x; servers=[]; tools={}; mcp_config=x; "

@@ -2,8 +2,8 @@
 
 NOW is what `python benchmarks/search_everyday.py` gives, of 181 needs in 160 served requests and of 40 that no tool
 serves: a measure of the search, not a promise. At first 69 and 77 needs were met, and 40 and 39 served requests got
-nothing, since weak matches were not shown. `benchmarks/data/everyday_requests.json` says how the set was
-written: before any search was run on it.
+nothing, since weak matches were not shown. Without the requests that are shipped for these tools 78 and 92 are met.
+`benchmarks/data/everyday_requests.json` says how the set was written: before any search was run on it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from benchmarks.search_everyday import DATA, STRATEGIES, UNSERVED, ask, figures_of, load_requests, load_tools
 
 NOW = {
-    "bm25": {"met": 78, "first_right": 38, "false_silence": 3, "sure_and_false": 18},
-    "hybrid": {"met": 92, "first_right": 43, "false_silence": 2, "sure_and_false": 18},
+    "bm25": {"met": 135, "first_right": 96, "false_silence": 3, "sure_and_false": 13},
+    "hybrid": {"met": 147, "first_right": 99, "false_silence": 2, "sure_and_false": 14},
 }
 ALLOWANCE = 3
 """Requests that may come out otherwise: the demo tools' descriptions change, and so do the word vectors."""
