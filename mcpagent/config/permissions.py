@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ from mcpagent.messages import ToolDefinition
 APPROVALS: Mapping[str, Approval] = {"allow": "allow", "always": "allow", "ask": "ask", "deny": "deny", "never": "deny"}
 """What may be written -> what it means: run without asking, ask about each call, never run."""
 
+_CHOICE = re.compile(r"\[[^\]]{2,}\]")
+
 _STRICTNESS: Mapping[Approval, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -23,10 +26,13 @@ def approval_for(rules: Iterable[tuple[str, Approval]], tool: ToolDefinition) ->
     those of `rule_names`.
     """
     covering = [(glob, approval) for glob, approval in rules if is_about(glob, approval, tool)]
-    specific = max(
-        covering, key=lambda rule: (sum(char not in "*?[]!" for char in rule[0]), _STRICTNESS[rule[1]]), default=None
-    )
+    specific = max(covering, key=lambda rule: (_letters(rule[0]), _STRICTNESS[rule[1]]), default=None)
     return specific[1] if specific is not None else None
+
+
+def _letters(glob: str) -> int:
+    """How many letters a pattern names; `[...]` is one of several."""
+    return sum(char not in "*?[]!" for char in _CHOICE.sub("", glob))
 
 
 def is_about(glob: str, approval: Approval, tool: ToolDefinition) -> bool:

@@ -6,13 +6,12 @@ that permits fits that server and that name exactly; one that denies or asks als
 
 from __future__ import annotations
 
-import posixpath
-import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from urllib.parse import unquote
 
+from mcpagent.config.address_spellings import decoded, spellings
 from mcpagent.messages import RequestKind, ToolDefinition
 from mcpagent.text.globs import fits
 
@@ -24,7 +23,6 @@ _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters and symbols that show nothing."""
 
 _ENDS = " ._-!,:;/()[]{}?'\"~\\*+#&%$^<>|=`\u2018\u2019\u201c\u201d\u3002"
-_SAME_PLACE = re.compile(r"/(?:\./|/)+")
 _MOST_READINGS = 64
 
 
@@ -71,9 +69,9 @@ def forbids(rule: str, tool: ToolDefinition) -> bool:
         label = f"{tool.server}.{tool.key.name}" if tool.server else tool.key.name
         return any(_is_among(rule, _could_be(form)) for form in (tool.key.name, tool.name, label))
     # Once for all readings: a server may have names of a megabyte.
-    owner, names = _folded(tool.server), _could_be(tool.key.name)
+    owner, names = {tool.server, _folded(tool.server)}, _could_be(tool.key.name)
     return _folded(rule) == _folded(tool.key.name) or any(
-        _is_among(server, {owner}) and _is_among(pattern, names)
+        _is_among(server, owner) and _is_among(pattern, names)
         for server, kind, pattern in readings
         if kind in ("tool", tool.kind)
     )
@@ -114,40 +112,32 @@ def _permits(kind: RequestKind, pattern: str, tool: ToolDefinition) -> bool:
         return True
     if kind != tool.kind:
         return False
-    # What leads out of a folder leads out of every pattern for what is in it.
-    leads_out = kind == "resource" and ".." in unquote(unquote(name))
-    return pattern == name or (not leads_out and fits(name, pattern))
+    return pattern == name or (not (kind == "resource" and _leads_out(name)) and fits(name, pattern))
 
 
 def _is_exactly(pattern: str, name: str) -> bool:
     return pattern == name or fits(name, pattern)
 
 
+def _leads_out(uri: str) -> bool:
+    """Whether there is a step up in it, out of every folder that a pattern names, or what one could be made of."""
+    forms = decoded(uri)
+    return any(".." in _folded(form) for form in forms) or unquote(forms[-1]) != forms[-1]
+
+
 def _could_be(name: str) -> set[str]:
-    """All that the name could be read as, folded."""
-    seen = {_folded(name), _folded(unquote(name)), _folded(unquote(unquote(name)))}
-    if "/" in name:
-        seen |= {form for one in list(seen) for form in _same_places(one)}
-    return seen | {form.rstrip(_ENDS) for form in seen} | {form.strip(_ENDS) for form in seen}
+    """All that the name could be read as, as it is and folded."""
+    plain = set(decoded(name))
+    if ":" in name:
+        plain |= {form for one in list(plain) for form in spellings(one)}
+    seen = {_folded(form) for form in plain}
+    return plain | seen | {form.rstrip(_ENDS) for form in seen} | {form.strip(_ENDS) for form in seen}
 
 
-def _is_among(pattern: str, folded: Collection[str]) -> bool:
+def _is_among(pattern: str, forms: Collection[str]) -> bool:
+    """Whether it fits one of them as it is written, `[!A-Z]*`, or folded as they are."""
     wanted = _folded(pattern)
-    return any(form == wanted or fits(form, wanted) for form in folded)
-
-
-def _same_places(uri: str) -> Iterator[str]:
-    """The address as others write it too: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`."""
-    scheme, colon, rest = uri.partition(":")
-    if not colon:
-        return
-    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest.lstrip("/"))
-    host = host.rpartition("@")[2]
-    if scheme == "file" and host == "localhost":
-        host = ""
-    host = host.removesuffix({"http": ":80", "https": ":443"}.get(scheme, " "))
-    whole = posixpath.normpath(f"/{path.partition('#')[0]}") if slash else ""
-    yield f"{scheme}://{host}{_SAME_PLACE.sub('/', whole)}"
+    return any(form == wanted or fits(form, wanted) or fits(form, pattern) for form in forms)
 
 
 def _folded(text: str) -> str:

@@ -69,6 +69,7 @@ def test_the_most_telling_pattern_counts(tool: str, expected: str | None) -> Non
         ("delete_*", "ask"),
         ("pus?", "allow"),
         ("[p]us?", "ask"),
+        ("[abcdefghijklmno]*", "allow"),
     ]
     for order in (rules, rules[::-1]):
         assert approval_for(order, tool_of(tool)) == expected

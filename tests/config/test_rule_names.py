@@ -169,6 +169,81 @@ def test_a_denied_address_is_denied_as_others_write_it(uri: str) -> None:
     assert not permits("@notes:file:///secret", resource("notes", uri))
 
 
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        ("git.[!A-Z]*", "delete_all"),
+        ("git.[!A]*", "apple"),
+        ("git.[A-_]*", "Push"),
+        ("git.[ -~]*", "push"),
+        ("git.[! ]*", "push"),
+        ("git.push?", "push\u200b"),
+        ("[!x]*.push", "push"),
+    ],
+)
+def test_what_fits_as_it_is_written_is_denied(rule: str, name: str) -> None:
+    assert forbids(rule, tool("git", name))
+    if rule.startswith("git."):
+        assert forbids_of_server(rule.removeprefix("git."), tool("git", name))
+
+
+HOSTS = (
+    *("http://internal", "http://internal?x", "http://internal#x", "http://internal./a", "http://internal:/a"),
+    *("http://internal:080/a", "http:///internal/a", "http:\\\\internal\\a", "http:internal/a", "HTTP://Internal/a"),
+    *("http://u:p@internal:80/a", "http://in\tternal/a", "http://%69nternal/a", "http://\uff49nternal/a"),
+)
+
+
+@pytest.mark.parametrize("uri", HOSTS)
+def test_a_denied_host_is_denied_as_others_write_it(uri: str) -> None:
+    assert forbids("@web:http://internal/*", resource("web", uri))
+    assert forbids_of_server("@http://internal/*", resource("web", uri))
+    assert not forbids("@web:http://internal/*", resource("web", uri.lower().replace("ternal", "tern")))
+
+
+@pytest.mark.parametrize(
+    ("rule", "uri"),
+    [
+        ("https://internal:443/*", "https://internal/a"),
+        ("https://internal/*", "https://internal:443/a"),
+        ("http://b\u00fccher.example/*", "http://xn--bcher-kva.example/a"),
+        ("http://xn--bcher-kva.example/*", "http://b\u00fccher.example/a"),
+        ("http://127.0.0.1/*", "http://2130706433/a"),
+        ("http://127.0.0.1/*", "http://0x7f.1/a"),
+        ("http://127.0.0.1:80/*", "http://0177.0.0.1/a"),
+        ("http://[[]::1]/*", "http://[0:0:0:0:0:0:0:1]/a"),
+        ("ws://internal/*", "ws://internal:80/a"),
+    ],
+)
+def test_a_denied_host_is_denied_in_each_of_its_forms(rule: str, uri: str) -> None:
+    assert forbids(f"@web:{rule}", resource("web", uri))
+
+
+def test_another_host_or_port_is_another_one() -> None:
+    for uri in ("http://internal:8080/a", "http://internal.example/a", "https://internal/a", "ftp://internal/a"):
+        assert not forbids("@web:http://internal/*", resource("web", uri))
+
+
+UP = [
+    ".\t./",
+    ".\n./",
+    ".%0a./",
+    ".\u200b./",
+    "\uff0e\uff0e/",
+    "%25252e%25252e/",
+    "\u2025/",
+    ". ./",
+    "%2525252525252525252e./",
+]
+
+
+@pytest.mark.parametrize("step", UP)
+def test_no_way_of_writing_a_step_up_leads_out_of_a_folder(step: str) -> None:
+    assert not permits("@git:file:///docs/*", resource("git", f"file:///docs/{step}x"))
+    assert not permits_of_server("@file:///docs/*", resource("git", f"file:///docs/{step}x"))
+    assert permits("@git:file:///docs/*", resource("git", "file:///docs/a.b/c.txt"))
+
+
 @pytest.mark.parametrize("uri", ["http://h:80/secret", "http://me@h/secret", "http://h/secret#a", "http://h/./secret"])
 def test_a_denied_page_is_denied_as_others_write_it(uri: str) -> None:
     assert forbids("@web:http://h/secret*", resource("web", uri))

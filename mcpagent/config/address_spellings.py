@@ -1,0 +1,92 @@
+"""The spellings of one address: all that lead to the same place, by the URL standard (WHATWG) or as servers read it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import posixpath
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+_DEFAULT_PORTS = {"http": "80", "ws": "80", "https": "443", "wss": "443", "ftp": "21"}
+_SAME_PLACE = re.compile(r"/(?:\./|/)+")
+_DROPPED = str.maketrans("", "", "\t\n\r")
+_MOST_TIMES_ENCODED = 8
+
+
+def decoded(text: str) -> list[str]:
+    """The text, and what it is with one level of percent encoding after the other taken off."""
+    seen = [text]
+    while len(seen) <= _MOST_TIMES_ENCODED and (plain := unquote(seen[-1])) != seen[-1]:
+        seen.append(plain)
+    return seen
+
+
+def spellings(uri: str) -> Iterator[str]:
+    """The address as others write it too: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`,
+    `http:\\\\host\\a`, its host in the letters of a language and as in DNS, with and without the usual port."""
+    scheme, colon, rest = uri.translate(_DROPPED).partition(":")
+    if not colon:
+        return
+    scheme = scheme.strip().lower()
+    usual = _DEFAULT_PORTS.get(scheme)
+    if usual is not None:  # slashes of either kind, any number of them
+        rest = "//" + rest.replace("\\", "/").lstrip("/")
+    if not rest.startswith("//"):
+        authority, path = "", rest.lstrip("/")
+    else:
+        end = re.search(r"[/?#]", rest[2:])
+        place = end.start() + 2 if end else len(rest)
+        authority, path = rest[2:place], rest[place:]
+    host, port = _split(authority.rpartition("@")[2])
+    if scheme == "file" and host == "localhost":
+        host = ""
+    path, question, query = path.partition("#")[0].partition("?")
+    whole = _SAME_PLACE.sub("/", posixpath.normpath(f"/{path}"))
+    if path.endswith("/") and whole != "/":
+        whole += "/"
+    ports = {f":{port}"} if port and port != usual else {"", f":{usual}"} if usual else {""}
+    for name in {host, *_hosts(host)} if usual else {host}:
+        for end_of_host in sorted(ports):
+            yield f"{scheme}://{name}{end_of_host}{whole}{question}{query}"
+            yield f"{scheme}://{name}{end_of_host}{whole.rstrip('/')}{question}{query}"
+
+
+def _split(host: str) -> tuple[str, str]:
+    """A host in lower case without its last full stop, and the port without zeros in front, "" for none."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not (port.isdecimal() or not port):
+        name, port = host, ""
+    return name.lower().rstrip("."), port.lstrip("0")
+
+
+def _hosts(host: str) -> Iterator[str]:
+    with contextlib.suppress(ValueError):  # UnicodeError is one
+        ascii_host = host.encode("idna").decode()
+        yield ascii_host
+        yield ascii_host.encode().decode("idna")
+    with contextlib.suppress(ValueError):
+        yield f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
+    if (number := _ipv4(host)) is not None:
+        yield str(ipaddress.IPv4Address(number))
+
+
+def _ipv4(host: str) -> int | None:
+    """The number of an address in any of its forms, `127.1`, `0x7f000001`, `017700000001`; None for a name."""
+    parts = host.split(".")
+    try:
+        *first, last = [_number(part) for part in parts]
+    except ValueError:
+        return None
+    if len(parts) > 4 or any(part > 255 for part in first) or last >= 256 ** (5 - len(parts)):
+        return None
+    return sum(part << (8 * (3 - place)) for place, part in enumerate(first)) + last
+
+
+def _number(part: str) -> int:
+    if not part.isascii() or not part[:1].isdigit() or len(part) > 16:
+        raise ValueError(part)
+    if part[:2] in ("0x", "0X"):
+        return int(part[2:] or "0", 16)
+    return int(part, 8) if part[0] == "0" else int(part)
