@@ -105,12 +105,14 @@ class _Callbacks:
 
 
 def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """What was given, and the schema's defaults for what was not."""
+    """What was given, and the schema's defaults for what was not (SEP-1034). None: it was left empty on purpose."""
     properties = schema.get("properties") or {}
     defaults = {
-        name: rule["default"] for name, rule in properties.items() if isinstance(rule, dict) and "default" in rule
+        name: rule["default"]
+        for name, rule in properties.items()
+        if isinstance(rule, dict) and isinstance(rule.get("default"), str | int | float | list)
     }
-    return defaults | content
+    return {name: value for name, value in (defaults | content).items() if value is not None}
 
 
 # --- what it wants to know before it carries out a request (2026-07-28, multi round-trip requests) ---

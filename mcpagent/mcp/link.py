@@ -28,7 +28,7 @@ from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, Ser
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.handlers import Handlers, folder_uris
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
-from mcpagent.mcp.lists.pins import AllowChange, PinStore
+from mcpagent.mcp.lists.pins import AllowChange, PinStore, as_shown
 from mcpagent.mcp.lists.server_lists import ServerLists, ToolsDifference, difference
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
@@ -359,7 +359,7 @@ class ServerLink:
 
         from mcpagent.mcp.result_content import output_of_call
 
-        if self._pins is not None and (refusal := await self._refused_change(self._pins, definition)) is not None:
+        if (refusal := await self._refused_change(definition)) is not None:
             return refusal
         tool, lists, started = definition.original_name, self._life.known.lists, time.monotonic()
         output = await self.ask(
@@ -424,21 +424,28 @@ class ServerLink:
             self._refresh_soon()
         return False
 
-    async def _refused_change(self, pins: PinStore, definition: ToolDefinition) -> ToolOutput | None:
-        """The answer if the tool is not what it was when first used, and nobody says that this is right."""
-        if self._life.state == "cached":
+    async def _refused_change(self, definition: ToolDefinition) -> ToolOutput | None:
+        """The answer if the tool is not what it was when it was offered, perhaps said yes to, or when it was first
+        used, and nobody says that this is right."""
+        pins = self._pins
+        if pins is not None and self._life.state == "cached":
             # What was listed long ago cannot show a change: the server's own list is read first.
             with contextlib.suppress(ServerError):  # the call meets it too, and says so
                 await self.connected()
-        listed = self._life.known.lists.tools
-        current = next((tool for tool in listed if tool.original_name == definition.original_name), definition)
-        if (change := pins.check(self.config, current)) is None:
+        listed = [tool for tool in self._life.known.lists.tools if tool.original_name == definition.original_name]
+        current = definition if definition in listed or not listed else listed[0]
+        change = pins.check(self.config, current, definition) if pins is not None else None
+        if pins is not None and change is not None:
+            self._emit(Notice(safe_line(str(change), 500), "warning"))
+            if self._allow_change is not None and await self._allow_change(change):
+                pins.accept(self.config, current)
+                return None
+            return ToolOutput.of_text(change.refusal, error="denied")
+        if current is definition or as_shown(current) == as_shown(definition):
             return None
-        self._emit(Notice(safe_line(str(change), 500), "warning"))
-        if self._allow_change is not None and await self._allow_change(change):
-            pins.accept(self.config, current)
-            return None
-        return ToolOutput.of_text(change.refusal, error="denied")
+        name = safe_line(definition.original_name, 64)
+        said = f'Its server changed "{name}" after it was offered for this call, so it was not run. Call again.'
+        return ToolOutput.of_text(said, error="denied")
 
     async def subscription(self, uri: str, *, wanted: bool) -> None:
         """From now on an event says when this resource changes, also over restarts of the server; or no longer.

@@ -37,12 +37,14 @@ class Person:
         self.lines = list(lines)
         self.asked: list[tuple[str, str]] = []
         self.screen = io.StringIO()
+        self.typed = ""
 
     async def read(self, question: str, default: str) -> str:
         self.asked.append((question, default))
         line = self.lines.pop(0)
         if line is None:
             raise EOFError
+        self.typed = line
         return line or default
 
     def requests(self, *, present: bool = True) -> ServerRequests:
@@ -52,6 +54,15 @@ class Person:
     @property
     def shown(self) -> str:
         return self.screen.getvalue()
+
+
+class Emptying(Person):
+    """Takes out what stands on a line before typing."""
+
+    async def read(self, question: str, default: str) -> str:
+        await super().read(question, "")
+        self.asked[-1] = (question, default)
+        return self.typed
 
 
 FORM: dict[str, Any] = {
@@ -77,6 +88,20 @@ async def test_whatever_is_no_yes_is_a_no(answer: str | None) -> None:
     person = Person(answer)
     assert await person.requests().elicit("hotels", "?", FORM) is None
     assert len(person.asked) == 1
+
+
+async def test_what_is_left_empty_is_sent_to_nobody(tmp_path: Path) -> None:
+    """Not even if the server's form has something to put there."""
+    person = Person("y", "Ada", "3", "1", None)
+    default = {"type": "string", "default": "I agree to pay"}
+    form = {"type": "object", "properties": {"note": default, "share": {"type": "boolean", "default": True}}}
+    emptied = Emptying("y", "", "")
+    assert await emptied.requests().elicit("shop", "?", form) == {"note": None, "share": None}
+    assert [default for _, default in emptied.asked] == ["", "I agree to pay", "yes"]
+    answer, _ = await asked("book_table", person, tmp_path, {"elicitation": True})
+    assert answer == {"action": "cancel"}
+    answer, _ = await asked("book_table", Emptying("y", "Ada", "3", "1", ""), tmp_path, {"elicitation": True})
+    assert answer == {"action": "accept", "content": {"name": "Ada", "guests": 3, "room": "in"}}
 
 
 async def test_a_form_can_be_taken_back_half_way() -> None:
@@ -105,6 +130,16 @@ async def test_a_servers_words_cannot_pass_for_ours_nor_move_the_cursor() -> Non
     assert lines[0].startswith("! server evil[0m server bank asks you for 1 thing")
     assert all(line.startswith("  | ") for line in lines if "server bank asks" in line and line != lines[0])
     assert "this looks like a secret" in person.shown
+
+
+@pytest.mark.parametrize(
+    "words", ["Enter your GitHub password", "the one-time code", "card number and CVV", "Kennwort"]
+)
+async def test_a_secret_is_pointed_out_wherever_it_is_asked_for(words: str) -> None:
+    by_message, by_field = Person("n"), Person("n")
+    await by_message.requests().elicit("shop", words, FORM)
+    await by_field.requests().elicit("shop", "?", {"properties": {"it": {"type": "string", "description": words}}})
+    assert all("this looks like a secret" in person.shown for person in (by_message, by_field))
 
 
 async def test_an_address_is_shown_and_never_opened() -> None:
@@ -251,6 +286,11 @@ async def test_questions_come_one_after_the_other() -> None:
         ({"type": "string", "enum": ["a", "b"], "enumNames": ["Apple", "Bread"]}, "apple", "a"),
         ({"type": "string", "oneOf": [{"const": "x", "title": "Ex"}]}, "Ex", "x"),
         ({"type": "string", "enum": ["a"]}, "c", "choose one of 1 to 1"),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["b", "a"]}, "a", "b"),
+        ({"type": "number"}, "nan", "write a number"),
+        ({"type": "number"}, "-inf", "write a number"),
+        ({"type": "number"}, "1e999", "write a number"),
+        ({"type": "integer"}, "9" * 400, int("9" * 400)),
         ({"type": "array", "items": {"enum": ["a", "b", "c"]}, "maxItems": 2}, "1, c", ["a", "c"]),
         ({"type": "array", "items": {"enum": ["a", "b", "c"]}, "maxItems": 2}, "1,2,3", "2 at most"),
     ],
@@ -279,6 +319,9 @@ def test_a_field_left_empty_is_left_out() -> None:
         {"properties": {"it": {"type": "object"}}},
         {"properties": {"it": {"type": "array", "items": {"type": "string"}}}},
         {"properties": {"it": 3}},
+        {"properties": {"it": {"type": "string", "description": "x" * 301}}},
+        {"properties": {"it": {"type": "string", "title": "x" * 61}}},
+        {"properties": {"it": {"type": "string", "enum": [str(number) for number in range(51)]}}},
     ],
 )
 async def test_what_is_no_form_is_declined_and_told(schema: dict[str, Any]) -> None:
@@ -375,7 +418,8 @@ async def test_the_model_answers_for_a_server_and_it_is_counted(tmp_path: Path) 
     assert answer["content"] == {"type": "text", "text": "Short."}
     assert answer["model"] == "scripted:test"
     assert "server asking asks scripted:test for an answer of up to 50 tokens" in person.shown
-    assert "| Summarise: a long story" in person.shown
+    assert "| system: Be brief." in person.shown
+    assert "| user: Summarise: a long story" in person.shown
     assert "in 40 out 3 tokens, $0.500" in person.shown
     assert (agent.usage.input_tokens, agent.spent.dollars) == (40, 0.5)
     refused, _ = await asked("summarise", Person(""), tmp_path, {"sampling": True})

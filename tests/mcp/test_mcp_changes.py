@@ -15,7 +15,7 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.applications import Starlette
 
-from mcpagent import Agent
+from mcpagent import Agent, ApprovalPolicy, PendingCall
 from mcpagent.config import Era, ServerConfig
 from mcpagent.events import Event, Notice, RunFinished
 from mcpagent.mcp.lists.pins import PinStore, ToolChange
@@ -150,6 +150,46 @@ async def test_a_tool_that_changes_between_two_calls_is_announced_and_needs_a_ye
     else:
         assert second.error == "denied"
         assert "was changed by its server since it was first used" in second.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("is_pinned", [True, False])
+async def test_a_yes_is_for_the_tool_as_it_was_when_it_was_asked(era: Era, is_pinned: bool, tmp_path: Path) -> None:
+    """The server changes the tool while the question stands."""
+    noticed = asyncio.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Notice) and "changed its tools" in event.text:
+            noticed.set()
+
+    async def decide(request: PendingCall) -> bool:
+        if request.tool == "weigh" and not noticed.is_set():
+            altering = agent.tools.find("alter")
+            assert altering is not None
+            await altering.run({})
+            await asyncio.wait_for(noticed.wait(), 30)
+        return True
+
+    model = ScriptedModel(
+        [call("add_tool", tool_names=["weigh", "alter"]), call("weigh"), call("weigh", "again"), "ok"]
+    )
+    options = ServerOptions(pins=PinStore(tmp_path / "pins") if is_pinned else None)
+    async with serving(lambda _: shifting(era)) as address:
+        agent = Agent(
+            model,
+            mcp_config=[ServerConfig("s", url=f"{address}/mcp", era=era)],
+            with_tool_search_mode=True,
+            server_options=options,
+            approval=ApprovalPolicy(required=True, decide=decide),
+            on_event=on_event,
+        )
+        async with agent:
+            assert await asyncio.wait_for(agent.ask("go"), 60) == "ok"
+    *_, first, second = results(agent.messages)
+    assert first.error == "denied"
+    assert "changed" in first.text
+    assert "kg" not in first.text
+    assert (second.error, "first used" in second.text) == (("denied", True) if is_pinned else (None, False))
 
 
 async def test_what_a_server_says_in_a_run_is_in_its_stream(tmp_path: Path) -> None:

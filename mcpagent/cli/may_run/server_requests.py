@@ -19,7 +19,7 @@ from rich.text import Text
 
 from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.may_run.asking import VIEW_KEY, Asking, forget_typed_ahead
-from mcpagent.cli.screen.form import Field, UnfitError, fields_of
+from mcpagent.cli.screen.form import Field, UnfitError, fields_of, looks_secret
 from mcpagent.cli.screen.lines import MAX_WIDTH
 from mcpagent.cli.screen.terminal import put, warning_line
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
@@ -38,6 +38,7 @@ MAX_WORDS = 20_000
 """Characters that somebody can be expected to read before a yes; what is longer is declined."""
 MAX_ADDRESS = 2_048
 MAX_HOST = 253  # RFC 1035, as text
+MAX_TEMPERATURE = 2  # what OpenAI takes, the most of all
 MAX_OUTPUT_TOKENS = 4_096
 """Of one answer for a server, however many it asks for."""
 
@@ -69,7 +70,10 @@ class ServerRequests:
     # -- elicitation --------------------------------------------------------------------------------------------------
 
     async def elicit(self, server: str, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """A form, filled in; None if it is declined. Raises `DismissedError` if it is taken back."""
+        """A form, filled in, with None for what was left empty; None if it is declined.
+
+        Raises `DismissedError` if it is taken back.
+        """
         async with self._turn_of(server):
             try:
                 fields = fields_of(schema)
@@ -83,17 +87,16 @@ class ServerRequests:
                 return None
             what = f"asks you for {counted(len(fields), 'thing')}" if fields else "asks for your consent"
             rows = self._head(server, what, message)
-            put(self._console, *(Text(f"  {field.title()}", "dim") for field in fields))
-            if any(field.looks_secret for field in fields):
+            put(self._console, *(row for field in fields for row in self._behind_bar(field.title())))
+            if looks_secret(message) or any(field.looks_secret for field in fields):
                 self._say("this looks like a secret: a server must not ask for one here, and what you type goes to it")
             if not await self._agreed("answer it?", rows):
                 return None
             try:
-                given = {field.name: await self._field(field) for field in fields}
+                return {field.name: await self._field(field) for field in fields}
             except EOFError:
                 put(self._console, "taken back; nothing was sent", style="dim")
                 raise DismissedError from None
-            return {name: value for name, value in given.items() if value is not None}
 
     async def _field(self, field: Field) -> Any:
         put(self._console, *(Text(f"    {line}", "dim") for line in field.choice_lines()))
@@ -135,8 +138,9 @@ class ServerRequests:
             model = self.agent.model.name
             shown = safe_line(model, 60)
             request = sampling_request(params)
-            words = "\n".join(message.text for message in request.messages)
-            asked = f"{request.system}\n{words}" if request.system else words
+            said = [("system", request.system)] if request.system else []
+            said += [(message.role, message.text) for message in request.messages]
+            asked = "\n".join(f"{role}: {text}" for role, text in said)
             if self._is_too_long(server, asked):
                 raise DismissedError
             tokens = request.settings.max_output_tokens
@@ -171,10 +175,7 @@ class ServerRequests:
 
         Gives all rows of those words where some were not shown.
         """
-        room = max(min(self._console.width, MAX_WIDTH) - 4, 20)
-        lines = [line for line in visible(safe_text(message)).expandtabs(4).split("\n") if line.strip()]
-        pieces = [piece for line in lines for piece in chop_cells(line, room)]
-        rows = [Text(f"  {self._glyphs.bar} {piece}", "dim") for piece in pieces]
+        rows = self._behind_bar(visible(safe_text(message)))
         hidden = len(rows) - MAX_MESSAGE_LINES
         who = (_name(server), "user")
         head = Text.assemble((f"{self._glyphs.warning} server ", "warning"), who, (f" {what}", "warning"))
@@ -183,6 +184,11 @@ class ServerRequests:
             put(self._console, Text(f"  {self._glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning"))
         forget_typed_ahead()
         return rows if hidden > 0 else []
+
+    def _behind_bar(self, words: str) -> list[Text]:
+        room = max(min(self._console.width, MAX_WIDTH) - 4, 20)
+        lines = [line for line in words.expandtabs(4).split("\n") if line.strip()]
+        return [Text(f"  {self._glyphs.bar} {piece}", "dim") for line in lines for piece in chop_cells(line, room)]
 
     async def _agreed(self, question: str, rows: list[Text]) -> bool:
         """Only a typed yes is one; Ctrl-D is no. `rows` are shown to who wants to see all of them."""
@@ -224,10 +230,9 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
             messages.append(Message(role, (Words(words),)))  # type: ignore[arg-type]
     wanted = params.get("maxTokens")
     limit = min(wanted, MAX_OUTPUT_TOKENS) if isinstance(wanted, int) and wanted > 0 else MAX_OUTPUT_TOKENS
-    temperature = params.get("temperature")
-    settings = ModelSettings(
-        max_output_tokens=limit, temperature=temperature if isinstance(temperature, int | float) else None
-    )
+    heat = params.get("temperature")
+    temperature = heat if isinstance(heat, int | float) and 0 <= heat <= MAX_TEMPERATURE else None
+    settings = ModelSettings(max_output_tokens=limit, temperature=temperature)
     return ModelRequest(for_model(str(params.get("systemPrompt") or "")), tuple(messages), settings=settings)
 
 

@@ -5,6 +5,7 @@ The schema is a server's: flat, with texts, numbers, yes or no, and choices (MCP
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,14 @@ from mcpagent.toolsets.validation import argument_problem
 
 MAX_FIELDS = 20
 MAX_CHOICES = 50
-_SECRET = re.compile(r"pass(word|phrase|code)|secret|token|api.?key|\bpin\b|credential|private.?key", re.IGNORECASE)
+MAX_TITLE, MAX_ABOUT = 60, 300
+"""Characters of a field's name and description; what is longer is declined rather than cut."""
+
+_SECRET = re.compile(
+    r"pass.?(word|phrase|code|wort)|kennwort|mot de passe|contrase|secret|token|api.?key|\b(pin|otp|cvv|cvc|2fa)\b"
+    r"|credential|private.?key|(card|account|security).?(number|code)|one.?time.?code",
+    re.IGNORECASE,
+)
 
 _FORMATS: Mapping[str, tuple[str, Callable[[str], object], str]] = {
     "email": ("an e-mail address", re.compile(r"[^@\s]{1,64}@[^@\s]{1,255}").fullmatch, "write an e-mail address"),
@@ -46,19 +54,21 @@ class Field:
     @property
     def looks_secret(self) -> bool:
         """Whether its words are those of a password or a key, which a form must not ask for."""
-        words = f"{self.name} {self.rule.get('title', '')} {self.rule.get('description', '')}"
-        return _SECRET.search(words[:500]) is not None
+        return looks_secret(f"{self.name} {self.rule.get('title', '')} {self.rule.get('description', '')}")
 
     def title(self) -> str:
         """`city - Where to (text, 3 to 20 characters)`, in one printable line."""
-        name = safe_line(str(self.rule.get("title") or self.name), 60)
-        about = safe_line(str(self.rule.get("description") or ""), 120)
+        name = safe_line(str(self.rule.get("title") or self.name), MAX_TITLE)
+        about = safe_line(str(self.rule.get("description") or ""), MAX_ABOUT)
         takes = ", ".join((self._takes(), *(() if self.required else ("may be left empty",))))
         return f"{name}{f' - {about}' if about else ''} ({takes})"
 
     def choice_lines(self) -> list[str]:
-        """`1. Rome`, by the number that can be typed."""
-        return [f"{place}. {safe_line(shown, 80)}" for place, (_, shown) in enumerate(self.choices, start=1)]
+        """`1. Rome`, by the number that can be typed, with what is sent where that is something else."""
+        return [
+            f"{place}. {safe_line(shown, 80)}{f' ({safe_line(value, 80)})' if value != shown else ''}"
+            for place, (value, shown) in enumerate(self.choices, start=1)
+        ]
 
     def default(self) -> str:
         """What stands there to be taken with Enter."""
@@ -100,10 +110,12 @@ class Field:
                 return answers[text.lower()]
             case "integer" | "number":
                 try:
-                    return int(text) if self.kind == "integer" or text.lstrip("+-").isdecimal() else float(text)
+                    value = int(text) if self.kind == "integer" or text.lstrip("+-").isdecimal() else float(text)
                 except ValueError:
-                    what = "a whole number" if self.kind == "integer" else "a number"
-                    raise UnfitError(f"write {what}") from None
+                    value = math.nan
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise UnfitError(f"write {'a whole number' if self.kind == 'integer' else 'a number'}")
+                return value
             case _:
                 return text
 
@@ -119,12 +131,13 @@ class Field:
         return values
 
     def _choice(self, text: str) -> str:
-        """By number, value or shown name."""
+        """By number, shown name or value."""
         if text.isdecimal() and 1 <= int(text) <= len(self.choices):
             return self.choices[int(text) - 1][0]
-        for value, shown in self.choices:
-            if text.lower() in (value.lower(), shown.lower()):
-                return value
+        for place in (1, 0):
+            for choice in self.choices:
+                if text.lower() == choice[place].lower():
+                    return choice[0]
         raise UnfitError(f"choose one of 1 to {len(self.choices)}")
 
     def _takes(self) -> str:
@@ -137,6 +150,11 @@ class Field:
         bounds = [f"from {low:g}"] if _is_number(low) else []
         bounds += [f"up to {high:g}"] if _is_number(high) else []
         return f"{words}, {' '.join(bounds)}{' characters' if is_text else ''}" if bounds else words
+
+
+def looks_secret(words: str) -> bool:
+    """Whether they are those of a password, a key or a card."""
+    return _SECRET.search(words) is not None
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
@@ -159,10 +177,22 @@ def _field(name: str, rule: Any, required: bool) -> Field:
         choices = _choices(items) if isinstance(items, Mapping) else ()
         if not choices:
             raise UnfitError(f"{shown} is a list of something other than choices")
-        return Field(name, rule, required, "array", choices, many=True)
+        return _whole(Field(name, rule, required, "array", choices, many=True))
     if kind not in ("string", "integer", "number", "boolean"):
         raise UnfitError(f"{shown} is of a kind that a form cannot have")
-    return Field(name, rule, required, str(kind), _choices(rule))
+    return _whole(Field(name, rule, required, str(kind), _choices(rule)))
+
+
+def _whole(field: Field) -> Field:
+    """The field, if all of it can be shown. Raises `UnfitError`."""
+    shown = f'field "{safe_line(field.name, 40)}"'
+    if len(str(field.rule.get("title") or field.name)) > MAX_TITLE:
+        raise UnfitError(f"{shown} has a name of more than {MAX_TITLE} characters")
+    if len(str(field.rule.get("description") or "")) > MAX_ABOUT:
+        raise UnfitError(f"{shown} has a description of more than {MAX_ABOUT} characters")
+    if len(field.choices) > MAX_CHOICES:
+        raise UnfitError(f"{shown} has more than {MAX_CHOICES} choices")
+    return field
 
 
 def _choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -170,11 +200,11 @@ def _choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     if isinstance(values, list):
         shown = rule.get("enumNames")
         names: Sequence[Any] = shown if isinstance(shown, list) and len(shown) == len(values) else values
-        return tuple((str(value), str(name)) for value, name in zip(values, names, strict=True))[:MAX_CHOICES]
+        return tuple((str(value), str(name)) for value, name in zip(values, names, strict=True))
     options = rule.get("oneOf") or rule.get("anyOf")
     if isinstance(options, list):
         found = [option for option in options if isinstance(option, Mapping) and "const" in option]
-        return tuple((str(item["const"]), str(item.get("title") or item["const"])) for item in found)[:MAX_CHOICES]
+        return tuple((str(item["const"]), str(item.get("title") or item["const"])) for item in found)
     return ()
 
 

@@ -58,20 +58,22 @@ class PinStore:
         self._folder = folder
         self._known: dict[Path, dict[str, Any]] = {}
 
-    def check(self, config: ServerConfig, tool: ToolDefinition) -> ToolChange | None:
-        """None if the tool is as it was, or is used for the first time, which pins it."""
-        seen = _visible(tool)
+    def check(
+        self, config: ServerConfig, tool: ToolDefinition, offered: ToolDefinition | None = None
+    ) -> ToolChange | None:
+        """None if the tool is as it was when it was first used; that pins it as it was `offered`, else as it is."""
+        seen = as_shown(tool)
         if self._pins(config).get(tool.original_name) == seen:
             return None
         # Not what this process knows: another one may know more.
-        pinned = self._pinned(config, tool.original_name, seen)
+        pinned = self._pinned(config, tool.original_name, as_shown(offered or tool))
         if pinned == seen:
             return None
         return ToolChange(config.name, tool.original_name, tuple(_differences(pinned, seen))[:20])
 
     def accept(self, config: ServerConfig, tool: ToolDefinition) -> None:
         """Pins the tool as it is now."""
-        self._pinned(config, tool.original_name, _visible(tool), anew=True)
+        self._pinned(config, tool.original_name, as_shown(tool), anew=True)
 
     def _pinned(self, config: ServerConfig, name: str, seen: dict[str, Any], *, anew: bool = False) -> Any:
         """What the tool is pinned as: as it is seen if it was not yet, or `anew`. Other processes lose nothing."""
@@ -105,8 +107,8 @@ class PinStore:
         return data if isinstance(data, dict) else {}
 
 
-def _visible(tool: ToolDefinition) -> dict[str, Any]:
-    """What of a tool is pinned, as JSON gives it back."""
+def as_shown(tool: ToolDefinition) -> dict[str, Any]:
+    """What of a tool a model and a person go by, as JSON gives it back: that is pinned."""
     shown = {
         "description": tool.description,
         "title": tool.title,

@@ -155,17 +155,23 @@ class Check:
         return self.comparable(value) in self._allowed[id(allowed)]
 
     def comparable(self, value: Any, depth: int = 0) -> Any:
-        """Something hashable that is equal for equal JSON values alone."""
+        """Something hashable that is equal for equal JSON values alone.
+
+        All but lists and objects as texts: others choose values, and can find many numbers that have one hash (-1 and
+        -2 in any list, or any number and itself plus 2**61 - 1), which makes a set of them take quadratic time. Hashes
+        of texts are salted.
+        """
         self.spend(1)
         if depth > MAX_NESTING:
             raise UncheckedError(f"it nests deeper than {MAX_NESTING} levels")
-        if isinstance(value, bool):
-            return (bool, value)
+        if isinstance(value, str):
+            return value
         if isinstance(value, list):
-            return (list, *(self.comparable(item, depth + 1) for item in value))
+            return ("list", *(self.comparable(item, depth + 1) for item in value))
         if isinstance(value, dict):
-            return (dict, frozenset((key, self.comparable(item, depth + 1)) for key, item in value.items()))
-        if isinstance(value, int | float) and abs(value) >= 2**60 and value == value // 1:
-            # Beyond this, Python gives many numbers one hash, and a set of such ones takes quadratic time.
-            return (int, hex(int(value)))
-        return value
+            return ("object", frozenset((key, self.comparable(item, depth + 1)) for key, item in value.items()))
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        # In hexadecimal: to write a large number in decimal takes time with its square.
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        return ("other", hex(value) if is_whole else repr(value))
