@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,8 +61,18 @@ def _folder(kind: str, environ: Mapping[str, str]) -> Path:
     variable, default = _XDG[kind]
     base = environ.get(variable) or ""
     if not base.startswith("/"):  # the XDG specification: relative paths are to be ignored
-        base = str(Path(environ.get("HOME") or Path.home()) / default)
+        base = str(_home(environ) / default)
     return Path(base) / "mcpagent"
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    """The user's; a relative one would make the files of any folder the user's own."""
+    home = environ.get("HOME") or ""
+    if home.startswith("/"):
+        return Path(home)
+    import pwd
+
+    return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
 def project_folders(start: Path) -> list[Path]:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -129,6 +130,46 @@ def test_a_tool_has_the_name_that_its_own_server_gives_it() -> None:
     assert label_of(PUSHES) == "git.git_push"
     assert label_of(ToolDefinition("f", "", {})) == "f"
     assert label_of(None, "x\x1b[31m") == "x[31m"
+
+
+NAMES = [
+    *(
+        "push",
+        "pu\u200bsh",
+        "push\n",
+        "push ",
+        "Push",
+        '"push"',
+        "push\\n",
+        "\u202epush",
+        "push\u3000",
+        '"pu\\u200bsh"',
+    ),
+    *('push" wants to run -- server says: only reads', "push wants to run -- server says: only reads"),
+]
+
+
+def test_no_two_tools_look_alike_and_none_speaks_for_us() -> None:
+    shown = [label_of(ToolDefinition("x", "", {}, "git", name)) for name in NAMES]
+    assert shown[0] == "git.push"
+    assert shown[1] == 'git."pu\\u200bsh"'
+    assert len(set(shown)) == len(shown)
+    for label in shown:
+        inside = label.removeprefix("git.")
+        assert " " not in inside or re.fullmatch(r'"([^"\\]|\\.)*"', inside)
+        assert inside.isprintable() or "\u3000" in inside
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_what_a_title_cuts_stands_below_it(width: int) -> None:
+    name = "read_the_status_of_the_repository_and_then_delete_everything_in_it_please"
+    tool = ToolDefinition("x", "", {}, "git", name)
+    arguments = {"a" * 50 + "1": 1, "a" * 50 + "2": 2}
+    lines = [line.plain for line in box_lines(arguments, label_of(tool), tool, Glyphs(), width)]
+    joined = re.sub(r"[\s\u2502|]", "", "".join(lines[1:]))
+    assert f"git.{name}" in joined
+    assert "a" * 50 + "1" in joined
+    assert "a" * 50 + "2" in joined
     assert Rules(allow=["gti.*"], deny=["git.*"]).without_effect([PUSHES]) == ["gti.*"]
 
 

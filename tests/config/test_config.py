@@ -20,6 +20,7 @@ from mcpagent.config import (
     load_servers,
     user_config_folder,
 )
+from mcpagent.config.user_folders import own_folders
 from mcpagent.errors import ConfigError, CredentialsError
 
 
@@ -552,3 +553,14 @@ def test_a_key_that_cannot_be_read_costs_its_server(tmp_path: Path) -> None:
     loaded = load_servers(source, environ=Locked())
     assert [server.name for server in loaded.servers] == ["b"]
     assert "KEY is in the system keyring: locked; unlock it" in loaded.problems[0].reason
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="the platform says where the folders are")
+@pytest.mark.parametrize("home", [".", "rel", "", "~"])
+def test_no_folder_is_the_users_own_for_a_home_that_is_relative(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in own_folders({"HOME": home}):
+        assert folder.is_absolute()
+        assert not folder.is_relative_to(tmp_path)

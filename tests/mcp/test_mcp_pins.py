@@ -41,6 +41,38 @@ def test_first_use_pins_and_the_same_tool_passes(pins: PinStore, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("a" * 100 + "x", "a" * 100 + "DELETE ALL", ("DELETE ALL", "aax")),
+        ("same " + "a" * 100, "sa\u200bme " + "a" * 100, ("sa\\u200bme",)),
+        ("a" * 300, "a" * 200 + "b" + "a" * 99, ("aab",)),
+        ("a" * 100, "a" * 101, ("aa",)),
+    ],
+)
+def test_a_change_is_shown_where_it_is(before: str, after: str, shown: tuple[str, ...], pins: PinStore) -> None:
+    pins.check(CONFIG, replace(TOOL, description=before))
+    found = pins.check(CONFIG, replace(TOOL, description=after))
+    assert found is not None
+    [line] = found.lines
+    old, _, new = line.partition(" -> ")
+    assert old.removeprefix("description: ") != new
+    assert all(part in line for part in shown)
+    assert len(line) < 260
+
+
+def test_changes_that_are_not_shown_are_counted(pins: PinStore) -> None:
+    pins.check(CONFIG, replace(TOOL, parameters={str(number): 1 for number in range(40)}))
+    found = pins.check(CONFIG, replace(TOOL, parameters={str(number): 2 for number in range(40)} | {"zz": 1}))
+    assert found is not None
+    assert found.lines[-1] == "and 21 more places"
+
+
+def test_a_tool_is_pinned_as_it_was_offered(pins: PinStore) -> None:
+    assert pins.check(CONFIG, replace(TOOL, description="Sends it away."), TOOL) is not None
+    assert pins.check(CONFIG, TOOL) is None
+
+
+@pytest.mark.parametrize(
     ("change", "lines"),
     [
         (

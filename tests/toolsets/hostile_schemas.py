@@ -54,6 +54,11 @@ def _map_called_defs() -> Made:
     }, {"x": LONG, "$defs": LONG}
 
 
+def _lists_of_one_hash(count: int, length: int) -> list[list[int]]:
+    """CPython gives -1 and -2 the same hash, and so all lists of them."""
+    return [[-1 if number >> place & 1 else -2 for place in range(length)] for number in range(count)]
+
+
 ATTACKS: dict[str, Callable[[], Made]] = {
     **{f"pattern {text}": lambda text=text: _of({"pattern": text}, LONG) for text in NESTED},  # type: ignore[misc]
     "pattern for each of 10,000": lambda: _of({"items": {"pattern": NESTED[1]}}, ["a" * 40 + "!"] * 10_000),
@@ -88,6 +93,8 @@ ATTACKS: dict[str, Callable[[], Made]] = {
     "unique numbers of one hash, written short": lambda: _of(
         {"uniqueItems": True}, [float(n * 2**61) for n in range(40_000)]
     ),
+    "unique lists of one hash": lambda: _of({"uniqueItems": True}, _lists_of_one_hash(16_000, 14)),
+    "an enum of lists of one hash": lambda: _of({"enum": _lists_of_one_hash(31_000, 15)}, [1]),
     "unique at each level": lambda: _of(
         _levels({}, lambda schema: {"uniqueItems": True, "items": schema}, 30), _levels([1], lambda value: [value], 30)
     ),

@@ -252,6 +252,8 @@ class Chat:
         if str(change) in self._refused_changes:
             return False
         with self._aside():
+            for line in change.lines:  # the report is one line, which may be cut
+                self._say(Text(f"  {self.terminal.glyphs.bar} {line}", "dim"))
             answer = await self._choose("call it as it is now? [y] yes, always  [N] no: ")
         if answer.lower() in ("y", "yes"):
             return True

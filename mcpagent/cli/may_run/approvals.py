@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -76,9 +77,23 @@ class Denial:
         return f"denied: {self.label} ({self.reason}){hint}"
 
 
-def label_of(tool: ToolDefinition | None, name: str = "") -> str:
-    """`server.tool`, by the server's own name for it, to be shown; what rules are matched with is not cut."""
-    return safe_line(rule_of(tool), 140) if tool is not None else safe_line(name, 80)
+_PLAIN_NAME = re.compile(r"[\w.:/@-]+")
+
+
+def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> str:
+    """`server.tool`, by the server's own name for it, to be shown; what rules are matched with is not cut.
+
+    A name with spaces in it or what nobody sees stands in quotes, with such characters as escapes: no two tools look
+    alike for these, and no name passes for words of ours.
+    """
+    if tool is None:
+        return safe_line(name, 80)
+    own, rule = tool.key.name, rule_of(tool)
+    shown = visible(own, "")
+    is_plain = shown == own and (tool.kind != "tool" or _PLAIN_NAME.fullmatch(own)) and " " not in own
+    quoted = visible(own.replace("\\", "\\\\").replace('"', '\\"'), "")
+    whole = visible(rule.removesuffix(own), "") + (own if is_plain else f'"{quoted}"')
+    return whole if len(whole) <= limit else safe_line(whole, limit)
 
 
 def allow_flag(tool: ToolDefinition) -> str:

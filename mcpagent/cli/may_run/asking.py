@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
-from mcpagent.cli.may_run.approvals import Reply, Scope
+from mcpagent.cli.may_run.approvals import Reply, Scope, label_of
 from mcpagent.cli.screen.lines import MAX_WIDTH, column
 from mcpagent.cli.screen.terminal import Glyphs, put
 from mcpagent.text.safe_text import safe_line, visible
@@ -145,13 +145,17 @@ def box_lines(
     """
     width = max(min(width, MAX_WIDTH), 24)
     rows = _argument_rows(arguments, width - 4)
+    whole = label if tool is None else label_of(tool, limit=sys.maxsize)
+    top_left, top_right, bottom_left, bottom_right = glyphs.corners
+    claim = _claim(tool)
+    title_label = safe_line(label, max(width - len(claim) - 21, 20))
+    if title_label != whole:  # what is cut above stands below, before all else
+        rows = [*(Text(piece, "user") for piece in chop_cells(whole, width - 4)), *rows]
     hidden = len(rows) - limit if limit is not None and len(rows) > limit else 0
     keys = [*KEYS[:-1], *([READS_KEY] if _claims_to_read(tool) else []), *([VIEW_KEY] if hidden else []), KEYS[-1]]
     if hidden:
         rows = [*rows[:limit], Text(f"{glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning")]
-    top_left, top_right, bottom_left, bottom_right = glyphs.corners
-    claim = _claim(tool)
-    title = f"{top_left} {safe_line(label, max(width - len(claim) - 21, 20))} wants to run "
+    title = f"{top_left} {title_label} wants to run "
     end = f" {claim} {top_right}"
     rule = glyphs.line * max(width - cell_len(title) - cell_len(end), 1)
     lines = [Text.assemble((title, "warning"), (rule, "dim"), (end, "dim"))]
@@ -225,10 +229,13 @@ def _argument_rows(arguments: dict[str, Any], width: int) -> list[Text]:
     """Every argument in full: a name in front, the value broken into as many rows as it needs."""
     if not arguments:
         return [Text("no arguments", "dim")]
-    names = [safe_line(visible(str(name)), 40) for name in arguments]
+    names = [visible(str(name), "") for name in arguments]
     name_width = min(max(map(cell_len, names)), max(width // 3, 8))
     rows: list[Text] = []
     for name, value in zip(names, arguments.values(), strict=True):
+        if cell_len(name) > name_width:  # on rows of its own, since none is cut
+            rows += [Text(piece, "user") for piece in chop_cells(name, width)]
+            name = ""
         text = visible(value) if isinstance(value, str) else _json(value)
         room = max(width - name_width - 2, 10)
         pieces = [piece for line in text.expandtabs(4).split("\n") for piece in chop_cells(line, room) or [""]]

@@ -20,9 +20,12 @@ from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked
-from mcpagent.text.safe_text import safe_line
+from mcpagent.text.safe_text import safe_line, visible
 
 _MISSING = object()
+_MOST_LINES = 20
+_SHOWN, _BEFORE = 80, 20
+"""Characters of a text that is shown, and how many of them stand before the first that changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,9 @@ class PinStore:
         pinned = self._pinned(config, tool.original_name, as_shown(offered or tool))
         if pinned == seen:
             return None
-        return ToolChange(config.name, tool.original_name, tuple(_differences(pinned, seen))[:20])
+        lines = list(_differences(pinned, seen))
+        more = [f"and {len(lines) - _MOST_LINES} more places"] if len(lines) > _MOST_LINES else []
+        return ToolChange(config.name, tool.original_name, (*lines[:_MOST_LINES], *more))
 
     def accept(self, config: ServerConfig, tool: ToolDefinition) -> None:
         """Pins the tool as it is now."""
@@ -125,13 +130,21 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
         for key in sorted(before.keys() | after.keys()):
             deeper = f"{path}.{key}" if path else key
             yield from _differences(before.get(key, _MISSING), after.get(key, _MISSING), deeper)
-    elif before is _MISSING:
-        yield safe_line(f"{path} added: {_short(after)}", 200)
+        return
+    old, new = (
+        visible(json.dumps(None if value is _MISSING else value, ensure_ascii=False)) for value in (before, after)
+    )
+    place = safe_line(path, 80)
+    if before is _MISSING:
+        yield f"{place} added: {_part(new)}"
     elif after is _MISSING:
-        yield safe_line(f"{path} removed, was {_short(before)}", 200)
-    elif json.dumps(before) != json.dumps(after):
-        yield safe_line(f"{path}: {_short(before)} -> {_short(after)}", 200)
+        yield f"{place} removed, was {_part(old)}"
+    elif old != new:
+        same = next((place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), len(old))
+        start = 0 if max(len(old), len(new)) <= _SHOWN else max(same - _BEFORE, 0)
+        yield f"{place}: {_part(old, start)} -> {_part(new, start)}"
 
 
-def _short(value: Any) -> str:
-    return safe_line(json.dumps(value, ensure_ascii=False), 80)
+def _part(text: str, start: int = 0) -> str:
+    """Of a long text the part from `start` on, with marks where there is more."""
+    return f"{'…' if start else ''}{safe_line(text[start:], _SHOWN)}"
