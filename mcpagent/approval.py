@@ -3,7 +3,8 @@
 Here is also what the model is told of an approval that was refused.
 
 All values are plain JSON data, so that one process can ask and another go on. An answer is bound to the tool's
-definition and the call's arguments by a fingerprint: if either changed in between, nothing is run.
+definition, the call's arguments and its place in the conversation by a fingerprint: if one is another, nothing is run.
+It also names the session in which the call was made, and is no answer in others that made theirs themselves.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class CallAnswer:
     """The answer to one `PendingCall`; `PendingCall.approve`, `.deny` and `.result` make it.
 
     `arguments` replace the call's own as a whole. `value` is what an external tool gave (text, or anything that is
-    JSON); `failed` says that it is that tool's error. `message` is told to the model with a denial. `kind` is that of
-    the call which it answers.
+    JSON); `failed` says that it is that tool's error. `message` is told to the model with a denial. `kind` and
+    `session` are those of the call which it answers.
     """
 
     call_id: str
@@ -41,6 +42,7 @@ class CallAnswer:
     value: Any = None
     failed: bool = False
     kind: PendingKind = "approval"
+    session: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` takes it; `value` must be JSON data."""
@@ -55,6 +57,7 @@ class CallAnswer:
             "value": object,
             "failed": bool,
             "kind": _KINDS,
+            "session": str,
         }
         return cls(**_checked("answer", data, {"call_id": str, "fingerprint": str, "approved": bool}, optional))
 
@@ -63,7 +66,8 @@ class CallAnswer:
 class PendingCall:
     """A call that was not run, because it waits for an answer.
 
-    "approval": may it run? "external": the caller runs it and gives the result. `tool` is the offered name.
+    "approval": may it run? "external": the caller runs it and gives the result. `tool` is the offered name, `session`
+    the id of the session that has the call.
     """
 
     kind: PendingKind
@@ -73,10 +77,16 @@ class PendingCall:
     server: str | None
     description: str
     fingerprint: str
+    session: str = ""
 
     @classmethod
-    def of(cls, kind: PendingKind, call: ToolCall, definition: ToolDefinition) -> PendingCall:
-        """What waits: a call of the tool that has this definition, and the fingerprint of both."""
+    def of(
+        cls, kind: PendingKind, call: ToolCall, definition: ToolDefinition, *, place: int = 0, session: str = ""
+    ) -> PendingCall:
+        """What waits: a call of the tool that has this definition, and the fingerprint of both.
+
+        `place` is the number of messages up to the one with the call.
+        """
         return cls(
             kind,
             call.id,
@@ -84,7 +94,8 @@ class PendingCall:
             json_copy(call.arguments),
             server=definition.server,
             description=definition.description,
-            fingerprint=call_fingerprint(call, definition),
+            fingerprint=call_fingerprint(call, definition, place),
+            session=session,
         )
 
     def approve(self, arguments: dict[str, Any] | None = None) -> CallAnswer:
@@ -92,18 +103,20 @@ class PendingCall:
         if self.kind == "external":
             raise InputError(f'"{self.tool}" is run by you; give what it gave: call.result(...), or call.deny()')
         expect("approve", arguments, (dict, NoneType), "arguments as a dict, or none", error=InputError)
-        return CallAnswer(self.call_id, self.fingerprint, True, arguments)
+        return CallAnswer(self.call_id, self.fingerprint, True, arguments, session=self.session)
 
     def deny(self, message: str = "") -> CallAnswer:
         """It may not run; the model is told so, and `message`."""
         expect("deny", message, str, "a message as text", error=InputError)
-        return CallAnswer(self.call_id, self.fingerprint, False, message=message, kind=self.kind)
+        return CallAnswer(self.call_id, self.fingerprint, False, message=message, kind=self.kind, session=self.session)
 
     def result(self, value: Any, *, failed: bool = False) -> CallAnswer:
         """What an external tool gave. Raises `InputError` for a call that waits for approval: it would be run."""
         if self.kind == "approval":
             raise InputError(f'"{self.tool}" waits for approval, not for a result; use call.approve() or call.deny()')
-        return CallAnswer(self.call_id, self.fingerprint, True, value=value, failed=failed, kind=self.kind)
+        return CallAnswer(
+            self.call_id, self.fingerprint, True, value=value, failed=failed, kind=self.kind, session=self.session
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data to show, or to keep until it is answered, as `from_json` takes it."""
@@ -114,7 +127,7 @@ class PendingCall:
         """Raises `InputError` if the data is no pending call."""
         texts = dict.fromkeys(("call_id", "tool", "description", "fingerprint"), str)
         needed = {"kind": _KINDS, "arguments": dict, "server": (str, NoneType), **texts}
-        return cls(**_checked("pending call", data, needed, {}))
+        return cls(**_checked("pending call", data, needed, {"session": str}))
 
 
 def _checked(what: str, data: object, needed: Mapping[str, Any], optional: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,9 +172,10 @@ def outdated_words(tool: str) -> str:
     return f'"{tool}" or the call changed after the answer was asked for, so it was not run. Call again.'
 
 
-def call_fingerprint(call: ToolCall, definition: ToolDefinition) -> str:
-    """SHA-256 over the call and everything that says what it would do, as canonical JSON."""
+def call_fingerprint(call: ToolCall, definition: ToolDefinition, place: int = 0) -> str:
+    """SHA-256 over the call, its place and everything that says what it would do, as canonical JSON."""
     bound = [
+        place,
         call.id,
         call.arguments,
         definition.name,

@@ -241,6 +241,14 @@ class Conversation:
         return (*said, *self._noted, *self._announced)
 
     @property
+    def place(self) -> int:
+        """How many messages there are up to the last that is no results: where the open calls stand."""
+        behind = 0
+        while behind < len(self._messages) and self._messages[-1 - behind].role == "tool":
+            behind += 1
+        return len(self._messages) - behind
+
+    @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the last answer that have no result yet."""
         return _open_calls(self._messages)

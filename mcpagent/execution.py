@@ -255,14 +255,14 @@ def _report(
 # -- approval ---------------------------------------------------------------------------------------------------------
 
 
-def waiting_calls(conversation: Conversation, tools: SessionTools) -> list[PendingCall]:
-    """The conversation's open calls, each as one that waits for an answer, also if its tool is not there any more."""
+def waiting_calls(conversation: Conversation, tools: SessionTools, session: str) -> list[PendingCall]:
+    """A session's open calls, each as one that waits for an answer, also if its tool is not there any more."""
     waiting: list[PendingCall] = []
     for call in conversation.open_calls:
         tool = tools.find(call.name)
         kind: PendingKind = "external" if tool is not None and tool.external else "approval"
         definition = tool.asked(call.arguments) if tool is not None else ToolDefinition(call.name, "", {})
-        waiting.append(PendingCall.of(kind, call, definition))
+        waiting.append(PendingCall.of(kind, call, definition, place=conversation.place, session=session))
     return waiting
 
 
@@ -283,7 +283,7 @@ async def _decided(
 async def _waiting(call: ToolCall, tool: Tool, run: RunContext[Any]) -> PendingCall | ToolOutput | None:
     """The request that the call has to wait for, if any; an output when the approval check itself failed."""
     if tool.external:
-        return PendingCall.of("external", call, tool.definition)
+        return _pending("external", call, tool.definition, run)
     if tool.approval is None:
         return None
     try:
@@ -293,7 +293,11 @@ async def _waiting(call: ToolCall, tool: Tool, run: RunContext[Any]) -> PendingC
     except Exception as error:  # noqa: BLE001 - the user's code; a check that fails must not let the call through
         text = f'The permission check for "{tool.name}" failed, so it was not run: {type(error).__name__}: {error}'
         return ToolOutput.of_text(text, error="denied")
-    return PendingCall.of("approval", call, tool.asked(call.arguments)) if needed else None
+    return _pending("approval", call, tool.asked(call.arguments), run) if needed else None
+
+
+def _pending(kind: PendingKind, call: ToolCall, definition: ToolDefinition, run: RunContext[Any]) -> PendingCall:
+    return PendingCall.of(kind, call, definition, place=run.conversation.place, session=run.thread_id)
 
 
 async def _asked(request: PendingCall, on_approval: OnApproval, asking: asyncio.Lock) -> CallAnswer:
@@ -321,7 +325,8 @@ async def _answered(
     kind = "external" if tool.external else "approval"
     if refused := _refused(answer, tool.name):
         return refused
-    if answer.fingerprint != call_fingerprint(call, tool.asked(call.arguments)) or answer.kind != kind:
+    bound = call_fingerprint(call, tool.asked(call.arguments), run.conversation.place)
+    if answer.fingerprint != bound or answer.kind != kind:
         return ToolOutput.of_text(outdated_words(tool.name), error="denied")
     if tool.external:
         text = answer.value if isinstance(answer.value, str) else json.dumps(answer.value, default=str)

@@ -200,6 +200,7 @@ class Session(Generic[Deps]):
         self._tools: SessionTools
         self._has_begun: bool
         self._begin(Conversation(messages=messages))
+        self._given_length = len(self._conversation)
 
     def __repr__(self) -> str:
         pending = len(self.pending)
@@ -352,6 +353,10 @@ class Session(Generic[Deps]):
         if missing := [call for call_id, call in waiting.items() if call_id not in run.answers]:
             named = ", ".join(f'"{safe_line(call.name, 60)}" ({safe_line(call.id, 60)})' for call in missing)
             raise InputError(f"resume: answer every call that waits; missing: {named}")
+        # A history that was given here may have calls that another session made, and was asked about.
+        is_own = run.conversation.place > self._given_length
+        if is_own and any(answer.session not in ("", self.id) for answer in run.answers.values()):
+            raise InputError("resume: an answer is of another session; answer what this session.pending has")
 
     def close(self) -> asyncio.Event | None:
         """Ends the run that is under way, as closing the agent does; gives what is set when it has ended, if any is.
@@ -411,7 +416,7 @@ class Session(Generic[Deps]):
         """The calls that wait for an answer: those that the history has without a result, unless they are running."""
         asked = {call.call_id: call for call in self._pending}
         known = set(asked) if self.is_answering else {call.id for call in self._conversation.open_calls}
-        waiting = waiting_calls(self._conversation, self._tools) if known else []
+        waiting = waiting_calls(self._conversation, self._tools, self.id) if known else []
         return tuple(asked.get(call.call_id, call) for call in waiting if call.call_id in known)
 
     @property
@@ -444,7 +449,7 @@ class Session(Generic[Deps]):
         self._given_system = system
         self.id = uuid4().hex
         self._begin(Conversation(messages=messages))
-        self._pending = ()
+        self._given_length, self._pending = len(self._conversation), ()
 
     def rewind(self, length: int) -> None:
         """Takes back all but the first `length` messages, and with them the tools that were discovered since.
@@ -470,6 +475,7 @@ class Session(Generic[Deps]):
         before, system = self._tools, self._conversation.system
         kept = self._conversation.first(length)
         self._begin(kept, after=before if len(kept) else None)
+        self._given_length = min(self._given_length, len(kept))
         if len(kept) and _how_found(self._tools) == _how_found(before):
             self._conversation.system, self._wants_instructions = system, False
         if self._is_ending:  # what that run still comes to is not heard here any more

@@ -215,7 +215,7 @@ async def test_this_session_is_for_the_tool_as_it_was_shown() -> None:
     assert (await decided(made, wildcard)).approved
     assert not (await decided(made, SILENT)).approved
     assert not (await decided(made, replace(wildcard, description="now something else"))).approved
-    assert person.asked == ["git.*", "git.status", "git.*"]
+    assert person.asked == ['git."*"', "git.status", 'git."*"']
 
 
 async def test_edited_arguments_replace_the_calls_own() -> None:

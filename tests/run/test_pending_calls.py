@@ -81,6 +81,31 @@ async def test_a_session_goes_on_with_the_open_calls_of_its_history() -> None:
     assert (first.ran, other.ran) == (["free1"], ["act0"])
 
 
+async def test_an_answer_is_good_for_one_call_of_one_session() -> None:
+    """Also where calls have the same id and say the same."""
+    again = [call("act", "0", number=0)]
+    scene = Scene()
+    async with Agent(ScriptedModel([again, "done"] * 2), tools=[approval_required([scene.act])]) as agent:
+        session = agent.session()
+        [first] = (await session.run("go")).pending
+        assert await session.resume([first.approve()]) == "done"
+        [second] = (await session.run("go")).pending
+        assert (first.call_id, first.tool, first.arguments) == (second.call_id, second.tool, second.arguments)
+        assert await session.resume([first.approve()]) == "done"
+        assert results(session.messages)[-1].error == "denied"
+    assert scene.ran == ["act0"]
+    async with Agent(ScriptedModel([again, again, "done", "done"]), tools=[approval_required([scene.act])]) as agent:
+        mine, others = agent.session(), agent.session()
+        [asked] = (await mine.run("go")).pending
+        [own] = (await others.run("go")).pending
+        with pytest.raises(InputError, match="an answer is of another session"):
+            await others.resume([CallAnswer.from_json(asked.approve().to_json())])
+        assert others.pending == (own,)
+        assert await others.resume([own.approve()]) == "done"
+        assert await mine.resume([asked.deny()]) == "done"
+    assert scene.ran == ["act0", "act0"]
+
+
 async def test_approvals_that_wait_outlast_another_model_and_a_rewind_to_the_same_place() -> None:
     scene = Scene("act")
     async with scene.agent as agent:
@@ -317,7 +342,8 @@ async def test_a_history_from_elsewhere_says_what_waits_in_it() -> None:
         kept = json.loads(json.dumps([request.to_json() for request in there]))
     async with other.agent:
         session = other.agent.session(messages=history)
-        assert session.pending == there == tuple(map(PendingCall.from_json, kept))
+        assert there == tuple(map(PendingCall.from_json, kept))
+        assert session.pending == tuple(replace(request, session=session.id) for request in there)
         assert "1 pending" in repr(session)
         assert await session.resume([request.approve() for request in session.pending]) == "done"
         assert session.pending == ()
