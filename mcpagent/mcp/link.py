@@ -434,11 +434,13 @@ class ServerLink:
                 await self.connected()
         listed = [tool for tool in self._life.known.lists.tools if tool.original_name == definition.original_name]
         current = definition if definition in listed or not listed else listed[0]
-        change = pins.check(self.config, current, definition) if pins is not None else None
+        change = None
+        if pins is not None and not pins.is_as_pinned(self.config, current):  # another program may hold the file
+            change = await asyncio.to_thread(pins.check, self.config, current, definition)
         if pins is not None and change is not None:
             self._emit(Notice(safe_line(str(change), 500), "warning"))
             if self._allow_change is not None and await self._allow_change(change):
-                pins.accept(self.config, current)
+                await asyncio.to_thread(pins.accept, self.config, current)
                 return None
             return ToolOutput.of_text(change.refusal, error="denied")
         if current is definition or as_shown(current) == as_shown(definition):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
-from mcpagent.events import Emit, Event, RunFinished, TextDelta, ThinkingDelta, ToolProgress
+from mcpagent.events import Emit, Event, Notice, RunFinished, TextDelta, ThinkingDelta, ToolProgress
 from mcpagent.messages import Message, ToolDefinition, json_copy
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_cost, search_problem, tool_limits
 from mcpagent.python.argument_checks import checked
@@ -57,6 +57,7 @@ class Recorder:
     def __init__(self, path: str | Path, *, secrets: Iterable[str] = ()) -> None:
         self.path = Path(path)
         self._file: TextIO | None = None
+        self._ended = ""
         self._values = {*secrets_in(os.environ), *secrets}
         self._hidden = frozenset[str]()
         self._redact: Redact = without_shapes
@@ -208,14 +209,24 @@ class Recorder:
     def write(self, kind: str, document: Document) -> None:
         """Writes one line of this type, secrets replaced; a disk that is full ends the recording."""
         if self._file is None or self._file.closed:
+            self._tell()
             return
         line = json.dumps({"type": kind, **redacted(document, self.redact)}, default=str)
         try:
             self._file.write(line + "\n")
             self._file.flush()
         except OSError as error:
-            logger.warning("recording %s ends here: %s", self.path, error)
+            self._ended = f"recording {safe_line(str(self.path), 120)} ends here: {error.strerror or error}"
+            logger.warning(self._ended)
             self.close()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Says once, in the next run if there is none now, that the recording is not whole."""
+        run = current_run()
+        if self._ended and run is not None:
+            text, self._ended = self._ended, ""
+            run.emit(Notice(text, "warning"))
 
     def whole_deltas(self, deltas: Sequence[TextDelta | ThinkingDelta]) -> list[TextDelta | ThinkingDelta]:
         """The pieces as they came; as one if a secret would be cut in two by them."""

@@ -9,37 +9,40 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
 from mcpagent.search.name_forms import name_key
 
+LONGEST_KEYED = 256
+"""Characters of a name of a server's own that can be looked up by it, twice what MCP recommends as the most."""
+
 
 def name_keys(tool: ToolDefinition) -> set[str]:
     """The keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
-    local = name_key(local_name(tool))
-    return {name_key(tool.name), local, name_key(tool.server or "") + local} - {""}
+    name = local_name(tool)
+    local = name_key(name) if len(name) <= LONGEST_KEYED else ""
+    return {name_key(tool.name), local, name_key(tool.server or "") + local if local else ""} - {""}
 
 
 class Named:
     """The numbers of tools by name key. `key in named` tells whether any tool has it."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, tuple[int, ...]] = {}
+        self._numbers: defaultdict[str, list[int]] = defaultdict(list)
         self._by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
 
     def add(self, number: int, tool: ToolDefinition) -> None:
         """Takes up a tool; one with a higher number than all before."""
         for key in name_keys(tool):
-            self._numbers[key] = (*self._numbers.get(key, ()), number)
+            self._numbers[key].append(number)
             self._by_length[len(key)][key] = None
 
     def remove(self, number: int, tool: ToolDefinition) -> None:
         """Forgets a tool that was taken up."""
         for key in name_keys(tool):
-            if left := tuple(other for other in self._numbers[key] if other != number):
-                self._numbers[key] = left
-            else:
+            self._numbers[key].remove(number)
+            if not self._numbers[key]:
                 del self._numbers[key], self._by_length[len(key)][key]
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """The tools with that key, in order."""
-        return self._numbers.get(key, ())
+        return tuple(self._numbers.get(key, ()))
 
     def __contains__(self, key: object) -> bool:
         return key in self._numbers

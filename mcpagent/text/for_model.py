@@ -76,7 +76,7 @@ _MISPLACED = (
     f"(?<![{_PLACED}])(?!(?<=[{_EMOJIS}])(?:\ufe0f?\u200d(?=[{_EMOJIS}])|\ufe0f(?![{_PLACED}])))"
     f"(?!(?<=[{_JOINING_SCRIPTS}])[{_JOINERS}](?![{_PLACED}]))[{_PLACED}]+"
 )
-_STEP = 100_000
+_STEP = 50_000
 _FLAG_OR_TAGS = f"({_BLACK_FLAG}(?:{'|'.join(map(_tagged, _REGIONS))}))|[{_TAGS}]+"
 
 
@@ -101,15 +101,17 @@ def for_model(text: str) -> str:
 def _steps(text: str) -> Iterator[str]:
     """The text in pieces; what is taken out of one does not depend on the others.
 
-    With terminal sequences it is cut at line ends; if there are none, one of them may be seen in two halves.
+    With terminal sequences it is cut at line ends; if there are none, one of them may be seen in two halves. So may
+    what is put together of many, if a whole step holds nothing else: no text that anybody wrote does.
     """
     has_sequences = _has_sequences(text)
-    start, between = 0, _pattern(f"[^\r{_SUSPICIOUS}]{{2}}")
+    # Between two characters that stay, whatever goes between them.
+    start, between = 0, _pattern(f"[^\r{_SUSPICIOUS}](?=[{_NEVER}]{{0,100}}[^\r{_SUSPICIOUS}])")
     while start < len(text):
-        end = text.find("\n", start + _STEP, start + 10 * _STEP) + 1 if has_sequences else 0
+        end = text.find("\n", start + _STEP, start + 2 * _STEP) + 1 if has_sequences else 0
         if not end:
-            found = between.search(text, start + _STEP)
-            end = found.start() + 1 if found else len(text)
+            found = between.search(text, start + _STEP, start + 2 * _STEP)
+            end = found.end() if found else start + 2 * _STEP
         yield text[start:end]
         start = end
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolKey
 from mcpagent.search.name_forms import name_key
+from mcpagent.search.named import LONGEST_KEYED
 
 MAX_NAME_LENGTH = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
@@ -119,7 +120,8 @@ class NameMap:
     def _forms(self) -> Mapping[str, set[str]]:
         forms: dict[str, set[str]] = defaultdict(set)
         for key, name in self._by_key.items():
-            for form in (name, key.name, f"{key.server or ''}{key.name}"):
+            own = (key.name, f"{key.server or ''}{key.name}") if len(key.name) <= LONGEST_KEYED else ()
+            for form in (name, *own):
                 forms[name_key(form)].add(name)
         return forms
 

@@ -747,3 +747,29 @@ async def test_calls_at_once_are_asked_about_one_after_the_other() -> None:
     assert "not two" in texts[1]
     assert texts[2] == "booked 3"
     assert [denial.line() for denial in made.denials] == ["denied: book (you said no)"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such lock there")
+async def test_a_yes_holds_while_another_program_has_the_folder_and_nothing_waits_for_it(tmp_path: Path) -> None:
+    import fcntl
+
+    handle = os.open(tmp_path, os.O_RDONLY)
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.01)
+            beats += 1
+
+    beating = asyncio.create_task(beat())
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        made = approvals(Person(Reply("tool")), KeptApprovals(tmp_path / "approvals.json", [GIT]))
+        assert (await decided(made, PUSHES)).approved
+        assert not made.needed(NOW, PUSHES, {})
+    finally:
+        beating.cancel()
+        os.close(handle)
+    assert beats > 5
+    assert not (tmp_path / "approvals.json").exists()

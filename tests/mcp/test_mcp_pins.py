@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 from dataclasses import replace
@@ -173,3 +174,20 @@ async def test_a_changed_tool_is_called_only_with_a_yes(tmp_path: Path) -> None:
     again, _ = await called(tmp_path, "Reads it all")
     assert again.error is None
     assert len(asked) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such lock there")
+def test_a_folder_that_another_program_holds_keeps_nothing_from_being_used(pins: PinStore, tmp_path: Path) -> None:
+    import fcntl
+
+    folder = pins.path(CONFIG).parent
+    folder.mkdir(mode=0o700)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        assert pins.check(CONFIG, TOOL) is None
+        assert pins.is_as_pinned(CONFIG, TOOL)
+        assert pins.check(CONFIG, replace(TOOL, description="Another.")) is not None
+    finally:
+        os.close(handle)
+    assert not pins.path(CONFIG).exists()

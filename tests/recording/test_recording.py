@@ -33,7 +33,7 @@ from mcpagent import (
 )
 from mcpagent.approval import CallsPendingError
 from mcpagent.errors import ConfigError, ContextOverflowError, McpAgentError
-from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress, ToolsSearched
+from mcpagent.events import Event, Notice, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models import ScriptedModel
@@ -428,6 +428,8 @@ async def test_a_full_disk_ends_the_recording_and_not_the_run(caplog: pytest.Log
         events = await events_of(Agent(ScriptedModel(["18"]), wrappers=[Recorder("/dev/full")]), ["how warm?"])
     assert told(events) == ["18"]
     assert "recording /dev/full ends here" in caplog.text
+    [notice] = [event for event in events if isinstance(event, Notice)]
+    assert (notice.level, notice.text) == ("warning", "recording /dev/full ends here: No space left on device")
 
 
 async def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from mcpagent.messages import ToolKey
 from mcpagent.search.name_forms import name_key
 from mcpagent.tool_search.unique_names import NameMap, collision_warnings, offered_names
+from tests.speed import within
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 RESERVED = frozenset({"search_tools", "add_tool"})
@@ -104,3 +106,15 @@ def test_forms_in_other_styles_resolve_where_they_mean_one_tool() -> None:
 @example("weather.Ångström")
 def test_folding_is_idempotent(name: str) -> None:
     assert name_key(name_key(name)) == name_key(name)
+
+
+def test_names_without_end_are_found_by_what_they_are_offered_as_alone() -> None:
+    keys = [ToolKey("s", "a" + "\u200b" * length) for length in range(0, 3_000, 10)]
+    keys.append(ToolKey("s", "b" * 100_000))
+    names = offered_names(keys)
+    found = NameMap(names)
+    started = time.thread_time()
+    assert found.resolve("go") is None
+    assert within(time.thread_time() - started, 0.3)
+    assert found.resolve(names[keys[-1]]) == names[keys[-1]]
+    assert found.resolve("b" * 100_000) is None

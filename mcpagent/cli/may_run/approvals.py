@@ -18,6 +18,7 @@ A project's `.mcp.json` can deny and ask, but neither allow nor trust.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -224,9 +225,9 @@ class Approvals:
             case "session" if tool is not None:
                 self.kept.add(tool, tool.kind, always=False)
             case "tool" if tool is not None:
-                self.kept.add(tool, tool.kind, always=True)
+                await asyncio.to_thread(self.kept.add, tool, tool.kind, always=True)
             case "reads" | "server" as what if tool is not None:
-                self.kept.add(tool, what, always=True)
+                await asyncio.to_thread(self.kept.add, tool, what, always=True)
         return request.approve(reply.arguments)
 
     def _judge(self, tool: ToolDefinition) -> Verdict:

@@ -28,7 +28,7 @@ from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.config.rule_names import SIGNS
 from mcpagent.config.user_folders import state_folder
-from mcpagent.errors import InputError
+from mcpagent.errors import ConfigError, InputError
 from mcpagent.mcp.lists.list_cache import config_fingerprint
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.globs import fits
@@ -76,6 +76,10 @@ def definition_hash(tool: ToolDefinition) -> str:
     shown = [tool.key.name, tool.title, tool.description, tool.parameters, tool.read_only]
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+LOCK_SECONDS = 2.0
+"""How long a yes waits for another program that is changing the file."""
 
 
 class KeptApprovals:
@@ -127,13 +131,17 @@ class KeptApprovals:
         return gone
 
     def _change(self, change: Callable[[set[Yes]], set[Yes]]) -> None:
-        """Another program may have written meanwhile, so the file is read anew."""
-        with alone_with(self._path) if self._path is not None else contextlib.nullcontext():
+        """Another program may have written meanwhile, so the file is read anew.
+
+        What cannot be written, or is another program's for long, holds for this run; the next one asks again.
+        """
+        self._always = change(self._always)
+        if self._path is None:
+            return
+        with contextlib.suppress(OSError, ConfigError), alone_with(self._path, wait_seconds=LOCK_SECONDS):
             self._always = change(self._always | _read(self._path))
-            if self._path is not None:
-                entries = [{key: value for key, value in asdict(yes).items() if value} for yes in self.all()]
-                with contextlib.suppress(OSError):  # it holds for this run; the next one asks again
-                    write_whole(self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n")
+            entries = [{key: value for key, value in asdict(yes).items() if value} for yes in self.all()]
+            write_whole(self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n")
 
 
 def _is_meant(glob: str, yes: Yes) -> bool:

@@ -18,11 +18,13 @@ from typing import Any, TypeAlias
 from mcpagent.config import ServerConfig
 from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import alone_with, write_whole
+from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked
 from mcpagent.text.safe_text import safe_line, visible
 
 _MISSING = object()
+_LOCK_SECONDS = 2.0
 _MOST_LINES = 20
 _SHOWN, _BEFORE = 80, 20
 """Characters of a text that is shown, and how many of them stand before the first that changed."""
@@ -61,6 +63,10 @@ class PinStore:
         self._folder = folder
         self._known: dict[Path, dict[str, Any]] = {}
 
+    def is_as_pinned(self, config: ServerConfig, tool: ToolDefinition) -> bool:
+        """Whether the tool surely is as it was when it was first used, which takes no waiting to know."""
+        return bool(self._known.get(self.path(config), {}).get(tool.original_name) == as_shown(tool))
+
     def check(
         self, config: ServerConfig, tool: ToolDefinition, offered: ToolDefinition | None = None
     ) -> ToolChange | None:
@@ -83,12 +89,14 @@ class PinStore:
     def _pinned(self, config: ServerConfig, name: str, seen: dict[str, Any], *, anew: bool = False) -> Any:
         """What the tool is pinned as: as it is seen if it was not yet, or `anew`. Other processes lose nothing."""
         path = self.path(config)
-        with alone_with(path):
-            pins = self._pins(config) | self._read(path)
+        pins = {**self._pins(config)}
+        # What another program holds for long, or cannot be written, is pinned in this process.
+        with contextlib.suppress(OSError, ConfigError), alone_with(path, wait_seconds=_LOCK_SECONDS):
+            pins |= self._read(path)
             if anew or name not in pins:
-                pins[name] = seen
-                with contextlib.suppress(OSError):
-                    write_whole(path, json.dumps(pins))
+                write_whole(path, json.dumps(pins | {name: seen}))
+        if anew or name not in pins:
+            pins[name] = seen
         self._known[path] = pins
         return pins[name]
 
