@@ -171,7 +171,8 @@ async def admit(call: ToolCall, run: RunContext[Any]) -> Admission:
     tools, discovery = run.tools, run.conversation.discovery
     tool = tools.find(call.name)
     if tool is None:
-        return _refuse("unknown_tool", _unknown(call.name, tools))
+        # For near names all that there are may have to be indexed first.
+        return _refuse("unknown_tool", await asyncio.to_thread(_unknown, call.name, tools))
     name = tool.name
     problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
     if tools.is_offered(name):

@@ -12,6 +12,9 @@ from mcpagent.messages import ToolDefinition
 MAX_TEXT = 2048
 """Characters of one field that are searched."""
 
+MAX_NAME = 256
+"""Characters of a name or title that are searched."""
+
 _MAX_PARAMETERS = 200
 _MAX_DEPTH = 6
 _BRANCHING = frozenset(("items", "anyOf", "oneOf", "allOf"))
@@ -69,15 +72,15 @@ def field_texts(
         if "enum" in schema or "items" in schema:
             values += enum_values(schema)
     texts = [
-        ("name", local_name(tool)),
-        ("title", tool.title),
+        ("name", local_name(tool)[:MAX_NAME]),
+        ("title", tool.title[:MAX_NAME]),
         ("description", tool.description[:MAX_TEXT]),
-        ("parameter", " ".join(names)),
+        ("parameter", " ".join(names)[: 4 * MAX_TEXT]),
         ("parameter description", " ".join(descriptions)[: 4 * MAX_TEXT]),
         ("value", " ".join(values)[:MAX_TEXT]),
         ("example", "\n".join(examples)),
-        ("tag", " ".join((*tool.tags, tool.category))),
-        ("server", tool.server or ""),
+        ("tag", " ".join((*tool.tags, tool.category))[:MAX_TEXT]),
+        ("server", (tool.server or "")[:MAX_NAME]),
         ("server description", server_description[:MAX_TEXT]),
     ]
     return [(field, text) for field, text in texts if text]

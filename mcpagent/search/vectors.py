@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.embedding import Embedder, EmbeddingError, StaticEmbedder, embedder_name, unit_rows
-from mcpagent.search.fields import local_name, parameters
+from mcpagent.search.fields import MAX_NAME, local_name, parameters
 from mcpagent.search.words import spoken
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _SOME = 16
 def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:
     """The texts of a tool that are embedded; the keys are those of its parts' weights."""
     return {
-        "name": spoken(local_name(tool)),
+        "name": spoken(local_name(tool)[:MAX_NAME]),
         "description": tool.description[:_DESCRIPTION],
         "server": spoken(tool.server or ""),
         "parameters": " ".join(name for name, _ in parameters(tool.parameters))[:_PARAMETERS],

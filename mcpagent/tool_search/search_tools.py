@@ -6,6 +6,7 @@ conversation, through the parts that the results carry.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from functools import partial
@@ -209,7 +210,7 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
     names = _names(arguments)
     if isinstance(names, str):
         return ToolOutput.of_text(names, error="invalid_arguments")
-    outcome = session.add(names)
+    outcome = await asyncio.to_thread(session.add, names)  # near names may need all to be indexed first
     if len(session.fitting(outcome.added, outcome.added)) < len(outcome.added):
         room = session.room(outcome.added).words()
         text = f"The model takes {room} more and no more; add fewer, or answer with what is loaded."

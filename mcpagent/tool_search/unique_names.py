@@ -21,10 +21,15 @@ MAX_NAME_LENGTH = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _HASH_DIGITS = 8
 
+_SHOWN_MEMBERS = 10
+
 
 def legal_name(text: str) -> str:
-    """The text with every character outside `[a-zA-Z0-9_-]` as `_`; may still be empty or too long."""
-    return _ILLEGAL.sub("_", text)
+    """The text with every character outside `[a-zA-Z0-9_-]` as `_`; may still be empty or too long.
+
+    Of one that is too long the beginning, and it stays too long.
+    """
+    return _ILLEGAL.sub("_", text[: MAX_NAME_LENGTH + 1])
 
 
 def expect_legal_name(name: str) -> None:
@@ -98,9 +103,11 @@ def collision_warnings(names: Mapping[ToolKey, str]) -> list[str]:
     for form in sorted(groups):
         members = sorted(groups[form], key=lambda key: (key.server or "", key.name))
         if len(members) > 1:
-            keys = ", ".join(f"{(key.server or '', key.name)}" for key in members)
-            offered = ", ".join(names[key] for key in members)
-            lines.append(f"Tool names collide after namespacing: {form} <- {keys}; exposed as {offered}")
+            shown = members[:_SHOWN_MEMBERS]
+            keys = ", ".join(f"{(key.server or '', key.name[: 2 * MAX_NAME_LENGTH])}" for key in shown)
+            offered = ", ".join(names[key] for key in shown)
+            more = f", and {len(members) - len(shown)} more" if len(members) > len(shown) else ""
+            lines.append(f"Tool names collide after namespacing: {form} <- {keys}; exposed as {offered}{more}")
     return lines
 
 
