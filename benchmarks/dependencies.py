@@ -103,8 +103,8 @@ def install(home: Path, extra: str = "") -> Path:
 
 def sizes_with_extras(folder: Path) -> Iterator[str]:
     """A Markdown table: the wheel, all that is installed with it, and what each extra adds."""
-    wheel = [sys.executable, "-m", "pip", "wheel", "-qq", "--disable-pip-version-check", "--no-deps", "-w", folder]
-    subprocess.run([*wheel, ROOT], check=True, timeout=300)
+    wheel = [sys.executable, "-m", "pip", "wheel", "-qq", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*wheel, "-w", str(folder), str(ROOT)], check=True, timeout=300)
     [built] = folder.glob("*.whl")
     base = installed(install(folder / "base"))
     needed = reached(base, [PACKAGE])

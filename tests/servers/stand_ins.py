@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.wire.provider import chat_stream
 
-TOKEN = "github_pat_of_an_example"  # noqa: S105 - opens the stand-in only
+TOKEN = "github_pat_of_an_example"
+"""Opens the stand-in, nothing else."""
 MEANINGS = (("car", "vehicle", "automobile"), ("rain", "weather", "umbrella"))
 """One dimension each: words that mean the same."""
 
@@ -62,7 +63,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._put(405, b"{}")
 
-    do_DELETE = do_GET
+    def do_DELETE(self) -> None:
+        self._put(405, b"{}")
 
     def _put(self, status: int, body: bytes, kind: str = "application/json") -> None:
         self.send_response(status)
