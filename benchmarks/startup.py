@@ -41,8 +41,9 @@ class Contender:
     """A package and its commands; `prompt` is a pattern that stands on the screen when one can type.
 
     `search` is the nearest thing to searching known tools, on a catalogue kept on disk where there is such a thing;
-    `answer` one answer of the model that works without a key; mcpagent has a server that answers. `many` is a chat with many servers whose
-    tools are known from an earlier run, and what its screen shows then. None where there is nothing like it.
+    `answer` one answer of the model that works without a key; mcpagent has a server that answers.
+    `many` is a chat with many servers whose tools are known from an earlier run, and what its screen shows then. None
+    where there is nothing like it.
     """
 
     package: str
