@@ -3,8 +3,8 @@
     python3 examples/tool_search/run.py
 
 The first run installs mcpagent and the servers into `.demo/` of the repository, which takes a minute or two; later
-runs start at once and install nothing; what could not be had is tried again with `--retry`. Without `--model` an offline
-stand-in answers, so no key and no network are needed then.
+runs start at once and install nothing; what could not be had is tried again with `--retry`. Without `--model` an
+offline stand-in answers, so no key and no network are needed then.
 """
 
 from __future__ import annotations
