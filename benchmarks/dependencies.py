@@ -1,6 +1,7 @@
 """What each dependency of mcpagent weighs, in a fresh environment: the figures beside them in pyproject.toml.
 
     python benchmarks/dependencies.py [--runs 5] [--home DIR]
+    python benchmarks/dependencies.py --extras      # the table of sizes in docs/install.md
 
 Linux only, since the prompt is read from a terminal. Sizes are those of the installed files without bytecode, in MB of
 10^6 bytes: of the package alone, with all that it needs itself, and what would be gone if only this line were. The
@@ -85,14 +86,43 @@ class Installed:
     modules: tuple[str, ...]
 
 
-def install(home: Path) -> Path:
-    """The Python of a fresh environment that holds mcpagent and what it needs, nothing else."""
+EXTRAS = ("semantic", "tables")
+"""Those that somebody wants who uses mcpagent; the others are for work on this repository."""
+
+
+def install(home: Path, extra: str = "") -> Path:
+    """The Python of a fresh environment that holds mcpagent, with one extra, and what it needs, nothing else."""
     subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True, timeout=120)
     python = home / "bin" / "python"
+    what = f"{ROOT}[{extra}]" if extra else str(ROOT)
     subprocess.run(
-        [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", ROOT], check=True, timeout=600
+        [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", what], check=True, timeout=600
     )
     return python
+
+
+def sizes_with_extras(folder: Path) -> Iterator[str]:
+    """A Markdown table: the wheel, all that is installed with it, and what each extra adds."""
+    wheel = [sys.executable, "-m", "pip", "wheel", "-qq", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*wheel, "-w", str(folder), str(ROOT)], check=True, timeout=300)
+    [built] = folder.glob("*.whl")
+    base = installed(install(folder / "base"))
+    needed = reached(base, [PACKAGE])
+    yield "| what | packages | MB | the largest |"
+    yield "|---|---|---|---|"
+    yield f"| the wheel of mcpagent, as it is downloaded | 1 | {built.stat().st_size / 1e6:.1f} | |"
+    yield _row("mcpagent, installed", base, {PACKAGE})
+    yield _row("with all that it needs", base, needed)
+    for extra in EXTRAS:
+        packages = installed(install(folder / extra, extra))
+        extras = {name: item for name, item in packages.items() if name not in base}
+        yield _row(f"`[{extra}]` adds", packages, set(extras))
+
+
+def _row(what: str, packages: Mapping[str, Installed], names: set[str]) -> str:
+    largest = sorted(names - {PACKAGE}, key=lambda name: -packages[name].size)[:3]
+    words = ", ".join(f"{name} {packages[name].size / 1e6:.1f}" for name in largest)
+    return f"| {what} | {len(names)} | {weight(packages, names):.1f} | {words} |"
 
 
 def installed(python: Path) -> dict[str, Installed]:
@@ -228,7 +258,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="counted imports of each package (default: 5)")
     parser.add_argument("--home", type=Path, help="where to install (default: a folder that is removed afterwards)")
+    parser.add_argument("--extras", action="store_true", help="only the sizes, of the extras too, as Markdown")
     options = parser.parse_args()
+    if options.extras:
+        with tempfile.TemporaryDirectory() as folder:
+            print("\n".join(sizes_with_extras(Path(folder))))
+        return
     with tempfile.TemporaryDirectory() as folder:
         python = install(options.home.resolve() if options.home else Path(folder) / "environment")
         packages = installed(python)

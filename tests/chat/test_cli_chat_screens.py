@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
-pytest.importorskip("wordllama", reason="pip install 'mcpagent[semantic]': the kept screens rank with word vectors")
+pytest.importorskip("wordllama", reason="pip install -e '.[semantic]': the kept screens rank with word vectors")
 pytest.importorskip("pyte", reason="pip install pyte: the screens are read by a terminal emulator")
 
 from tests.speed import within

@@ -9,7 +9,8 @@
 
 An example that names `mcp_servers.json` finds one of two real servers, any other no configuration. There are no keys:
 names of providers' models are replaced by the offline stand-in, and agents wait for their servers however busy the
-machine is.
+machine is. Ollama, an endpoint for embeddings and GitHub are those of `tests/servers/stand_ins.py`. An example that
+imports from Claude Desktop finds the first `json` block of its page as that program's configuration.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,7 @@ import pytest
 
 from mcpagent.config import load_servers
 from mcpagent.demo import demo_server_config
+from tests.servers.stand_ins import TOKEN, stand_ins
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,12 +42,16 @@ NOT_RUN = {
         "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest -n 3 -m 'not slow'",
     ): (".ci/run"),
     ("docs/quickstart.md", "pip install -e ."): ".ci/run",
+    ("docs/install.md", "pip install -e ."): ".ci/run",
+    ("docs/install.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[tables]'"): "benchmarks/dependencies.py --extras",
+    ("docs/embeddings.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
 }
 """Commands that a `sh` block shows, by page, and who runs them."""
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MODEL = re.compile(r'(?<=Agent\()(\s*)"(?:anthropic|openai|openai-chat|gemini|ollama|openrouter|vllm):[^"\s]*"')
-KEYS = re.compile(r"_API_KEY$|^MCPAGENT_|_AUTH_TOKEN$|_BASE_URL$|^OLLAMA_HOST$")
+MODEL = re.compile(r'(?<=Agent\()(\s*)"(?:anthropic|openai|openai-chat|gemini|openrouter|vllm):[^"\s]*"')
+KEYS = re.compile(r"_API_KEY$|^MCPAGENT_|_AUTH_TOKEN$|_BASE_URL$|^OLLAMA_HOST$|^GITHUB_TOKEN$|^XDG_")
 VARYING = re.compile(
     r"""\d[\d,.]*(?=\ (?:ms|s|tokens|tok)\b)
     | \d{2,}(?=\ tools\b) | (?<=tokens\ of\ )\d[\d,]* | (?<=every\ tool\ )[\d,]+
@@ -118,16 +125,40 @@ def configured(block: Block, folder: Path) -> Path:
     """The folder, with `mcp_servers.json` where the example names it: the demo server and a small weather server."""
     weather = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "weather_server.py")]}
     servers = {**demo_server_config()["mcpServers"], "weather": weather}
+    if "claude-desktop" in block.text:
+        [first, *_] = [other.text for other in BLOCKS if other.page == block.page and other.kind == "json"]
+        claude = folder.parent / "user" / ".config" / "Claude" / "claude_desktop_config.json"
+        claude.parent.mkdir(parents=True)
+        claude.write_text(first, "utf-8")
+    if "token.txt" in block.text:
+        (folder / "token.txt").write_text(TOKEN, "utf-8")
     if "mcp_servers.json" in block.text:
         (folder / "mcp_servers.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
     return folder
 
 
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[str]:
+    """The address of what stands in for servers that are not of this computer."""
+    with stand_ins() as address:
+        yield address
+
+
+def there(text: str, address: str) -> str:
+    """The example with addresses that lead to the stand-ins."""
+    for place in ("https://api.githubcopilot.com", "http://localhost:11434"):
+        text = text.replace(place, address)
+    return text
+
+
+def run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     unwanted = re.compile(rf"{KEYS.pattern}|^PYTHONDONTWRITEBYTECODE$")
     inherited = {name: value for name, value in os.environ.items() if not unwanted.search(name)}
     environment = {
         **inherited,
+        **variables,
+        "HOME": str(folder.parent / "user"),
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
         "MCPAGENT_HOME": str(folder.parent / "home"),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
         "PYTHONPYCACHEPREFIX": str(folder.parents[1] / "bytecode"),  # shared: compiled once
@@ -155,10 +186,10 @@ def assert_prints(block: Block, expected: str, got: str) -> None:
 
 
 @of_kind("python", slow_beyond_readme=True)
-def test_scripts_run_and_print_what_the_page_says(block: Block, folder: Path) -> None:
+def test_scripts_run_and_print_what_the_page_says(block: Block, folder: Path, elsewhere: str) -> None:
     script = folder / "example.py"
-    script.write_text(PATIENT + MODEL.sub(r'\1"offline"', block.text), "utf-8")
-    done = run([sys.executable, str(script)], configured(block, folder))
+    script.write_text(PATIENT + MODEL.sub(r'\1"offline"', there(block.text, elsewhere)), "utf-8")
+    done = run([sys.executable, str(script)], configured(block, folder), OLLAMA_HOST=elsewhere, GITHUB_TOKEN=TOKEN)
     assert done.returncode == 0, f"{block} fails:\n{done.stderr}"
     if block.output is not None:
         assert_prints(block, block.output, done.stdout)
@@ -176,14 +207,15 @@ def test_the_readmes_script_without_a_key_ends_with_one_line(folder: Path) -> No
 
 @pytest.mark.slow
 @of_kind("console", slow_beyond_readme=True)
-def test_commands_print_what_the_page_says(block: Block, folder: Path) -> None:
+def test_commands_print_what_the_page_says(block: Block, folder: Path, elsewhere: str) -> None:
     assert block.text.startswith("$ "), f"{block}: a console block begins with a command"
-    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+    work = configured(block, folder)
+    for part in re.split(r"^\$ ", there(block.text, elsewhere), flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         while command.endswith("\\"):
             more, _, expected = expected.partition("\n")
             command = f"{command[:-1].rstrip()} {more.strip()}"
-        done = run(["bash", "-o", "pipefail", "-c", command], configured(block, folder))
+        done = run(["bash", "-o", "pipefail", "-c", command], work, OLLAMA_HOST=elsewhere)
         assert_prints(block, expected, done.stdout + done.stderr)
 
 
@@ -201,6 +233,25 @@ def test_json_is_json_and_configurations_are_read(block: Block) -> None:
 def test_commands_that_are_not_run_here_are_known() -> None:
     shown = {(block.page, line) for block in BLOCKS if block.kind in ("sh", "bash") for line in block.text.splitlines()}
     assert shown == set(NOT_RUN)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md"))],
+    ids=lambda page: page.name,
+)
+def test_what_is_on_no_index_is_not_installed_from_one(page: Path) -> None:
+    """mcpagent is installed from its folder, `-e .`, whatever installs it."""
+    by_name = r"""(?:pip3?\ install|pipx\ (?:install|run)|uvx|uv\ (?:add|pip\ install|tool\ (?:install|run)))
+        (?:\ +-\S+)*\ +["']?mcpagent\b"""
+    assert not re.search(by_name, page.read_text("utf-8"), re.VERBOSE)
+
+
+def test_the_table_of_sizes_names_the_extras_that_there_are() -> None:
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = set(re.findall(r"`\[(\w+)\]` adds", page)) | {"test", "docs", "bench"}
+    assert named == set(project["optional-dependencies"])
 
 
 def test_every_block_says_what_it_is() -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,75 @@ def test_an_environment_is_kept_until_what_it_is_made_of_changes(tmp_path: Path)
     assert make(empty, tmp_path) is not None
     assert make(empty, tmp_path) is None
     assert make(Environment("x", ("--no-index", "pip>=1")), tmp_path) is not None
+
+
+NPM = """#!{python}
+import os, sys
+if sys.argv[0].endswith("node"):
+    print("v22.0.0")
+    raise SystemExit
+with open({count!r}, "a") as file:
+    file.write("tried\\n")
+if not os.path.exists({reachable!r}):
+    print("npm error code ENOTFOUND\\nnpm error errno ENOTFOUND")
+    print("npm error network request to https://registry.example/x failed, reason: getaddrinfo ENOTFOUND")
+    print("npm error A complete log of this run can be found in: /x/y.log")
+    raise SystemExit(1)
+"""
+"""A stand-in for npm and node: counts how often it was asked to install, and fails until a file is there."""
+
+NODE = Environment("node", ("some-server@1",), ("some",), manager="npm", needs="node")
+
+
+@pytest.fixture
+def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with `count` and `reachable`; the stand-ins are all that is on PATH."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    text = NPM.format(python=sys.executable, count=str(tmp_path / "count"), reachable=str(tmp_path / "reachable"))
+    for name in ("npm", "node"):
+        (programs / name).write_text(text, "utf-8")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    return tmp_path
+
+
+def tried(npm: Path) -> int:
+    return (npm / "count").read_text("utf-8").count("tried")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in is a script that starts by its first line")
+class TestAnNpmThatFails:
+    def test_it_is_tried_once_and_its_cause_is_one_line_each_time(self, npm: Path) -> None:
+        for ending in ("", "; not tried again (--retry does)"):
+            with pytest.raises(InstallError) as failed:
+                make(NODE, npm)
+            assert str(failed.value) == (
+                "npm error network request to https://registry.example/x failed, reason: getaddrinfo ENOTFOUND "
+                f"(whole output: {npm / 'node.log'}){ending}"
+            )
+        assert tried(npm) == 1
+
+    def test_it_is_tried_again_where_that_is_asked_for(self, npm: Path) -> None:
+        for retry in (False, True):
+            with pytest.raises(InstallError):
+                make(NODE, npm, retry=retry)
+        (npm / "reachable").touch()
+        assert make(NODE, npm, retry=True) is not None
+        assert make(NODE, npm) is None
+        assert tried(npm) == 3
+
+    def test_what_was_installed_once_is_used_without_npm_and_without_a_network(self, npm: Path) -> None:
+        (npm / "reachable").touch()
+        assert make(NODE, npm) is not None
+        (npm / "node" / "of-the-first").touch()
+        (npm / "reachable").unlink()
+        newer = replace(NODE, packages=("some-server@2",))
+        assert [make(newer, npm), make(newer, npm)] == [None, None]
+        assert tried(npm) == 2
+        (npm / "programs" / "npm").unlink()
+        assert make(NODE, npm) is None
+        assert (npm / "node" / "of-the-first").exists()
 
 
 def test_every_server_of_the_configuration_has_an_environment() -> None:

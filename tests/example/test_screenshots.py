@@ -31,6 +31,13 @@ def test_a_screen_tells_nothing_of_the_machine_it_was_taken_on(path: Path) -> No
     assert not re.search(r"/(?:tmp|home|root|Users|work)/", text)
 
 
+@pytest.mark.parametrize("path", SCREENS, ids=lambda path: path.stem)
+def test_a_screen_claims_no_times(path: Path) -> None:
+    """They are those of a busy machine and of a stand-in for a model."""
+    words = re.sub(r"<[^>]+>", " ", path.read_text("utf-8")).replace("&#160;", " ")
+    assert not re.search(r"\b\d[\d.]* (?:ms|s)\b", words)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", shots())

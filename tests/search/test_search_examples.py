@@ -45,7 +45,7 @@ def index_of(strategy: str, given: Mapping[str, Sequence[str]] = MappingProxyTyp
 @pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
 def test_a_tool_is_found_by_the_words_of_its_users(strategy: str) -> None:
     if strategy == "hybrid":
-        pytest.importorskip("wordllama", reason="pip install 'mcpagent[semantic]'")
+        pytest.importorskip("wordllama", reason="pip install -e '.[semantic]'")
     without, with_them = index_of(strategy), index_of(strategy, {"box.du": [FULL, "what eats my space"]})
     assert without.search("laptop full").confidence == "low" or not without.search("laptop full").matches
     found = with_them.search("what makes my laptop so full")

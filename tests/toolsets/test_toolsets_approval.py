@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,29 @@ async def pending_of(agent: Agent) -> tuple[PendingCall, ...]:
     with pytest.raises(CallsPendingError) as caught:
         await agent.ask("go")
     return caught.value.requests
+
+
+async def test_the_time_of_a_call_is_without_the_wait_for_its_approval() -> None:
+    moments: list[float] = []
+
+    async def think(request: PendingCall) -> bool:
+        for _ in range(2_000):
+            await asyncio.sleep(0)
+        moments.append(time.monotonic())
+        return True
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ToolCallFinished):
+            moments.append(time.monotonic())
+
+    tools = approval_required(CountedTools("delete"), only_deletes)
+    model = ScriptedModel([[call("delete", "d", path="a")], "ok"])
+    async with Agent(model, on_event=hear, tools=[tools], approval=ApprovalPolicy(decide=think)) as agent:
+        assert await agent.ask("go") == "ok"
+        [result] = results(agent.messages)
+    answered, finished = moments
+    assert result.error is None
+    assert 0 < result.seconds <= finished - answered
 
 
 async def test_a_call_that_needs_approval_ends_the_run_and_the_others_have_run() -> None:

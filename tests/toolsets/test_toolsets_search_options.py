@@ -96,7 +96,7 @@ def test_word_vectors_that_are_not_installed_are_warned_of_once_and_words_are_us
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        'warning strategy "hybrid": numpy is not installed; pip install "mcpagent[semantic]"; '
+        'warning strategy "hybrid": numpy is not installed; pip install "numpy>=2" "wordllama<0.5"; '
         'tool search uses "bm25" instead',
         '{"found": 1, "tools": [{"name": "read_fi',
     ]

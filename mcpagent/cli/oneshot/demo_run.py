@@ -65,7 +65,7 @@ async def _converse(options: Options, terminal: Terminal) -> ExitCode:
                             view.note(_what_the_model_sees(event, seen, terminal))
                             seen = event.offered
                         view(event)
-        put(terminal.out, *_summary(events))
+        put(terminal.out, *_summary(events, timed=not agent.model.name.startswith("offline:")))
         return ExitCode.OK
     finally:
         await agent.aclose()
@@ -78,15 +78,19 @@ def _what_the_model_sees(event: RequestSent, seen: tuple[str, ...], terminal: Te
     return Text(line + names_line(new, min(terminal.out.width, 100) - len(line), terminal.glyphs), "dim")
 
 
-def _summary(events: list[Event]) -> list[Text]:
-    """Tokens of tool definitions over all requests: what was sent, and what offering everything would have been."""
+def _summary(events: list[Event], *, timed: bool) -> list[Text]:
+    """Tokens of tool definitions over all requests: what was sent, and what offering everything would have been.
+
+    `timed`: with the seconds they took, which say nothing where no model answered.
+    """
     requests = [event for event in events if isinstance(event, RequestSent)]
     sent, everything = sum(item.offered_tokens for item in requests), sum(item.known_tokens for item in requests)
     seconds = sum(event.seconds for event in events if isinstance(event, RunFinished))
+    took = f" in {duration(seconds)}" if timed else ""
     less = saving(sent, everything) or "nothing saved"
     return [
         Text(""),
-        Text(f"{counted(len(requests), 'request')} in {duration(seconds)}", "user"),
+        Text(f"{counted(len(requests), 'request')}{took}", "user"),
         Text(f"  tool definitions sent      {sent:>11,} tokens{_priced(sent)}   ({less})"),
         Text(f"  with every tool each time  {everything:>11,} tokens{_priced(everything)}"),
         Text(f"prices: {PRICED[1]}, input that is not cached" if _priced(1_000_000) else "", "dim"),

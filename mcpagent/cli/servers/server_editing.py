@@ -23,7 +23,7 @@ from mcpagent.config.config_documents import Document, parse_document, read_byte
 from mcpagent.config.file_changes import alone_with, write_text
 from mcpagent.config.jsonc import with_value, without_value
 from mcpagent.config.literals import is_literal_secret, literal_secrets
-from mcpagent.config.secret_store import is_key_name, key_store
+from mcpagent.config.secret_store import is_key_name, key_store, with_stored_keys
 from mcpagent.config.server_files import read_servers, server_entries
 from mcpagent.config.user_folders import project_folders
 from mcpagent.config.variables import Variables
@@ -302,7 +302,7 @@ def _report_added(options: Options, terminal: Terminal, file: ServerFile, name: 
     put(terminal.out, f"added {name} to {place_of(file, name, options.folder)}   {safe_line(what, 120)}")
     if "command" in entry and shutil.which(entry["command"], path=options.environ.get("PATH")) is None:
         terminal.warn(f"{safe_line(entry['command'], 60)} is not found on PATH; install it, or give its whole path")
-    for problem in load_servers(file.path, environ=options.environ).problems:
+    for problem in load_servers(file.path, environ=with_stored_keys(options.environ)).problems:
         if problem.name == name:
             terminal.warn(f"until then it is skipped: {safe_line(problem.reason, 400)}")
     if not file.is_project and any(is_literal_secret(key, value) for key, value in entry.get("env", {}).items()):
