@@ -15,7 +15,7 @@ _DROPPED = str.maketrans("", "", "\t\n\r")
 _MOST_TIMES_ENCODED = 8
 
 
-def decoded(text: str) -> list[str]:
+def percent_decoded(text: str) -> list[str]:
     """The text, and what it is with one level of percent encoding after the other taken off."""
     seen = [text]
     while len(seen) <= _MOST_TIMES_ENCODED and (plain := unquote(seen[-1])) != seen[-1]:

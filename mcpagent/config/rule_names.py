@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from urllib.parse import unquote
 
-from mcpagent.config.address_spellings import decoded, spellings
+from mcpagent.config.address_spellings import percent_decoded, spellings
 from mcpagent.messages import RequestKind, ToolDefinition
 from mcpagent.text.globs import fits
 
@@ -121,13 +121,13 @@ def _is_exactly(pattern: str, name: str) -> bool:
 
 def _leads_out(uri: str) -> bool:
     """Whether there is a step up in it, out of every folder that a pattern names, or what one could be made of."""
-    forms = decoded(uri)
+    forms = percent_decoded(uri)
     return any(".." in _folded(form) for form in forms) or unquote(forms[-1]) != forms[-1]
 
 
 def _could_be(name: str) -> set[str]:
     """All that the name could be read as, as it is and folded."""
-    plain = set(decoded(name))
+    plain = set(percent_decoded(name))
     if ":" in name:
         plain |= {form for one in list(plain) for form in spellings(one)}
     seen = {_folded(form) for form in plain}

@@ -13,7 +13,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from mcpagent.messages import ToolDefinition
-from mcpagent.search.asked import Asker
+from mcpagent.search.asked import Asker, Spelling
 from mcpagent.search.bm25 import PostingsOfSome, WorkedOut
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
@@ -21,7 +21,6 @@ from mcpagent.search.index import Strategy, ToolIndex, garbage_collection_paused
 from mcpagent.search.learning import SearchHistory
 from mcpagent.search.named import NamedOfSome
 from mcpagent.search.ranking import Ranker
-from mcpagent.search.spelling import Spelling
 from mcpagent.search.vectors import VectorsOfSome
 from mcpagent.search.words import pieces, written_words
 

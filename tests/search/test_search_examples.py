@@ -12,10 +12,10 @@ from types import MappingProxyType
 import pytest
 
 from mcpagent import Agent, ConfigError, InputError, ScriptedModel, ToolSearch
+from mcpagent.cli.tools_command.describing import TOOLS_AT_ONCE, describing_request, requests_in
 from mcpagent.messages import Text, ToolCall, ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search import examples as module
-from mcpagent.search.describing import TOOLS_AT_ONCE, described, describing_request
 from mcpagent.search.examples import (
     LONGEST_EXAMPLE,
     MOST_EXAMPLES,
@@ -183,7 +183,7 @@ def test_a_model_is_asked_about_what_the_tools_say_as_data() -> None:
     ],
 )
 def test_what_is_taken_of_an_answer(answer: str, expected: list[tuple[str, ...]]) -> None:
-    assert described(answer, [DISK, LOGS]) == expected
+    assert requests_in(answer, [DISK, LOGS]) == expected
 
 
 def test_no_more_tools_are_asked_about_at_once_than_an_answer_has_room_for() -> None:

@@ -12,13 +12,13 @@ from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.oneshot.agent_options import example_file, known_tools, model_of
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, open_terminal, put
+from mcpagent.cli.tools_command.describing import TOKENS_PER_TOOL, TOOLS_AT_ONCE, describing_request, requests_in
 from mcpagent.errors import InputError
 from mcpagent.events import ignore
 from mcpagent.messages import ToolDefinition, Usage
 from mcpagent.models.base import Model
 from mcpagent.models.prices import dollars_for
 from mcpagent.models.resolve import resolve_model
-from mcpagent.search.describing import TOKENS_PER_TOOL, TOOLS_AT_ONCE, described, describing_request
 from mcpagent.search.examples import content_key, read_examples, shipped_examples, write_examples
 from mcpagent.text.safe_text import listed, safe_line
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
@@ -51,7 +51,7 @@ async def _describe(options: Options, servers: Sequence[str], *, yes: bool, agai
         done, spent = set[str](), 0.0
         for batch in batches:
             response = await model.respond(describing_request(batch), ignore)
-            found = zip(map(content_key, batch), described(response.message.text, batch), strict=True)
+            found = zip(map(content_key, batch), requests_in(response.message.text, batch), strict=True)
             fresh = {key: texts for key, texts in found if texts}
             written |= fresh
             write_examples(path, written)  # what was paid for is kept, whatever comes next
