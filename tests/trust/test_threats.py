@@ -234,6 +234,11 @@ THREATS: dict[str, Threat] = {
         "a way around the question whether a call may run",
         (
             "toolsets/test_toolsets_approval.test_an_answer_to_another_definition_or_other_arguments_runs_nothing",
+            "toolsets/test_toolsets_approval.test_an_answer_given_to_another_description_of_the_tool_runs_nothing",
+            "run/test_pending_calls.test_an_answer_is_good_for_one_call_of_one_session",
+            "mcp/test_mcp_changes.test_a_yes_is_for_the_tool_as_it_was_when_it_was_asked",
+            "cli/test_cli_approvals.test_no_two_tools_look_alike_and_none_speaks_for_us",
+            "config/test_rule_names.test_a_denied_host_is_denied_as_others_write_it",
             "toolsets/test_toolsets_approval.test_arguments_that_do_not_fit_never_reach_a_person",
             "toolsets/test_toolsets_approval.test_a_callback_decides_at_once_and_fails_closed",
             "cli/test_cli_approvals.test_where_nobody_can_be_asked_the_flag_that_would_allow_it_is_named",
