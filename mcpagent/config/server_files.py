@@ -122,8 +122,13 @@ def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
     found = [user_config_folder(environ) / "mcp.json"]
     for folder in project_folders(start):
         names = (".mcp.json", "mcp_servers.json")
-        found.extend([folder / name for name in names if (folder / name).is_file()][:1])
-    return [path for path in found if path.is_file()]
+        found.extend([folder / name for name in names if _is_there(folder / name)][:1])
+    return [path for path in found if _is_there(path)]
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something has that name; what is no file that can be read is told when it is read, not passed over."""
+    return os.path.lexists(path) and not path.is_dir()
 
 
 def read_servers(document: Document, variables: Variables) -> ServersConfig:

@@ -564,3 +564,17 @@ def test_no_folder_is_the_users_own_for_a_home_that_is_relative(
     for folder in own_folders({"HOME": home}):
         assert folder.is_absolute()
         assert not folder.is_relative_to(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
+@pytest.mark.parametrize("kind", ["pipe", "loop", "nowhere"])
+def test_what_stands_in_the_place_of_the_users_file_is_told(kind: str, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "MCPAGENT_HOME": str(tmp_path / "home")}
+    path = tmp_path / "home" / "config" / "mcp.json"
+    path.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path if kind == "loop" else tmp_path / "gone.json")
+    with pytest.raises(ConfigError, match=r"mcp\.json"):
+        load_found_servers(tmp_path, environ)
