@@ -28,7 +28,7 @@ from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, Ser
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.handlers import Handlers, folder_uris
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
-from mcpagent.mcp.lists.pins import AllowChange, PinStore, as_shown
+from mcpagent.mcp.lists.pins import AllowChange, PinStore, refusal_of_change
 from mcpagent.mcp.lists.server_lists import ServerLists, ToolsDifference, difference
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
@@ -425,29 +425,15 @@ class ServerLink:
         return False
 
     async def _refused_change(self, definition: ToolDefinition) -> ToolOutput | None:
-        """The answer if the tool is not what it was when it was offered, perhaps said yes to, or when it was first
-        used, and nobody says that this is right."""
-        pins = self._pins
-        if pins is not None and self._life.state == "cached":
+        if self._pins is not None and self._life.state == "cached":
             # What was listed long ago cannot show a change: the server's own list is read first.
             with contextlib.suppress(ServerError):  # the call meets it too, and says so
                 await self.connected()
-        listed = [tool for tool in self._life.known.lists.tools if tool.original_name == definition.original_name]
-        current = definition if definition in listed or not listed else listed[0]
-        change = None
-        if pins is not None and not pins.is_as_pinned(self.config, current):  # another program may hold the file
-            change = await asyncio.to_thread(pins.check, self.config, current, definition)
-        if pins is not None and change is not None:
-            self._emit(Notice(safe_line(str(change), 500), "warning"))
-            if self._allow_change is not None and await self._allow_change(change):
-                await asyncio.to_thread(pins.accept, self.config, current)
-                return None
-            return ToolOutput.of_text(change.refusal, error="denied")
-        if current is definition or as_shown(current) == as_shown(definition):
-            return None
-        name = safe_line(definition.original_name, 64)
-        said = f'Its server changed "{name}" after it was offered for this call, so it was not run. Call again.'
-        return ToolOutput.of_text(said, error="denied")
+        listed = self._life.known.lists.tools
+        refusal = await refusal_of_change(
+            self._pins, self.config, definition, listed, emit=self._emit, allow_change=self._allow_change
+        )
+        return ToolOutput.of_text(refusal, error="denied") if refusal else None
 
     async def subscription(self, uri: str, *, wanted: bool) -> None:
         """From now on an event says when this resource changes, also over restarts of the server; or no longer.

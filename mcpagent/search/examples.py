@@ -67,7 +67,7 @@ def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         held = json.loads(read_own(path))
         return {key: tuple(texts) for key, texts in _checked(held["examples"])}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: no file of example requests ({error}); delete it, or write it again") from None

@@ -6,11 +6,12 @@ pinned is all that a model or a person sees of a tool.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.errors import ConfigError
+from mcpagent.events import Emit, Notice
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked
 from mcpagent.text.safe_text import safe_line, visible
@@ -118,6 +120,34 @@ class PinStore:
         except (OSError, ValueError, RecursionError):
             return {}
         return data if isinstance(data, dict) else {}
+
+
+async def refusal_of_change(
+    pins: PinStore | None,
+    config: ServerConfig,
+    offered: ToolDefinition,
+    listed: Sequence[ToolDefinition],
+    *,
+    emit: Emit,
+    allow_change: AllowChange | None,
+) -> str:
+    """Why a call is not made: the tool, as `listed` now, is not what it was when it was `offered`, perhaps said yes
+    to, or when it was first used, and nobody says that this is right. Empty if it may be made."""
+    same = [tool for tool in listed if tool.original_name == offered.original_name]
+    current = offered if offered in same or not same else same[0]
+    change = None
+    if pins is not None and not pins.is_as_pinned(config, current):  # another program may hold the file
+        change = await asyncio.to_thread(pins.check, config, current, offered)
+    if pins is not None and change is not None:
+        emit(Notice(safe_line(str(change), 500), "warning"))
+        if allow_change is not None and await allow_change(change):
+            await asyncio.to_thread(pins.accept, config, current)
+            return ""
+        return change.refusal
+    if current is offered or as_shown(current) == as_shown(offered):
+        return ""
+    name = safe_line(offered.original_name, 64)
+    return f'Its server changed "{name}" after it was offered for this call, so it was not run. Call again.'
 
 
 def as_shown(tool: ToolDefinition) -> dict[str, Any]:
