@@ -30,7 +30,7 @@ class ServerConnecting:
 
 @dataclass(frozen=True, slots=True)
 class ServersAwaited:
-    """A question, or a search, waits for these servers, which are connecting."""
+    """A question, or a search, waits for these servers, which are connecting; once more when some are settled."""
 
     servers: tuple[str, ...]
 

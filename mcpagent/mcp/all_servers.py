@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -129,12 +129,16 @@ class McpServers:
                 text = f'server "{name}" is still connecting; its tools join when it is ready'
                 self._emit(Notice(text, "warning"))
 
-    async def settle(self, seconds: float | None) -> None:
-        """Waits until the tools of no server are awaited any more, or so long."""
+    async def settle(self, seconds: float | None, report: Callable[[tuple[str, ...]], None]) -> None:
+        """Waits until the tools of no server are awaited any more, or so long; those that are awaited are reported."""
+        reported: tuple[str, ...] = ()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while waited := self.connecting:
-                    await self._links[waited[0]].settled()
+                    if waited != reported:
+                        report(waited)
+                        reported = waited
+                    await _first_of([self._links[name].settled() for name in waited])
 
     async def _start(self, link: ServerLink, first_try: asyncio.Event) -> ServerError | None:
         """Enters a link, and says why that failed.
@@ -279,6 +283,16 @@ class McpServers:
 def _near(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(known), n=3)
     return f"; did you mean {', '.join(safe_line(item, 60) for item in near)}?" if near else ""
+
+
+async def _first_of(waits: Sequence[Coroutine[None, None, None]]) -> None:
+    """Waits for one of them; the others are ended."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _why_waited(failure: str) -> str:

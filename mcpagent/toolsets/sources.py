@@ -168,9 +168,8 @@ class ToolSources:
 
     async def settle(self, emit: Emit) -> None:
         """Waits for servers that are connecting, at most `question_seconds`, which is reported."""
-        if (waited := self.servers.connecting) and self.options.question_seconds != 0:
-            emit(ServersAwaited(waited))
-            await self.servers.settle(self.options.question_seconds)
+        if self.options.question_seconds != 0:
+            await self.servers.settle(self.options.question_seconds, lambda waited: emit(ServersAwaited(waited)))
 
     async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
         """Enters what single tools need to live, each thing once."""

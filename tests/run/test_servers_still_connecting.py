@@ -162,3 +162,27 @@ async def test_that_it_failed_after_all_is_said_in_the_conversation(gate: socket
     assert any(
         "A server cannot be used: slow (" in message.text and "code 3" in message.text for message in second.messages
     )
+
+
+async def test_who_is_awaited_is_told_again_when_one_of_them_is_there(
+    slow: dict[str, Any], gate: socket.socket
+) -> None:
+    """So that no screen names a server that is ready, or has failed, already."""
+    awaited: list[tuple[str, ...]] = []
+    gates = {"slow": gate}
+    with socket.create_server(("127.0.0.1", 0)) as gates["slower"]:
+        entry = slow["mcpServers"]["slow"]
+        _, *script = entry["args"][1:]
+        slower = gated(gates["slower"], *script)["mcpServers"]["slow"]
+
+        def hear(event: Event) -> None:
+            if isinstance(event, ServersAwaited):
+                awaited.append(event.servers)
+                gates[event.servers[-1]].close()
+
+        servers = {"mcpServers": {"slower": slower, "slow": entry}}
+        agent = Agent(ScriptedModel(["done"]), mcp_config=servers, on_event=hear, server_options=waiting(WAIT_SECONDS))
+        async with asyncio.timeout(WAIT_SECONDS), agent:
+            assert await agent.ask("How is the weather?") == "done"
+            assert {status.state for status in agent.servers.values()} == {"ready"}
+    assert awaited == [("slow", "slower"), ("slow",)]

@@ -269,8 +269,7 @@ class Chat:
         if isinstance(event, ToolCallFinished):
             self._calls.append(event)
         if isinstance(event, ServerFailed):
-            self._activity.hide()
-            with self._aside():
+            with self._activity.paused(), self._aside():
                 servers = self.desk.configuration.enabled
                 print_failed_server(self.terminal.out, event, servers, glyphs, in_chat=True)
         elif self._view is not None:
@@ -337,8 +336,7 @@ class Chat:
 
     def _notify(self, *lines: Text | str) -> None:
         """Says something among the steps of a turn, or above the input line."""
-        self._activity.hide()
-        with self._aside():
+        with self._activity.paused(), self._aside():
             self._say(*lines)
 
     def _greet(self) -> None:

@@ -17,6 +17,7 @@ from mcpagent.cli.screen.markdown import BlockSplitter, print_block
 from mcpagent.cli.screen.terminal import Glyphs, put, silent_console
 from mcpagent.events import (
     Event,
+    Notice,
     RequestSent,
     ResponseReceived,
     ServerFailed,
@@ -202,6 +203,10 @@ class TurnView:
                 self._show_running()
             case ToolCallFinished():
                 self._finish_call(event)
+            case Notice():
+                with self._activity.paused():  # it tells of something else; what is going on goes on
+                    put(self._steps, *event_lines(event, self._calls, self._glyphs, self._steps.width))
+                self._prints_steps = True
             case _:
                 self._print(*event_lines(event, self._calls, self._glyphs, self._steps.width))
 
