@@ -103,6 +103,8 @@ def _is_small(value: Any) -> bool:
                 waiting += node.values() if isinstance(node, dict) else node
         elif isinstance(node, str):
             characters += len(node)
+        elif isinstance(node, int):
+            characters += node.bit_length() // 3
         if nodes > _FEW_NODES or characters > _FEW_CHARACTERS:
             return False
     return True

@@ -343,7 +343,7 @@ def test_a_request_for_the_model_is_bounded_and_holds_words_only() -> None:
         }
     )
     assert [(message.role, message.text) for message in request.messages] == [
-        ("user", "hello\n"),
+        ("user", "hello\n[image left out: only text is passed on]"),
         ("assistant", "hello"),
     ]
     assert request.settings.max_output_tokens == MAX_OUTPUT_TOKENS

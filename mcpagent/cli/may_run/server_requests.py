@@ -14,13 +14,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rich.cells import chop_cells
 from rich.text import Text
 
 from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.may_run.asking import VIEW_KEY, Asking, forget_typed_ahead
 from mcpagent.cli.screen.form import Field, UnfitError, fields_of, looks_secret
-from mcpagent.cli.screen.lines import MAX_WIDTH
+from mcpagent.cli.screen.lines import behind_bar
 from mcpagent.cli.screen.terminal import put, warning_line
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
 from mcpagent.messages import Message
@@ -186,9 +185,7 @@ class ServerRequests:
         return rows if hidden > 0 else []
 
     def _behind_bar(self, words: str) -> list[Text]:
-        room = max(min(self._console.width, MAX_WIDTH) - 4, 20)
-        lines = [line for line in words.expandtabs(4).split("\n") if line.strip()]
-        return [Text(f"  {self._glyphs.bar} {piece}", "dim") for line in lines for piece in chop_cells(line, room)]
+        return behind_bar(words, self._glyphs, self._console.width)
 
     async def _agreed(self, question: str, rows: list[Text]) -> bool:
         """Only a typed yes is one; Ctrl-D is no. `rows` are shown to who wants to see all of them."""
@@ -224,7 +221,7 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
     for item in params.get("messages", ()):
         content = item.get("content")
         blocks = content if isinstance(content, list) else [content]
-        words = for_model("\n".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict)))
+        words = for_model("\n".join(_words_of(block) for block in blocks if isinstance(block, dict)))
         if words.strip():
             role = "assistant" if item.get("role") == "assistant" else "user"
             messages.append(Message(role, (Words(words),)))  # type: ignore[arg-type]
@@ -234,6 +231,12 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
     temperature = heat if isinstance(heat, int | float) and 0 <= heat <= MAX_TEMPERATURE else None
     settings = ModelSettings(max_output_tokens=limit, temperature=temperature)
     return ModelRequest(for_model(str(params.get("systemPrompt") or "")), tuple(messages), settings=settings)
+
+
+def _words_of(block: dict[str, Any]) -> str:
+    """A block's text, or what was left out: the model must not answer as if nothing else had been sent."""
+    kind = str(block.get("type", "text"))
+    return str(block.get("text", "")) if kind == "text" else f"[{safe_line(kind, 20)} left out: only text is passed on]"
 
 
 def host_of(url: str) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
 from mcpagent.cli.frame.configuration import short_path, target_of
@@ -54,6 +54,13 @@ def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Te
             return [usage_line(event, calls, glyphs)]
         case _:
             return []
+
+
+def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
+    """Somebody else's words behind a bar, row by row, so that they cannot pass for ours; empty lines are left out."""
+    room = max(min(width, MAX_WIDTH) - 4, 20)
+    lines = [line for line in words.expandtabs(4).split("\n") if line.strip()]
+    return [Text(f"  {glyphs.bar} {piece}", "dim") for line in lines for piece in chop_cells(line, room)]
 
 
 def notice_line(event: Notice, glyphs: Glyphs) -> Text:

@@ -83,7 +83,7 @@ async def list_tools(agent: Agent, terminal: Terminal, options: Options, words: 
 async def show_tool(agent: Agent, terminal: Terminal, options: Options, name: str) -> ExitCode:
     """`mcpagent tools show`. Raises `InputError` for a tool that is not there."""
     tool = tool_named(agent, name).definition
-    terminal.report(options, tool_document(tool), *detail_lines(tool, terminal.out.width))
+    terminal.report(options, tool_document(tool), *detail_lines(tool, terminal.out.width, terminal.glyphs))
     return ExitCode.OK
 
 

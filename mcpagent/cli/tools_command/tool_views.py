@@ -11,7 +11,7 @@ from rich.text import Text
 from mcpagent import Agent
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import age, counted
-from mcpagent.cli.screen.lines import column, reason
+from mcpagent.cli.screen.lines import behind_bar, column, reason
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import Match, SearchResult
@@ -57,7 +57,7 @@ def list_lines(
     return lines
 
 
-def detail_lines(tool: ToolDefinition, width: int) -> list[Text]:
+def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]:
     """Everything about one tool."""
     origin = f"server {safe_line(tool.server, 64)}" if tool.server else "local function"
     if tool.server and tool.original_name not in ("", tool.name):
@@ -67,7 +67,7 @@ def detail_lines(tool: ToolDefinition, width: int) -> list[Text]:
         facts.append("the server says it only reads" if tool.read_only else "the server says it can change things")
     lines = [
         Text.assemble((safe_line(tool.name, 64), "tool"), ("   " + ", ".join(facts), "dim")),
-        *(Text(line) for line in safe_text(tool.description).strip().splitlines()),
+        *behind_bar(safe_text(tool.description).strip(), glyphs, width),
     ]
     properties = tool.parameters.get("properties")
     if not isinstance(properties, Mapping) or not properties:

@@ -56,7 +56,7 @@ async def tool(desk: Desk, argument: str) -> None:
     if found is None:
         desk.warn(unknown_tool(desk.agent, argument, LISTED))
     else:
-        desk.say(*detail_lines(found.definition, desk.width))
+        desk.say(*detail_lines(found.definition, desk.width, desk.terminal.glyphs))
 
 
 async def find(desk: Desk, argument: str) -> None:
