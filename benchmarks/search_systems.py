@@ -110,7 +110,9 @@ def _pydantic_ai(catalog: list[Row]) -> Search:
     return search
 
 
-OURS: dict[str, Factory] = {"mcpagent bm25": _mcpagent("bm25"), "mcpagent hybrid": _mcpagent("hybrid")}
+OURS: dict[str, Factory] = {
+    f"mcpagent {strategy}": _mcpagent(strategy) for strategy in ("bm25", "hybrid", "multilingual")
+}
 PEERS: dict[str, Factory] = {
     "Go rule: query as regex": _go_regex,
     "pydantic-ai keywords": _pydantic_ai,

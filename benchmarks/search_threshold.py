@@ -62,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("catalogues", type=Path, nargs="+")
     parser.add_argument("--queries", type=Path, nargs="*", default=[])
-    parser.add_argument("--strategy", choices=("bm25", "hybrid"), default="bm25")
+    parser.add_argument("--strategy", choices=("bm25", "hybrid", "multilingual"), default="bm25")
     parser.add_argument("--cap", type=int, default=200, help="queries of each source (200)")
     options = parser.parse_args()
     catalogues = {folder.name: load_tools(folder) for folder in options.catalogues}

@@ -657,14 +657,14 @@ class Agent(Generic[Deps]):
             self._broadcast(Notice(f'server "{joined.config.name}" is ready; its tools have joined'))
 
     def _possible_search(self) -> ToolSearch:
-        """The tool search asked for; with words alone, and one warning, if its word vectors are not installed."""
+        """The tool search asked for; with words alone, and one warning, if what its vectors need is not installed."""
         search = self._wanted_search
-        if search.strategy != "hybrid":
+        if search.strategy not in ("hybrid", "multilingual"):
             return search
         from mcpagent.search import ToolIndex
 
         try:
-            ToolIndex("hybrid")
+            ToolIndex(search.strategy)
         except ConfigError as error:
             self.warn(f'{error}; tool search uses "bm25" instead')
             return replace(search, strategy="bm25")

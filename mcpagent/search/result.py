@@ -10,6 +10,9 @@ from typing import Literal, TypeAlias
 
 from mcpagent.messages import ToolDefinition
 
+RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid", "multilingual"]
+"""How tools are ranked (`ToolIndex`)."""
+
 How: TypeAlias = Literal["exact", "regex", "ranked", "fuzzy", "none"]
 Confidence: TypeAlias = Literal["high", "low"]
 
@@ -64,6 +67,11 @@ class SearchResult:
     def confidence(self) -> Confidence:
         """ "low": as good as the best match is, a request that nothing serves often gets one like it."""
         return "low" if self.strength < self.least else "high"
+
+    @property
+    def is_likely(self) -> bool:
+        """Whether the best match is meant more likely than not: worth what it costs to load it unasked."""
+        return self.confidence == "high" or self.strength >= 1.0
 
     @property
     def names(self) -> tuple[str, ...]:

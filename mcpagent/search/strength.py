@@ -1,7 +1,7 @@
 """How sure it is that a best match is meant at all: the odds that the catalogue serves the request.
 
-Logistic regressions over what the ranking knows of a match, one for words alone and one with vectors. Their weights
-and `MIN_STRENGTH` are what `benchmarks/search_threshold.py` found on requests with and without a right tool.
+Logistic regressions over what the ranking knows of a match, one for words alone and one for each kind of vectors. Their
+weights and `MIN_STRENGTH` are what `benchmarks/search_threshold.py` found on requests with and without a right tool.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mcpagent.search.bm25 import Postings
 from mcpagent.search.name_forms import plain
 from mcpagent.search.words import written_words
 
-MIN_STRENGTH = 1.0
-"""Odds below which a match is weak: as likely as not, if both kinds of requests are as frequent. It is shown then all
-the same, so being strict costs no match."""
+MIN_STRENGTH = 4.0
+"""Odds below which a match is weak: four in five, if both kinds of requests are as frequent. It is shown then all the
+same, so being strict costs no match."""
 
 _COVERED = 0.75
 _TELLING = 0.5
@@ -26,13 +26,6 @@ _TELLING = 0.5
 
 _SEVERAL = 2
 """So many words that say something are enough, however long the sentence around them."""
-
-_SAME_MEANING = 0.6
-"""Cosine from which a match is sure without a common word."""
-
-_LIKE_MEANING = 0.35
-"""Cosine from which a tool without a common word is worth a look: nine of ten requests that nothing serves stay
-below it over 1,220 tools."""
 
 _MANY_TOOLS = 500
 """In smaller catalogues no word is rare, so that scores stay lower."""
@@ -72,8 +65,29 @@ class Evidence(NamedTuple):
 
 
 _BY_WORDS = (-3.65, Evidence(2.86, -2.72, 4.22, -4.31, -2.28, 1.90))
-_WITH_VECTORS = (-7.31, Evidence(2.68, -2.97, 4.79, -2.32, 0.67, 2.02, meaning=9.40))
 """Intercept and weights."""
+
+
+class Cosines(NamedTuple):
+    """What the cosines of a model tell; models differ in what they give to texts of one meaning, and to others.
+
+    `same`: from here on a match is sure without a common word. `like`: from here on a tool without a common word is
+    worth a look; over 1,220 tools nine of ten requests that nothing serves stay below it for words, half of them for
+    sentences. `weight`: how much the closest tool counts by it, where the best by words counts 1.
+    """
+
+    same: float
+    like: float
+    weight: float
+    intercept: float
+    weights: Evidence
+
+
+OF_WORDS = Cosines(0.6, 0.35, 0.6, -7.31, Evidence(2.68, -2.97, 4.79, -2.32, 0.67, 2.02, meaning=9.40))
+"""Of means of word vectors, and of models that nobody has measured."""
+
+OF_SENTENCES = Cosines(0.56, 0.3, 1.0, -11.84, Evidence(3.25, -2.95, 4.19, -1.03, 2.91, 3.20, meaning=12.54))
+"""Of the multilingual sentence encoder."""
 
 
 class Assessed(NamedTuple):
@@ -86,16 +100,21 @@ class Assessed(NamedTuple):
 
 
 def assess(
-    text: str, asked: Asked, scores: Mapping[int, float], postings: Postings, cosine: float | None = None
+    text: str,
+    asked: Asked,
+    scores: Mapping[int, float],
+    postings: Postings,
+    cosine: float | None = None,
+    cosines: Cosines = OF_WORDS,
 ) -> Assessed:
     """Judges the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
-    if cosine is not None and cosine >= _SAME_MEANING:
+    if cosine is not None and cosine >= cosines.same:
         return Assessed(math.inf)
     if not scores:
-        return Assessed(0.0, fits=cosine is not None and cosine >= _LIKE_MEANING)
+        return Assessed(0.0, fits=cosine is not None and cosine >= cosines.like)
     if _is_covered(text, asked, scores, postings):
         return Assessed(math.inf)
-    intercept, weights = _BY_WORDS if cosine is None else _WITH_VECTORS
+    intercept, weights = _BY_WORDS if cosine is None else (cosines.intercept, cosines.weights)
     found = _evidence(text, asked, scores, postings, cosine or 0.0)
     told = sum(weight * value for weight, value in zip(weights, found, strict=True))
     return Assessed(math.exp(intercept + told), found)

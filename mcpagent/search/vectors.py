@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.embedding import Embedder, EmbeddingError, StaticEmbedder, embedder_name, unit_rows
 from mcpagent.search.fields import MAX_NAME, local_name, parameters
+from mcpagent.search.strength import OF_WORDS, Cosines
 from mcpagent.search.words import spoken
 
 if TYPE_CHECKING:
@@ -43,12 +44,18 @@ class Vectors:
     """One unit vector per tool number. New tools are embedded at the next search, in one batch."""
 
     def __init__(self, embedder: Embedder | None = None, cache: VectorCache | None = None) -> None:
-        self._embedder = embedder
+        self.embedder = embedder
         self._cache = cache
         self._waiting: dict[int, dict[str, str]] = {}
         self._rows: dict[int, int] = {}
         self._numbers: list[int] = []
         self._matrix: Matrix | None = None
+
+    @property
+    def cosines(self) -> Cosines:
+        """What these vectors' cosines tell."""
+        found = getattr(self._model(), "cosines", OF_WORDS)
+        return found if isinstance(found, Cosines) else OF_WORDS
 
     def add(self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()) -> None:
         """Embeds the tool at the next search."""
@@ -123,9 +130,9 @@ class Vectors:
 
     def _tool_vectors(self, parts: Sequence[Mapping[str, str]]) -> Matrix:
         name = embedder_name(self._model())
-        if isinstance(self._model(), StaticEmbedder):
+        if getattr(self._model(), "by_parts", False):
             texts = [_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS) for part in parts]
-            few = len(texts) < _WORTH_KEEPING
+            few = len(texts) < _WORTH_KEEPING and isinstance(self._model(), StaticEmbedder)
             return self._embed_mixed(texts) if few else self._cached(f"{name} {_PARTS}", texts, self._embed_mixed)
         texts = [_as_one(part) for part in parts]
         return self._cached(name, texts, self._embed)
@@ -142,9 +149,9 @@ class Vectors:
         return unit_rows(mixed)
 
     def _model(self) -> Embedder:
-        if self._embedder is None:
-            self._embedder = StaticEmbedder()
-        return self._embedder
+        if self.embedder is None:
+            self.embedder = StaticEmbedder()
+        return self.embedder
 
     def _embed(self, texts: Sequence[str]) -> Matrix:
         import numpy as np
@@ -170,7 +177,7 @@ class VectorsOfSome(Vectors):
     """Those of some of the tools, by their numbers in `whole`, which makes them; nothing is added here."""
 
     def __init__(self, whole: Vectors, held: Sequence[int]) -> None:
-        super().__init__()
+        super().__init__(whole.embedder)
         self._whole, self._held = whole, held
 
     def closest(self, query: str, limit: int, also: Iterable[int] = ()) -> dict[int, float]:

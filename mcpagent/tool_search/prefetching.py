@@ -68,5 +68,5 @@ def _is_new(match: Match, session: SessionTools) -> bool:
 
 
 def _is_sure(result: SearchResult) -> bool:
-    """Whether the words found it; a prompt that happens to be a pattern is none."""
-    return bool(result.matches) and result.confidence == "high" and result.how != "regex"
+    """Whether the words found it more likely than not; a prompt that happens to be a pattern is none."""
+    return bool(result.matches) and result.is_likely and result.how != "regex"

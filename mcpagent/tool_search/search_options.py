@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import expect, expect_fields, expect_names
+from mcpagent.search.result import RankingName
 from mcpagent.text.globs import fits
 
 if TYPE_CHECKING:
@@ -31,10 +32,7 @@ _USED_TOOLS, _LOADED_TOOLS = 10, 40
 
 CHARACTERS_PER_TOKEN = 4
 
-Strategy: TypeAlias = (
-    Literal["auto", "regex", "bm25", "hybrid"]
-    | Callable[[str, Sequence[ToolDefinition]], Sequence[str] | Awaitable[Sequence[str]]]
-)
+Strategy: TypeAlias = RankingName | Callable[[str, Sequence[ToolDefinition]], Sequence[str] | Awaitable[Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ class ToolSearch:
     def __post_init__(self) -> None:
         known: dict[str, tuple[object, ...]] = {
             "enabled": (True, False, "auto", "marked"),
-            "strategy": ("auto", "regex", "bm25", "hybrid") if not callable(self.strategy) else (self.strategy,),
+            "strategy": get_args(RankingName) if not callable(self.strategy) else (self.strategy,),
             "execution": ("auto", "local", "provider"),
             "load": ("add_tool", "search"),
             "scope": ("all", "mcp"),

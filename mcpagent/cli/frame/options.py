@@ -21,7 +21,7 @@ PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pre
 ToolSearchMode: TypeAlias = Literal["auto", "on", "off"]
 """When tools are searched for instead of all being offered."""
 
-SearchStrategy: TypeAlias = Literal["auto", "bm25", "hybrid", "regex"]
+SearchStrategy: TypeAlias = Literal["auto", "bm25", "hybrid", "multilingual", "regex"]
 """How tool search ranks: see `mcpagent.ToolSearch.strategy`."""
 
 ApproveMode: TypeAlias = Literal["ask", "safe", "all", "none"]
@@ -105,8 +105,8 @@ class Options:
     )
     search_strategy: SearchStrategy = _option(
         "auto",
-        help="How a search ranks: by words (bm25), with word vectors besides (hybrid), or regex; auto: hybrid if the "
-        "vectors are installed.",
+        help="How a search ranks: by words (bm25), with word vectors besides (hybrid), in 16 languages (multilingual), "
+        "or regex; auto: hybrid if the vectors are installed.",
     )
     always_load: tuple[str, ...] = _option(
         (),
