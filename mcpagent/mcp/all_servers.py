@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -54,6 +55,8 @@ class McpServers:
         ordered = sorted(wanted, key=lambda item: item.name)
         self._links = {item.name: self._link(item, options) for item in ordered}
         self._starts: dict[str, asyncio.Task[ServerError | None]] = {}
+        self._waits: dict[str, tuple[float, float]] = {}
+        """By server: the attempt to connect, by when it began, and how long one question has waited for it at most."""
         self._has_opened = False
 
     def _link(self, config: ServerConfig, options: ServerOptions) -> ServerLink:
@@ -129,16 +132,60 @@ class McpServers:
                 text = f'server "{name}" is still connecting; its tools join when it is ready'
                 self._emit(Notice(text, "warning"))
 
-    async def settle(self, seconds: float | None, report: Callable[[tuple[str, ...]], None]) -> None:
-        """Waits until the tools of no server are awaited any more, or so long; those that are awaited are reported."""
+    async def settle(
+        self,
+        limit: float | None,
+        report: Callable[[tuple[str, ...]], None],
+        *,
+        spent: float = 0.0,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> float:
+        """Waits until the tools of no server are awaited any more, or it is `enough`; says how many seconds that took.
+
+        A question waits for `limit` seconds in all, of which `spent` are over. An attempt to connect that one question
+        has waited for so long is not waited for again. The servers that are waited for are reported. Lists that are
+        being read again are waited for as a call does.
+        """
+        left = None if limit is None else max(limit - spent, 0.0)
+        if left == 0:
+            return 0.0
+        started = time.monotonic()
         reported: tuple[str, ...] = ()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while waited := self.connecting:
+        begun: dict[tuple[str, float], float] = {}
+        try:
+            async with asyncio.timeout(left):
+                while (waited := self._awaited(limit)) and not enough():
+                    now = time.monotonic() if begun else started
+                    for name in waited:
+                        begun.setdefault((name, self._links[name].since), now)
                     if waited != reported:
                         report(waited)
                         reported = waited
                     await _first_of([self._links[name].settled() for name in waited])
+                reading = [link for link in self._links.values() if link.is_reading]
+                if not begun and not reading:
+                    return 0.0
+                await asyncio.gather(*(link.lists_settled() for link in reading))
+        except TimeoutError:
+            for (name, attempt), began in begun.items():
+                self._count_wait(name, attempt, (left or 0.0) - (began - started))
+        return time.monotonic() - started
+
+    def has_waited(self, seconds: float) -> None:
+        """What is connecting now was waited for so long already, at the start: it is part of the only question."""
+        for name in self.connecting:
+            self._count_wait(name, self._links[name].since, seconds)
+
+    def _awaited(self, limit: float | None) -> tuple[str, ...]:
+        """Those that are connecting and that no question has waited for so long in vain."""
+        waits = {name: (self._links[name].since, self._waits.get(name, (0.0, 0.0))) for name in self.connecting}
+        return tuple(
+            name for name, (now, (attempt, waited)) in waits.items() if limit is None or attempt != now or waited < limit
+        )
+
+    def _count_wait(self, name: str, attempt: float, seconds: float) -> None:
+        before, waited = self._waits.get(name, (0.0, 0.0))
+        self._waits[name] = (attempt, max(seconds, waited) if before == attempt else seconds)
 
     async def _start(self, link: ServerLink, first_try: asyncio.Event) -> ServerError | None:
         """Enters a link, and says why that failed.

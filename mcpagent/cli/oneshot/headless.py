@@ -113,6 +113,8 @@ class _OneShot:
             await agent.__aenter__()
         self.agent = agent
         self.connecting = False
+        if options.replay is None:
+            agent.mcp.has_waited(options.server_wait)
         try:
             self.prompt = self.prompt or next(iter(getattr(agent.definition.sources, "questions", ())), "")
             if not self.prompt:
