@@ -210,7 +210,7 @@ def _unknown(name: str, tools: SessionTools) -> str:
         if (server == lost or name.startswith(server)) and server not in tools.listing.connecting
     ]
     down += [
-        f' Server "{safe_line(server, 64)}" is still connecting, and may have it: you are told when its tools can be used.'
+        f' Server "{safe_line(server, 64)}" is still connecting and may have it; you are told when it is ready.'
         for server in tools.listing.connecting
     ]
     how = "Search for tools" if tools.provider_searches else "Use search_tools to find tools"

@@ -16,12 +16,11 @@ from mcpagent.mcp import offers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo, ToolsDifference, difference
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.mcp.server_status import ServerStatus
+from mcpagent.mcp.server_status import ServerStatus, still_connecting
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
 
 TURNED_OFF = "it is turned off"
-STILL_CONNECTING = "it is still connecting"
 MOST_STARTS = 3
 """How often a server is started whose process ends before it can be used."""
 
@@ -98,7 +97,7 @@ class McpServers:
         """Why the tools of each server that cannot be used now cannot, in one line."""
         waited = self.connecting
         return {
-            name: _why_waited(status.reason) if name in waited else status.reason or TURNED_OFF
+            name: still_connecting(status.reason) if name in waited else status.reason or TURNED_OFF
             for name, status in self.statuses.items()
             if status.state in ("failed", "closed") or name in waited
         }
@@ -180,7 +179,9 @@ class McpServers:
         """Those that are connecting and that no question has waited for so long in vain."""
         waits = {name: (self._links[name].since, self._waits.get(name, (0.0, 0.0))) for name in self.connecting}
         return tuple(
-            name for name, (now, (attempt, waited)) in waits.items() if limit is None or attempt != now or waited < limit
+            name
+            for name, (now, (attempt, waited)) in waits.items()
+            if limit is None or attempt != now or waited < limit
         )
 
     def _count_wait(self, name: str, attempt: float, seconds: float) -> None:
@@ -340,7 +341,3 @@ async def _first_of(waits: Sequence[Coroutine[None, None, None]]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-
-
-def _why_waited(failure: str) -> str:
-    return f"{STILL_CONNECTING} again, since {failure}" if failure else STILL_CONNECTING

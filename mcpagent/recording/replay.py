@@ -153,7 +153,7 @@ class Replay:
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
         """Starts nothing."""
 
-    async def settle(self, emit: Emit, spent: float) -> float:
+    async def settle(self, emit: Emit, spent: float) -> float:  # noqa: ARG002
         """Waits for nothing."""
         return 0.0
 

@@ -111,7 +111,7 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 
 
 async def _found(session: SessionTools, query: str | list[str]) -> SearchResult:
-    """What fits; if nothing does well, once more when servers that are connecting, or changing, have been waited for."""
+    """What fits; if nothing does well, once more when servers that connect, or change, were waited for."""
     result = await session.search(query, session.options.max_results)
     if not result.matches or result.confidence == "low":
         before = session.listing

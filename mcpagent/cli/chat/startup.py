@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from importlib import import_module
 
@@ -15,6 +14,7 @@ from mcpagent.cli.frame.figures import counted, duration, tokens
 from mcpagent.cli.screen.rendering import Activity
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.config import ServerConfig
+from mcpagent.errors import AgentStateError
 from mcpagent.events import Event, ServerConnected, ServerFailed
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.text.safe_text import safe_line
@@ -117,7 +117,9 @@ class Startup:
         if self._agent.known_tools or not self._connecting_now():
             return
         try:
-            await self._agent.mcp.settle(self._wait_seconds, self._show_waited, enough=lambda: bool(self._agent.known_tools))
+            await self._agent.mcp.settle(
+                self._wait_seconds, self._show_waited, enough=lambda: bool(self._agent.known_tools)
+            )
         except AgentStateError:  # a replay starts no servers
             return
         finally:
