@@ -112,9 +112,9 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 
 async def _found(session: SessionTools, query: str | list[str]) -> SearchResult:
     """What fits; if nothing does well, once more when servers that connect, or change, were waited for."""
+    before = session.listing
     result = await session.search(query, session.options.max_results)
     if not result.matches or result.confidence == "low":
-        before = session.listing
         await session.settle()
         if session.listing is not before:
             result = await session.search(query, session.options.max_results)

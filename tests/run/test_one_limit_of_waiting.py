@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent
-from mcpagent.events import Event, Notice, ServerConnecting, ServersAwaited, ToolsSearched
+from mcpagent.events import Event, Notice, ServerConnecting, ServerLogged, ServersAwaited, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
 from tests.scenes import call, results
@@ -166,8 +166,8 @@ async def test_a_server_that_restarts_within_a_question_is_waited_for(
     mode: bool, gate: Gate, weather: tuple[str, str]
 ) -> None:
     gate.open()
-    steps = [call("restart_slow"), *([call("search_tools", query="weather of a place")] if mode else []), "done"]
-    model = ScriptedModel([*steps, "again"])
+    search = [call("search_tools", query="weather of a place")] if mode else []
+    model = ScriptedModel([call("restart_slow"), *search, "done", "again"])
     agent, restarts = restarting(gate, model, {"slow": gate.server(*weather)}, WAIT_SECONDS, mode=mode)
     restarts.opens_when_awaited = True
     async with asyncio.timeout(WAIT_SECONDS), agent:
@@ -222,10 +222,14 @@ async def test_a_list_that_changes_within_a_question_is_waited_for(gate: Gate, t
     async def grow() -> str:
         """Has the server list more."""
         gate.open()
-        (link,) = agent.mcp.toolsets
-        while not link.is_reading:
-            await asyncio.sleep(0)
+        await grown.wait()
         return "it reads"
+
+    grown = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ServerLogged):  # said after the list changed
+            grown.set()
 
     model = ScriptedModel([call("grow"), call("search_tools", query="weather of a place"), "sunny"])
     agent = Agent(
@@ -234,6 +238,7 @@ async def test_a_list_that_changes_within_a_question_is_waited_for(gate: Gate, t
         tools=[grow],
         with_tool_search_mode=True,
         pre_discovered_tools=["grow"],
+        on_event=hear,
         server_options=waiting(WAIT_SECONDS),
     )
     async with asyncio.timeout(WAIT_SECONDS), agent:

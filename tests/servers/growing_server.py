@@ -1,7 +1,7 @@
 """A catalogue over stdio that grows by itself: `growing_server.py PORT FILE.json`.
 
 It lists the first tool of the file; when whoever listens on the port of 127.0.0.1 has closed it, it says that its list
-has changed, and lists all of them.
+has changed, and in its log that it has grown, and lists all of them.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> None:
             waiting.recv(1)
         shown["tools"] = catalog["tools"]
         send({"method": "notifications/tools/list_changed"})
+        send({"method": "notifications/message", "params": {"level": "info", "data": "it has grown"}})
 
     for line in sys.stdin:
         request = json.loads(line)
@@ -45,7 +46,7 @@ def main() -> None:
             send({"id": request["id"], "error": {"code": -32601, "message": "no such method"}})
         else:
             if request["method"] == "initialize":
-                result["capabilities"] = {"tools": {"listChanged": True}}
+                result["capabilities"] = {"tools": {"listChanged": True}, "logging": {}}
             send({"id": request["id"], "result": result})
 
 
