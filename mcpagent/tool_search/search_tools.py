@@ -95,7 +95,7 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     started = time.monotonic()
     result = await _found(session, query)
     if not session.known and not session.listing.connecting:
-        told = "There are no tools to search: none is connected. Do not search again."
+        told = f"There are no tools to search: none is connected.{_down(session)} Do not search again."
         return _json_output({"found": 0, "tools": [], "message": told})
     offered = {tool.name for tool in session.offer()}
     names = tuple(match.tool.name for match in result.matches)
