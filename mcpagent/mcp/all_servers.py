@@ -25,6 +25,11 @@ MOST_STARTS = 3
 """How often a server is started whose process ends before it can be used."""
 
 
+def joins_later(server: str) -> Notice:
+    """What is told when the start has waited long enough for a server."""
+    return Notice(f'server "{server}" is still connecting; its tools join when it is ready', "warning")
+
+
 class McpServers:
     """The servers of a configuration that are enabled and wanted, as links sorted by name.
 
@@ -128,8 +133,7 @@ class McpServers:
         self._has_opened = True
         for name, first_try in first_tries.items():
             if not first_try.is_set() and startup_seconds != 0:
-                text = f'server "{name}" is still connecting; its tools join when it is ready'
-                self._emit(Notice(text, "warning"))
+                self._emit(joins_later(name))
 
     async def settle(
         self,
