@@ -65,6 +65,9 @@ class Doors:
             self.news.clear()
             await self.news.wait()
 
+    def state(self) -> str:
+        return self.agent.servers["slow"].state
+
     async def command(self, line: str) -> str:
         self._screen.seek(0)
         self._screen.truncate()
@@ -130,7 +133,7 @@ async def test_hanging(tmp_path: Path, gate: Gate) -> None:
     server = gate.server(*catalogue(tmp_path, get_weather="Get the weather of a place"))
     async with doors(tmp_path, server, SEARCH, "not yet", SEARCH, "there", seconds=0.2) as at:
         await at.agent.ask("How is the weather?")
-        assert at.agent.servers["slow"].state == "connecting"
+        assert at.state() == "connecting"
         assert "- slow, still connecting: you are told when its tools can be used" in at.model.requests[0].system
         assert "Not searched yet: slow (it is still connecting)." in at.searched()
         assert at.of(ServersAwaited) == [ServersAwaited(("slow",))]
@@ -183,7 +186,7 @@ async def test_failing_and_coming_back(tmp_path: Path, gate: Gate) -> None:
             at.news.clear()
             await at.news.wait()
         await at.agent.ask("How is the weather?")
-        assert at.agent.servers["slow"].state == "failed"
+        assert at.state() == "failed"
         assert "connecting" not in at.model.requests[0].system
         assert f'Not connected: slow (server "slow" {FAILURE})' in at.searched()
         assert [event.reason for event in at.of(ServerFailed)] == [f'server "slow" {FAILURE}']
@@ -194,7 +197,7 @@ async def test_failing_and_coming_back(tmp_path: Path, gate: Gate) -> None:
         assert await at.doctor() == ("failed", FAILURE)
         gate.shut()
         restart = asyncio.create_task(at.agent.mcp.restart("slow"))
-        while at.agent.servers["slow"].state != "connecting":
+        while at.state() != "connecting":
             at.news.clear()
             await at.news.wait()
         await at.agent.ask("And now?")
@@ -224,11 +227,11 @@ async def test_lost(tmp_path: Path) -> None:
     async with doors(tmp_path, server, *replies, *more, seconds=WAIT_SECONDS) as at:
         await at.agent.ask("What is there?")
         assert "exited with code 9" in results(at.model.requests[-1].messages)[-1].text
-        assert at.agent.servers["slow"].state == "ready"  # the next call starts another
+        assert at.state() == "ready"  # the next call starts another
         assert at.screen()[0] == "mcp 1 ok"
         script.write_text(BROKEN, encoding="utf-8")
         await at.agent.ask("And now?")
-        assert at.agent.servers["slow"].state == "failed"
+        assert at.state() == "failed"
         assert FAILURE in results(at.model.requests[-1].messages)[-2].text
         assert f'Not connected: slow (server "slow" {FAILURE})' in at.searched()
         assert [event.reason for event in at.of(ServerFailed)] == [f'server "slow" {FAILURE}']
