@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -136,6 +137,7 @@ async def probe(
     if config.source:
         result.stages.append(Stage("config", ok=True, detail=safe_line(config.source, 200)))
     trial = _Trial(config, result)
+    import_module("mcpagent.mcp.connection")  # the MCP SDK takes its time, which is not the server's
     try:
         async with asyncio.timeout(limit):
             await trial.run(environ, log_folder, auth)
