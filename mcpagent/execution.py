@@ -207,12 +207,17 @@ def _unknown(name: str, tools: SessionTools) -> str:
     down = [
         f' Server "{server}" is not connected: {reason}'
         for server, reason in tools.unavailable.items()
-        if server == lost or name.startswith(server)
+        if (server == lost or name.startswith(server)) and server not in tools.listing.connecting
+    ]
+    down += [
+        f' Server "{safe_line(server, 64)}" is still connecting and may have it; you are told when it is ready.'
+        for server in tools.listing.connecting
     ]
     how = "Search for tools" if tools.provider_searches else "Use search_tools to find tools"
     search = f" {how}." if tools.searching else ""
     gone = f' any more: the server "{safe_line(lost, 60)}" no longer has it' if lost else ""
-    return f'There is no tool "{shown}"{gone}.{hint}{"".join(down)}{search}'
+    so_far = " so far" if tools.listing.connecting else ""
+    return f'There is no tool "{shown}"{so_far}{gone}.{hint}{"".join(down)}{search}'
 
 
 async def _problem(tool: Tool, arguments: dict[str, Any], run: RunContext[Any]) -> str:

@@ -83,11 +83,15 @@ class RunResult:
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has used so far; right also when it is cut short. `nested_turns` are those of agents it called."""
+    """What a run has used so far; right also when it is cut short. `nested_turns` are those of agents it called.
+
+    `waited_seconds`: for servers that were connecting, with what agents waited that it called.
+    """
 
     spent: Spent = field(default_factory=Spent)
     turns: int = 0
     nested_turns: int = 0
+    waited_seconds: float = 0.0
 
 
 class NoModel:

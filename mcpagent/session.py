@@ -553,9 +553,13 @@ class Session(Generic[Deps]):
         self._has_begun = True
 
     async def _settle(self) -> None:
-        """Waits a bounded time for servers that are connecting, and brings the tools up to date."""
-        run = self._run
-        await self._owner.definition.sources.settle(run.emit if run is not None else self._owner.emit)
+        """Waits for servers that are connecting, one limit for each question, and brings the tools up to date."""
+        run, sources = self._run, self._owner.definition.sources
+        if run is None:
+            await sources.settle(self._owner.emit, 0.0)
+        else:
+            *_, question = run.lineage  # what an agent waits that is called as a tool is a part of it
+            question.tally.waited_seconds += await sources.settle(run.emit, question.tally.waited_seconds)
         self.refresh()
 
     def refresh(self) -> None:

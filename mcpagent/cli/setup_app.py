@@ -19,7 +19,7 @@ KeyName = Annotated[
 ]
 
 
-@opt.taking(["model", "config", "server", "trust_project", *opt.REPORT])
+@opt.taking(["model", "config", "server", "trust_project", "server_wait", *opt.REPORT])
 def doctor(
     options: opt.Options,
     context: typer.Context,

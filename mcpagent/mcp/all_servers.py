@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,14 +16,18 @@ from mcpagent.mcp import offers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo, ToolsDifference, difference
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.mcp.server_status import ServerStatus
+from mcpagent.mcp.server_status import ServerStatus, still_connecting
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
 
 TURNED_OFF = "it is turned off"
-STILL_CONNECTING = "it is still connecting"
 MOST_STARTS = 3
 """How often a server is started whose process ends before it can be used."""
+
+
+def joins_later(server: str) -> Notice:
+    """What is told when the start has waited long enough for a server."""
+    return Notice(f'server "{server}" is still connecting; its tools join when it is ready', "warning")
 
 
 class McpServers:
@@ -54,6 +59,8 @@ class McpServers:
         ordered = sorted(wanted, key=lambda item: item.name)
         self._links = {item.name: self._link(item, options) for item in ordered}
         self._starts: dict[str, asyncio.Task[ServerError | None]] = {}
+        self._waits: dict[str, tuple[float, float]] = {}
+        """By server: the attempt to connect, by when it began, and how long one question has waited for it at most."""
         self._has_opened = False
 
     def _link(self, config: ServerConfig, options: ServerOptions) -> ServerLink:
@@ -95,7 +102,7 @@ class McpServers:
         """Why the tools of each server that cannot be used now cannot, in one line."""
         waited = self.connecting
         return {
-            name: _why_waited(status.reason) if name in waited else status.reason or TURNED_OFF
+            name: still_connecting(status.reason) if name in waited else status.reason or TURNED_OFF
             for name, status in self.statuses.items()
             if status.state in ("failed", "closed") or name in waited
         }
@@ -126,19 +133,64 @@ class McpServers:
         self._has_opened = True
         for name, first_try in first_tries.items():
             if not first_try.is_set() and startup_seconds != 0:
-                text = f'server "{name}" is still connecting; its tools join when it is ready'
-                self._emit(Notice(text, "warning"))
+                self._emit(joins_later(name))
 
-    async def settle(self, seconds: float | None, report: Callable[[tuple[str, ...]], None]) -> None:
-        """Waits until the tools of no server are awaited any more, or so long; those that are awaited are reported."""
+    async def settle(
+        self,
+        limit: float | None,
+        report: Callable[[tuple[str, ...]], None],
+        *,
+        spent: float = 0.0,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> float:
+        """Waits until the tools of no server are awaited any more, or it is `enough`; says how many seconds that took.
+
+        A question waits for `limit` seconds in all, of which `spent` are over. An attempt to connect that one question
+        has waited for so long is not waited for again. The servers that are waited for are reported. Lists that are
+        being read again are waited for as a call does.
+        """
+        left = None if limit is None else max(limit - spent, 0.0)
+        if left == 0:
+            return 0.0
+        started = time.monotonic()
         reported: tuple[str, ...] = ()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while waited := self.connecting:
+        begun: dict[tuple[str, float], float] = {}
+        try:
+            async with asyncio.timeout(left):
+                while (waited := self._awaited(limit)) and not enough():
+                    now = time.monotonic() if begun else started
+                    for name in waited:
+                        begun.setdefault((name, self._links[name].since), now)
                     if waited != reported:
                         report(waited)
                         reported = waited
                     await _first_of([self._links[name].settled() for name in waited])
+                reading = [link for link in self._links.values() if link.is_reading]
+                if not begun and not reading:
+                    return 0.0
+                await asyncio.gather(*(link.lists_settled() for link in reading))
+        except TimeoutError:
+            for (name, attempt), began in begun.items():
+                self._count_wait(name, attempt, (left or 0.0) - (began - started))
+        return time.monotonic() - started
+
+    def has_waited(self, seconds: float) -> None:
+        """What is connecting now was waited for so long already, at the start: it is part of the only question."""
+        for name in self.connecting:
+            self._count_wait(name, self._links[name].since, seconds)
+
+    def _awaited(self, limit: float | None) -> tuple[str, ...]:
+        """Those that are connecting and that no question has waited for so long in vain."""
+        waits = {name: (self._links[name].since, self._waits.get(name, (0.0, 0.0))) for name in self.connecting}
+        return tuple(
+            name
+            for name, (now, (attempt, waited)) in waits.items()
+            if limit is None or attempt != now or waited < limit
+        )
+
+    def _count_wait(self, name: str, attempt: float, seconds: float) -> None:
+        before, waited = self._waits.get(name, (0.0, 0.0))
+        self._waits[name] = (attempt, max(seconds, waited) if before == attempt else seconds)
 
     async def _start(self, link: ServerLink, first_try: asyncio.Event) -> ServerError | None:
         """Enters a link, and says why that failed.
@@ -293,7 +345,3 @@ async def _first_of(waits: Sequence[Coroutine[None, None, None]]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-
-
-def _why_waited(failure: str) -> str:
-    return f"{STILL_CONNECTING} again, since {failure}" if failure else STILL_CONNECTING

@@ -132,6 +132,16 @@ class ServerLink:
         """Whether its tools can be used: it is not closed, and has listed them, now or in an earlier process."""
         return self._life.state != "closed" and self._life.taken > 0
 
+    @property
+    def since(self) -> float:
+        """When it began to connect last, in monotonic seconds: which attempt this is."""
+        return self._life.since
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether lists that are said to have changed are being read again."""
+        return self._refreshing is not None and not self._refreshing.done() and self._refreshed != self._announced
+
     async def settled(self) -> None:
         """Waits until nobody is opening a connection; the state then says what came of it."""
         async with self._lock:
@@ -341,9 +351,9 @@ class ServerLink:
             self._refreshed = announced
             is_over = announced == self._announced
 
-    async def _settled(self) -> None:
+    async def lists_settled(self) -> None:
         """Waits a little for lists that were said to have changed."""
-        if self._refreshing is not None and self._refreshed != self._announced:
+        if self._refreshing is not None and self.is_reading:
             await asyncio.wait({self._refreshing}, timeout=SETTLE_SECONDS)
 
     def _forget_cached(self) -> None:
@@ -404,7 +414,7 @@ class ServerLink:
                 may_retry = await self._fixed_after(error, connection)
                 if attempt == 2 or not (may_retry or (is_repeatable and isinstance(error, LostError))):
                     return failed_output(error)
-        await self._settled()
+        await self.lists_settled()
         return await beside_loop(lambda: self._redact.output(output_of(result).for_model()), is_much=is_large(result))
 
     async def _fixed_after(self, error: RequestFailure, connection: McpConnection | None) -> bool:

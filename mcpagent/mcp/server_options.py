@@ -35,9 +35,9 @@ class ServerOptions:
 
     `selected_servers` and `selected_tools` (`server:tool`, `server:*`) narrow what is connected and known.
     `startup_seconds`: how long starting the agent waits for slow servers (None: until each is ready or has failed, 0:
-    not at all); those that need longer join when they are ready. `question_seconds`: how long a question, and a search
-    that finds nothing that fits, wait for those that are still connecting (None and 0 as before); the model is told
-    which still are.
+    not at all); those that need longer join when they are ready. `question_seconds`: how long a question, with all of
+    its searches that find nothing that fits, waits for those that are still connecting (None and 0 as before); the
+    model is told which still are, and the next question does not wait for the same attempt again.
 
     With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
     if `eager` or its own configuration says so. With `pins`, a tool that its server changed since it was first used is

@@ -17,6 +17,11 @@ ServerState: TypeAlias = Literal["cached", "connecting", "ready", "failed", "clo
 """"cached": its lists are known from an earlier time, it is started when one of its tools is called."""
 
 
+def still_connecting(failure: str = "") -> str:
+    """What is said of a server that is "connecting", to whoever asks; `failure` is what came of the last attempt."""
+    return f"it is still connecting again, since {failure}" if failure else "it is still connecting"
+
+
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
     """`reason` says why it failed, if it is not ready since; `seconds` is what connecting took, or takes so far;

@@ -153,8 +153,9 @@ class Replay:
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
         """Starts nothing."""
 
-    async def settle(self, emit: Emit) -> None:
+    async def settle(self, emit: Emit, spent: float) -> float:  # noqa: ARG002
         """Waits for nothing."""
+        return 0.0
 
     async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
         """Starts nothing."""

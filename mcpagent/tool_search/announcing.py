@@ -34,6 +34,15 @@ def announce(update: ToolsUpdate, before: Listing, definitions: Sequence[ToolDef
         conversation.announce("\n".join(lines) or change_words((), ()), record)
 
 
+def _connecting_lines(before: Listing, now: Listing) -> list[str]:
+    """One line for each server that began to connect in the conversation."""
+    begun = [server for server in now.connecting if server not in before.connecting]
+    return [
+        f"A server is still connecting: {safe_line(server, 64)}; you are told when its tools can be used."
+        for server in begun
+    ]
+
+
 def _failed_lines(before: Listing, now: Listing) -> list[str]:
     """One line for each server that was said to be connecting and cannot be used."""
     failed = [server for server in before.connecting if server in now.unavailable and server not in now.connecting]
@@ -65,7 +74,7 @@ def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, off
         elif any(theirs.values()):
             parts = "; ".join(f"{what}: {listed(names)}" for what, names in theirs.items() if names)
             lines.append(f'The server "{server}" changed its tools; {parts}.')
-    lines += _failed_lines(before, now)
+    lines += [*_connecting_lines(before, now), *_failed_lines(before, now)]
     servers = {*before.descriptions, *now.descriptions}
     new, gone, changed = (
         [name for name in names if owner.get(name) not in servers]

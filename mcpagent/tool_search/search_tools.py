@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.events import Event, ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.models.tool_changes_in_history import places_of
-from mcpagent.prompt.builder import category_line
+from mcpagent.prompt.builder import category_line, connecting_line
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import AddOutcome, SessionTools
@@ -95,7 +95,7 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     started = time.monotonic()
     result = await _found(session, query)
     if not session.known and not session.listing.connecting:
-        told = "There are no tools to search: none is connected. Do not search again."
+        told = f"There are no tools to search: none is connected.{_down(session)} Do not search again."
         return _json_output({"found": 0, "tools": [], "message": told})
     offered = {tool.name for tool in session.offer()}
     names = tuple(match.tool.name for match in result.matches)
@@ -111,11 +111,13 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 
 
 async def _found(session: SessionTools, query: str | list[str]) -> SearchResult:
-    """What fits; if nothing does well, once more when the servers that are connecting are there."""
+    """What fits; if nothing does well, once more when servers that connect, or change, were waited for."""
+    before = session.listing
     result = await session.search(query, session.options.max_results)
-    if session.listing.connecting and (not result.matches or result.confidence == "low"):
+    if not result.matches or result.confidence == "low":
         await session.settle()
-        result = await session.search(query, session.options.max_results)
+        if session.listing is not before:
+            result = await session.search(query, session.options.max_results)
     return result
 
 
@@ -143,7 +145,9 @@ def _search_answer(result: SearchResult, session: SessionTools, offered: set[str
 def _advice(result: SearchResult, session: SessionTools, *, loads: bool) -> list[str]:
     if not result.matches:
         near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
-        categories = "\n".join(category_line(*category) for category in session.categories()) or "- none"
+        lines = [category_line(*category) for category in session.categories()]
+        lines += [connecting_line(server) for server in session.listing.connecting]
+        categories = "\n".join(lines) or "- none"
         return [f"No tools found matching the pattern.{near}{_down(session)} Available categories:\n{categories}"]
     if result.confidence == "low":
         after = "are loaded: call one" if loads else "can be loaded with 'add_tool'"
@@ -151,9 +155,9 @@ def _advice(result: SearchResult, session: SessionTools, *, loads: bool) -> list
             "These match only weakly. Read each description closely: the one that does what you need "
             f"{after}; if none does, search once more in other words, or go on without a tool."
         )
-        return [text + _connecting(session, waits=True)]
+        return [text + _connecting(session)]
     after = "They are loaded: call them." if loads else "Use 'add_tool' to load the ones you need."
-    advice = [f"Found matching tools. {after}{_connecting(session, waits=False)}"]
+    advice = [f"Found matching tools. {after}{_connecting(session, is_sure=True)}"]
     if result.found > len(result.matches):
         more = result.found - len(result.matches)
         advice.append(f"{more} more match: narrow with more words, a regex, or a server's name.")
@@ -167,16 +171,17 @@ def _down(session: SessionTools) -> str:
         for server, reason in session.unavailable.items()
         if server not in connecting
     ]
-    return (f" Not connected: {'; '.join(down)}." if down else "") + _connecting(session, waits=True)
+    return (f" Not connected: {'; '.join(down)}." if down else "") + _connecting(session)
 
 
-def _connecting(session: SessionTools, *, waits: bool) -> str:
-    """Which servers may have what was looked for, and are not there yet; `waits`: so would the same search."""
+def _connecting(session: SessionTools, *, is_sure: bool = False) -> str:
+    """Which servers are not there yet and may have what was looked for, unless what was found is sure to be it."""
     servers = [f"{safe_line(server, 64)} (it is still connecting)" for server in session.listing.connecting]
     if not servers:
         return ""
-    again = " To wait for their tools, call search_tools again." if waits else ""
-    return f" Not searched yet: {', '.join(servers)}.{again}"
+    what = "You are told when their tools can be used: call search_tools again then. Until then, say that they are"
+    until = "" if is_sure else f" {what} still connecting, not that there is no such tool."
+    return f" Not searched yet: {', '.join(servers)}.{until}"
 
 
 def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any]:

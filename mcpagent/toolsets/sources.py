@@ -49,8 +49,11 @@ class AgentSources(Protocol):
         """Enters them all, to be left by `exits`; `on_change` gets each server that joins later, else None."""
         ...
 
-    async def settle(self, emit: Emit) -> None:
-        """Waits a bounded time for servers that are connecting, which is reported."""
+    async def settle(self, emit: Emit, spent: float) -> float:
+        """Waits a bounded time for servers that are connecting, which is reported; says how many seconds.
+
+        `spent` are the seconds that the same question has waited already.
+        """
         ...
 
     async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
@@ -166,10 +169,10 @@ class ToolSources:
                 self._emit(Notice(safe_line(line, 400), "warning"))
         self._unmatched[name] = [line.partition(";")[0] for line in lines]
 
-    async def settle(self, emit: Emit) -> None:
-        """Waits for servers that are connecting, at most `question_seconds`, which is reported."""
-        if self.options.question_seconds != 0:
-            await self.servers.settle(self.options.question_seconds, lambda waited: emit(ServersAwaited(waited)))
+    async def settle(self, emit: Emit, spent: float) -> float:
+        """Waits for servers that are connecting; a question at most `question_seconds` in all."""
+        limit = self.options.question_seconds
+        return await self.servers.settle(limit, lambda waited: emit(ServersAwaited(waited)), spent=spent)
 
     async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
         """Enters what single tools need to live, each thing once."""

@@ -13,7 +13,7 @@ from tests.test_imports import MODULES, PACKAGE, imported
 
 OURS = {name: path for name, path in MODULES.items() if name.startswith("mcpagent.mcp")}
 MOST_FILES = 20
-MOST_LINES = 480
+MOST_LINES = 490
 MOST_FUNCTION_LINES = 60
 MOST_POSITIONAL = 6
 

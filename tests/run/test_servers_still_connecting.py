@@ -116,8 +116,10 @@ async def test_a_search_says_what_is_connecting_and_the_next_one_waits_for_it(
     assert "none" not in model.requests[0].system.partition("categories:")[2].partition("**Workflow")[0]
     first, second = (json.loads(result.text) for result in results(model.requests[2].messages))
     assert first["found"] == 0
-    assert "slow (it is still connecting). To wait for their tools, call search_tools again." in first["message"]
+    assert "Not searched yet: slow (it is still connecting)." in first["message"]
+    assert "call search_tools again then" in first["message"]
     assert "Do not search again" not in first["message"]
+    assert first["message"].endswith(f"Available categories:\n{LINE}")
     assert [tool["name"] for tool in second["tools"]] == ["get_weather"]
     assert "connecting" not in second["message"]
     assert [event.connecting for event in events if isinstance(event, ToolsSearched)] == [("slow",), ()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from importlib import import_module
 
@@ -15,6 +14,7 @@ from mcpagent.cli.frame.figures import counted, duration, tokens
 from mcpagent.cli.screen.rendering import Activity
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.config import ServerConfig
+from mcpagent.errors import AgentStateError
 from mcpagent.events import Event, ServerConnected, ServerFailed
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.text.safe_text import safe_line
@@ -114,13 +114,19 @@ class Startup:
     async def ready(self) -> None:
         """Waits, a bounded time, until some tools are known, or none will be soon. Raises as `entered` does."""
         await self.entered()
-        end = time.monotonic() + self._wait_seconds
+        if self._agent.known_tools or not self._connecting_now():
+            return
         try:
-            while not self._agent.known_tools and (waited := self._connecting_now()) and time.monotonic() < end:
-                self._activity.show(f"connecting {', '.join(safe_line(name, 40) for name in waited)}")
-                await self._tick()
+            await self._agent.mcp.settle(
+                self._wait_seconds, self._show_waited, enough=lambda: bool(self._agent.known_tools)
+            )
+        except AgentStateError:  # a replay starts no servers
+            return
         finally:
             self._activity.hide()
+
+    def _show_waited(self, servers: tuple[str, ...]) -> None:
+        self._activity.show(f"connecting {', '.join(safe_line(name, 40) for name in servers)}")
 
     async def entered(self) -> None:
         """Waits until the agent can be asked. Raises what kept it from starting."""

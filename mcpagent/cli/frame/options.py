@@ -190,7 +190,7 @@ class Options:
         30.0,
         metavar="SECONDS",
         callback=_at_least(0),
-        help="How long a question waits for servers that are still connecting; then they are left out.",
+        help="How long a question, or doctor, waits for servers that are still connecting; then they are left out.",
     )
     output: OutputFormat = _option("text", "-o", help="What stdout holds.")
     quiet: bool = _option(False, "-q", help="On stderr only what went wrong.")

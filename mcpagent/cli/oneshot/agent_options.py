@@ -188,6 +188,8 @@ def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
         for server in approvals.rules.servers.values()
         if server.scope == "project" and vouches_for_itself(server.written)
     ]
+    if agent.tools.listing.connecting:  # whose tools they may be about
+        return lines
     written = [("--allow or --deny", glob) for glob in approvals.rules.without_effect(asked)]
     for server, glob in approvals.rules.configured_without_effect(asked):
         written.append((f"{server.source or 'configuration'}: approval of {safe_line(server.name, 64)}", glob))

@@ -38,6 +38,7 @@ from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put, readable_
 from mcpagent.config import ServersConfig
 from mcpagent.errors import InputError, LimitError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
+from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.messages import Usage
 from mcpagent.run import check_budget
@@ -113,6 +114,8 @@ class _OneShot:
             await agent.__aenter__()
         self.agent = agent
         self.connecting = False
+        if options.replay is None:
+            agent.mcp.has_waited(options.server_wait)
         try:
             self.prompt = self.prompt or next(iter(getattr(agent.definition.sources, "questions", ())), "")
             if not self.prompt:
@@ -209,6 +212,8 @@ class _OneShot:
         """What happens while servers connect; the stream has the rest."""
         if not self.connecting:
             return
+        if not self.options.estimate and event in [joins_later(server.name) for server in self.configuration.enabled]:
+            return  # the question says it when it goes on without that server
         if self.report is not None:
             self.report(event)
         if isinstance(event, ServerFailed):

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,6 +18,7 @@ from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ServerError
 from mcpagent.events import ServerFailed
 from mcpagent.mcp.lists.shown_tools import ShownTool
+from mcpagent.mcp.server_status import ServerState, still_connecting
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -60,6 +62,12 @@ class Probe:
     warnings: list[str] = field(default_factory=list[str])
     fix: str = ""
     last_words: tuple[str, ...] = ()
+    is_connecting: bool = False
+
+    @property
+    def state(self) -> ServerState:
+        """As a chat has it after as long a time."""
+        return "ready" if self.ok else "connecting" if self.is_connecting else "failed"
 
     @property
     def ok(self) -> bool:
@@ -75,7 +83,7 @@ class Probe:
         """For `--json`."""
         failed = self.failure
         return {
-            "state": "failed" if failed else "ready",
+            "state": self.state,
             "required": self.required,
             "source": self.source or None,
             "seconds": round(sum(stage.seconds or 0.0 for stage in self.stages), 3),
@@ -111,15 +119,32 @@ def probe_of_problem(problem: ServerProblem, *, untrusted: bool) -> Probe:
     return Probe(problem.name, [where, Stage("variables", ok=False, detail=safe_line(what, 300))], source=source)
 
 
-async def probe(config: ServerConfig, environ: Mapping[str, str], log_folder: Path, auth: Auth | None = None) -> Probe:
-    """Starts the server, asks what it can do and what it has, and ends it. Raises nothing but what cancels it."""
+async def probe(
+    config: ServerConfig,
+    environ: Mapping[str, str],
+    log_folder: Path,
+    auth: Auth | None = None,
+    *,
+    seconds: float | None = None,
+) -> Probe:
+    """Starts the server, asks what it can do and what it has, and ends it. Raises nothing but what cancels it.
+
+    One that has more time to connect than `seconds` is then said to be connecting, as it is.
+    """
+    limit = seconds if seconds and seconds < config.connect_timeout_seconds else None
     result = Probe(config.name, required=config.required, source=config.source)
     result.warnings += configuration_warnings(config)
     if config.source:
         result.stages.append(Stage("config", ok=True, detail=safe_line(config.source, 200)))
     trial = _Trial(config, result)
+    import_module("mcpagent.mcp.connection")  # the MCP SDK takes its time, which is not the server's
     try:
-        await trial.run(environ, log_folder, auth)
+        async with asyncio.timeout(limit):
+            await trial.run(environ, log_folder, auth)
+    except TimeoutError:
+        result.is_connecting = True
+        result.stages.append(Stage(trial.stage, ok=False, detail=still_connecting(), seconds=trial.seconds))
+        result.fix = f"--server-wait {config.connect_timeout_seconds:g} waits as long as it may take"
     except ServerError as error:
         why = safe_line(str(error), 400).removeprefix(f'server "{config.name}" ')
         result.stages.append(Stage(trial.stage, ok=False, detail=why, seconds=trial.seconds))
@@ -230,8 +255,10 @@ async def probe_all(
     log_folder: Path,
     auth: Auth | None,
     report: Callable[[Probe], None],
+    *,
+    seconds: float | None = None,
 ) -> list[Probe]:
-    """Tries them at the same time, as many as there are processors and some.
+    """Tries them at the same time, as many as there are processors and some; `seconds` as in `probe`.
 
     `report` gets each in this order, as soon as it and those before it are done.
     """
@@ -239,7 +266,7 @@ async def probe_all(
 
     async def one(config: ServerConfig) -> Probe:
         async with room:
-            return await probe(config, environ, log_folder, auth)
+            return await probe(config, environ, log_folder, auth, seconds=seconds)
 
     probes: list[Probe] = []
     async with asyncio.TaskGroup() as group:

@@ -101,9 +101,17 @@ def run_server_test(options: Options, name: str | None) -> ExitCode:
 
 
 def probe_servers(
-    options: Options, configuration: Configuration, terminal: Terminal, report: ReportProbe = lambda _: None
+    options: Options,
+    configuration: Configuration,
+    terminal: Terminal,
+    report: ReportProbe = lambda _: None,
+    *,
+    seconds: float | None = None,
 ) -> list[Probe]:
-    """All servers, in the order of the configuration: those that cannot be tried first, disabled ones left out."""
+    """All servers, in the order of the configuration: those that cannot be tried first, disabled ones left out.
+
+    `seconds` as in `probe`.
+    """
     problems = [
         probe_of_problem(problem, untrusted=problem.name in configuration.untrusted)
         for problem in configuration.servers.problems
@@ -118,7 +126,8 @@ def probe_servers(
     for found in problems:
         report(found)
     with activity.showing(f"testing {counted(len(configuration.enabled), 'server')}"):
-        tried = asyncio.run(probe_all(configuration.enabled, options.environ, logs, auth, report_between))
+        trying = probe_all(configuration.enabled, options.environ, logs, auth, report_between, seconds=seconds)
+        tried = asyncio.run(trying)
     return [*problems, *tried]
 
 

@@ -1,7 +1,7 @@
 """`mcpagent doctor`: is everything there that a chat needs, and if not, what to do.
 
 Exit code 3 for a configuration that cannot be read, 4 for a model whose key is missing, 5 if a required server or every
-server fails; a warning changes nothing.
+server fails, or is still connecting after `--server-wait`; a warning changes nothing.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
     if is_text:
         put(terminal.out, *(line for finding in findings for line in _finding_lines(finding, terminal)))
         put(terminal.out, *_configuration_lines(configuration, options))
-    probes = probe_servers(options, configuration, terminal)
+    probes = probe_servers(options, configuration, terminal, seconds=options.server_wait)
     code = _exit_code(findings, probes)
     if is_text:
         put(terminal.out, *_server_table(probes, terminal, options), *_total_lines(probes))
@@ -296,7 +296,9 @@ def _rows(found: Probe, name_width: int, terminal: Terminal, options: Options) -
             stage = Stage(names[0], ok=True, detail="-" if names[0] == "spawn" else "")
         if not stage.ok:
             took = "" if stage.seconds is None else f"{stage.seconds:.1f}s "
-            row.append(f"{took}{terminal.glyphs.failed} ", "error")
+            row.append(
+                *((f"{took}.. ", "dim") if found.is_connecting else (f"{took}{terminal.glyphs.failed} ", "error"))
+            )
             place = f" ({short_path(found.source, options.folder)})" if stage.name == "variables" else ""
             why = safe_line(stage.detail, 300) + place
             break

@@ -13,6 +13,7 @@ from mcpagent.cli.servers.server_commands import last_lines
 from mcpagent.cli.servers.server_editing import unknown_server
 from mcpagent.errors import AgentStateError, InputError, ServerError
 from mcpagent.mcp.server_options import server_log_folder
+from mcpagent.mcp.server_status import still_connecting
 from mcpagent.mcp.transports.server_log import log_path
 from mcpagent.text.safe_text import safe_line
 
@@ -91,6 +92,7 @@ def _show(desk: Desk, name: str) -> None:
         facts = {
             "ready": f"{counted(status.tool_count, 'tool')}, connected in {duration(status.seconds)}",
             "cached": f"{counted(status.tool_count, 'tool')}, known from an earlier run, starts with its first call",
+            "connecting": still_connecting(reason(known, status.reason)).removeprefix("it is still "),
             "failed": reason(known, status.reason),
             "closed": "off",
         }.get(status.state, status.state)
