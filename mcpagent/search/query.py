@@ -20,7 +20,7 @@ MAX_SELECTED = 50
 """Names of a `select:` list that are looked up."""
 
 _SEPARATORS = re.compile(r"[\s,;|]+")
-_LISTED = re.compile(r"[,;|\n]+")
+_LISTED = re.compile(r"[,;|\n+]+(?:\s*(?:and|or)\b)?|\s(?:and|or|plus)\s", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\w*(?:[_.\-]\w+)+|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+")
 _JOINERS = frozenset("_.-")
 _SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)

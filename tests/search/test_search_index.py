@@ -108,8 +108,16 @@ def test_a_name_that_two_servers_share_gives_both() -> None:
 
 def test_six_names_at_once_are_the_first_six() -> None:
     names = ["get_weather", "send_message", "read_file", "searchDocs", "list_channels", "create_folder"]
-    for separator in (", ", " ", "|", "\n"):
+    for separator in (", ", " ", "|", "\n", " and ", " or ", " + ", "; "):
         assert index_of().search(separator.join(names)).names[:6] == tuple(names)
+
+
+@pytest.mark.parametrize(
+    "query", ["get weather and send message", "get weather, and send message", "Get Weather + send message"]
+)
+def test_names_that_are_written_as_words_may_be_joined_in_any_way(query: str) -> None:
+    result = index_of().search(query)
+    assert (result.names[:2], result.how) == (("get_weather", "send_message"), "exact")
 
 
 def test_a_name_inside_a_sentence_comes_first() -> None:
