@@ -244,3 +244,24 @@ async def test_a_list_that_changes_within_a_question_is_waited_for(gate: Gate, t
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert await agent.ask("How is the weather?") == "sunny"
     assert json.loads(answers(model)[-1])["tools"][0]["name"] == "get_weather"
+
+
+async def test_the_first_answer_of_a_script_is_true(gate: Gate, weather: tuple[str, str]) -> None:
+    """The start has given up on the server when the question comes; the question has a limit of its own."""
+    events: list[Event] = []
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, ServersAwaited):
+            gate.open()
+
+    add = call("add_tool", tool_names=["get_weather"])
+    model = ScriptedModel([call("search_tools", query="weather of a place"), add, call("get_weather"), "sunny"])
+    options = ServerOptions(startup_seconds=0.1, question_seconds=WAIT_SECONDS)
+    config = {"mcpServers": {"slow": gate.server(*weather)}}
+    agent = Agent(model, mcp_config=config, with_tool_search_mode=True, on_event=hear, server_options=options)
+    async with asyncio.timeout(WAIT_SECONDS), agent:
+        assert agent.servers["slow"].state == "connecting"
+        assert await agent.ask("How is the weather?") == "sunny"
+    assert [event for event in events if isinstance(event, ServersAwaited)] == [AWAITED]
+    assert json.loads(answers(model)[-1])["tool"] == "get_weather"
