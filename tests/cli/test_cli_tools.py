@@ -115,7 +115,7 @@ def test_what_was_learned_is_shown_and_cleared(tmp_path: Path, out: Read) -> Non
     assert search_tools(replace(chosen, learn=True), "will it rain", 5, explain=True) == ExitCode.OK
     assert "served such a query" in out()
     assert search_tools(chosen, "will it rain", 5, explain=True) == ExitCode.OK
-    assert re.search(r"weak matches \(odds 0\.\d\d, sure from 1\)", out())
+    assert re.search(r"weak matches \(odds 0\.\d\d, sure from 4\)", out())
     assert show_learned(chosen, clear=False) == ExitCode.OK
     assert re.search(r"s +1 +1 +get_weather +will it rain", out())
     assert show_learned(as_json(chosen), clear=False) == ExitCode.OK
