@@ -396,7 +396,7 @@ class ToolIndex:
         matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
         matches += [self._word_match(one, asked) for one in best[: max(limit - len(named), 0)]]
         counted = 0 if weak else ranking.found + len(named) - (len(ranking.candidates) - len(others))
-        found = max(counted, len(matches))
+        found = max(counted, len(named))
         how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
         if not matches:
             return replace(begun, found=found, nearest=self.names_near(text))

@@ -24,6 +24,9 @@ _STRONG = 3.0
 """Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
 of few words one less is enough: who asks with one word wants the tools that hold it."""
 
+_FITS = 0.5
+"""Share of the best score from which a tool counts as found, as by words alone."""
+
 _NEED_WEIGHT = 0.5
 _LEARNED_WEIGHT = 0.6
 _NEED_RARITY = 8.0
@@ -57,7 +60,7 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates, in no order; `found` counts the tools whose words score at least half of the best.
+    """The candidates, in no order; `found` counts the tools that score at least half of the best.
 
     `assessed` says how sure it is that the best tool is meant at all.
     """
@@ -154,7 +157,9 @@ class Ranker:
         cosine = max(likeness.values(), default=0.0)
         cosines = self._vectors.cosines
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
-        return Ranking(asked, _fused(hits.scores, likeness, self._strong(asked), cosines.weight), hits.found, sure)
+        fused = _fused(hits.scores, likeness, self._strong(asked), cosines.weight)
+        half = max((one.score for one in fused), default=0.0) * _FITS
+        return Ranking(asked, fused, sum(one.score >= half > 0 for one in fused), sure)
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity

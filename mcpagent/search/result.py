@@ -45,8 +45,9 @@ class Match:
 class SearchResult:
     """The answer to one query.
 
-    `matches` are the best `limit` of `found`. `how` says what kind of match they are; "fuzzy" ones were found only by
-    correcting or completing the query's words. `error` tells what was wrong with the query; there can be matches all
+    `matches` are the best `limit`; `found` counts the tools that fit, which may be fewer: the rest is only near, and so
+    are all of them where the `confidence` is low. `how` says what kind of match they are; "fuzzy" ones were found only
+    by correcting or completing the query's words. `error` tells what was wrong with the query; there can be matches all
     the same. `notes` tell what else happened (query cut, pattern too slow). `nearest` are names like the query, only
     if nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the best tool is meant, if
     it was found by words; below `least` the `confidence` is low.

@@ -26,10 +26,10 @@ _SHORT_TYPES = {
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+(?=[^a-z])|\s*\n\s*\n\s*")
 
 
-def call_signature(definition: ToolDefinition) -> str:
-    """How to call it: `get_weather(location: str, unit?: celsius|fahrenheit)`.
+def call_signature(definition: ToolDefinition, room: int = MAX_SIGNATURE, *, types: bool = True) -> str:
+    """How to call it: `get_weather(location: str, unit?: celsius|fahrenheit)`, or without `types`.
 
-    Required arguments come first and are always there; optional ones follow as far as 240 characters go, then `...`.
+    Required arguments come first and are always there; optional ones follow as far as `room` characters go, then `...`.
     """
     properties = definition.parameters.get("properties")
     if not isinstance(properties, dict):
@@ -38,14 +38,14 @@ def call_signature(definition: ToolDefinition) -> str:
     names = listed if isinstance(listed, list) else []
     required = [name for name in names if isinstance(name, str) and name in properties]
     root = definition.parameters
-    arguments = [_argument(name, properties[name], "", root) for name in dict.fromkeys(required)]
+    arguments = [_argument(name, properties[name] if types else {}, "", root) for name in dict.fromkeys(required)]
     length = len(definition.name) + sum(len(argument) + 2 for argument in arguments)
     for name in properties:
         if name in required:
             continue
         argument = _argument(name, properties[name], "?", root)
         length += len(argument) + 2
-        if length > MAX_SIGNATURE:
+        if length > room:
             arguments.append("...")
             break
         arguments.append(argument)

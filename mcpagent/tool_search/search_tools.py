@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpagent.events import Event, ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.models.tool_changes_in_history import places_of
 from mcpagent.prompt.builder import category_line, connecting_line
+from mcpagent.search.name_forms import name_key
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
+from mcpagent.text.globs import fits
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import AddOutcome, SessionTools
 from mcpagent.tools import Tool, ToolOutput
@@ -26,16 +31,29 @@ if TYPE_CHECKING:
 
 MAX_NAMES_PER_CALL = 50
 MAX_LISTED_NAMES = 500
-MAX_DESCRIPTION_CHARACTERS = 200
+MAX_RESULTS = 20
+"""Of one call; more are a page further on."""
+
+MAX_OFFSET = 1_000
+RESULTS_PER_QUERY = 3
+"""Where several are searched at once, as far as `MAX_RESULTS` goes."""
+
+_LEAST_RESULT = 40
+_ROOMS = ((200, 240, True), (160, 160, True), (120, 80, True), (80, 0, True), (40, 0, False), (0, 0, False))
+"""Characters of a result's description and optional arguments, and whether types are shown: the first that fit."""
+
+MAX_RESULT_CHARACTERS = 480
+"""Of one result as JSON, about 120 tokens; only names, and those of required parameters, may need more."""
 
 
-def _definition(name: str, description: str, **properties: dict[str, Any]) -> ToolDefinition:
-    """A tool's definition; all its parameters are required."""
+def _definition(name: str, description: str, optional: Iterable[str] = (), **properties: Any) -> ToolDefinition:
+    """A tool's definition; all parameters but the `optional` ones are required."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
-    return ToolDefinition(name, description, schema | ({"required": list(properties)} if properties else {}))
+    required = [name for name in properties if name not in optional]
+    return ToolDefinition(name, description, schema | ({"required": required} if required else {}))
 
 
-def _tool_names(description: str) -> dict[str, Any]:
+def _texts(description: str) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string"}, "description": description}
 
 
@@ -44,18 +62,30 @@ def search_tools_definition(*, loads: bool) -> ToolDefinition:
     after = "are loaded and can be called at once" if loads else "must be added using add_tool"
     query = {"type": "string", "description": "Regex pattern or plain words to search tool names and descriptions"}
     text = f"Search for available tools by name or description. Returns matching tools that {after}."
-    return _definition("search_tools", text, query=query)
+    return _definition(
+        "search_tools",
+        text,
+        ("queries", "server", "limit", "offset"),
+        query=query,
+        queries=_texts("Further queries, one for each other need"),
+        server={"type": "string", "description": "Search this server's tools alone"},
+        limit={"type": "integer", "description": f"How many results at most, up to {MAX_RESULTS}"},
+        offset={"type": "integer", "description": "How many results to skip"},
+    )
 
 
 ADD_TOOL = _definition(
     "add_tool",
     "Add one or more tools to your available tools. Use this after finding tools with search_tools.",
-    tool_names=_tool_names("Array of exact names of the tools to add (e.g., ['read_file', 'weather_get'])."),
+    tool_names=_texts(
+        "Array of names of the tools to add, exactly as search_tools returned them; a name may hold * for any letters, "
+        "and begin with a server and a dot."
+    ),
 )
 REMOVE_TOOL = _definition(
     "remove_tool",
     "Remove tools you no longer need from your available tools. They can be added again with add_tool.",
-    tool_names=_tool_names("Array of names of the tools to remove."),
+    tool_names=_texts("Array of names of the tools to remove."),
 )
 SHOW_ALL_TOOLS = _definition(
     "show_all_tools", "List the names of all available tools by server. Prefer a search, which is much shorter."
@@ -88,19 +118,19 @@ def _json_output(
 
 
 async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
-    query = _query(arguments)
-    if not query:
-        told = "query is empty; pass a few words or a regex pattern for what you need"
-        return ToolOutput.of_text(json.dumps({"error": told}), error="invalid_arguments")
+    asked = _asked(session, arguments)
+    if isinstance(asked, str):
+        return ToolOutput.of_text(json.dumps({"error": asked}, ensure_ascii=False), error="invalid_arguments")
+    query = asked.query
     started = time.monotonic()
-    result = await _found(session, query)
+    result = await _found(session, asked)
     if not session.known and not session.listing.connecting:
         told = f"There are no tools to search: none is connected.{_down(session)} Do not search again."
         return _json_output({"found": 0, "tools": [], "message": told})
     offered = {tool.name for tool in session.offer()}
     names = tuple(match.tool.name for match in result.matches)
     loads = session.options.load == "search"
-    answer = _search_answer(result, session, offered, loads=loads)
+    answer = _search_answer(result, session, offered, loads=loads, offset=asked.offset)
     shown_query = (query if isinstance(query, str) else ", ".join(query[:MAX_QUERIES]))[:MAX_QUERY]
     seconds, connecting = time.monotonic() - started, session.listing.connecting
     event = ToolsSearched(shown_query, result.found, names, len(session.known), seconds, connecting)
@@ -110,27 +140,77 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     return _json_output(answer, (change,) if names else (), (event,))
 
 
-async def _found(session: SessionTools, query: str | list[str]) -> SearchResult:
+class SearchCall(NamedTuple):
+    """What a call of `search_tools` asks for."""
+
+    query: str | list[str]
+    server: str | None
+    limit: int
+    offset: int
+
+
+def _asked(session: SessionTools, arguments: dict[str, Any]) -> SearchCall | str:
+    """The arguments as they are meant, whatever type a model gave them; a text says what is wrong instead."""
+    query = _query(arguments)
+    if not query:
+        return "query is empty; pass a few words or a regex pattern for what you need"
+    usual = session.options.max_results
+    if isinstance(query, list):
+        usual = max(usual, min(RESULTS_PER_QUERY * len(query), MAX_RESULTS))
+    limit, offset = _whole(arguments.get("limit"), usual), _whole(arguments.get("offset"), 0)
+    if limit is None or offset is None:
+        return "limit and offset are whole numbers: how many results to show, and how many to skip"
+    server = str(arguments.get("server") or "").strip()
+    named = _server_named(session, server) if server else None
+    if server and named is None:
+        near = get_close_matches(server, _servers(session), n=3)
+        hint = f"; did you mean {', '.join(safe_line(name, 64) for name in near)}?" if near else ""
+        return f'there is no server "{safe_line(server, 64)}"{hint} Leave server out to search all tools.'
+    return SearchCall(query, named, min(max(limit, 1), max(MAX_RESULTS, usual)), min(max(offset, 0), MAX_OFFSET))
+
+
+def _whole(given: Any, usual: int) -> int | None:
+    """A whole number, also as a text; `usual` where none is given, None for what is none."""
+    if given is None or given == "":
+        return usual
+    try:
+        return int(float(given)) if isinstance(given, int | float | str) and len(str(given)) < 20 else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _servers(session: SessionTools) -> list[str]:
+    known = {tool.definition.server for tool in session.known.values() if tool.definition.server}
+    return sorted(known | set(session.listing.connecting))
+
+
+def _server_named(session: SessionTools, name: str) -> str | None:
+    key = name_key(name)
+    return next((server for server in _servers(session) if name_key(server) == key), None)
+
+
+async def _found(session: SessionTools, asked: SearchCall) -> SearchResult:
     """What fits; if nothing does well, once more when servers that connect, or change, were waited for."""
-    before = session.listing
-    result = await session.search(query, session.options.max_results)
+    before, last = session.listing, asked.offset + asked.limit
+    result = await session.search(asked.query, last, asked.server)
     if not result.matches or result.confidence == "low":
         await session.settle()
         if session.listing is not before:
-            result = await session.search(query, session.options.max_results)
-    return result
+            result = await session.search(asked.query, last, asked.server)
+    return replace(result, matches=result.matches[asked.offset :]) if asked.offset else result
 
 
 def _query(arguments: dict[str, Any]) -> str | list[str]:
-    """`query`, or the list that some models send as `query` or `queries`; empty when there is nothing to look for."""
-    asked = arguments.get("query") or arguments.get("queries") or arguments.get("pattern") or ""
-    if isinstance(asked, list):
-        words = [str(item).strip() for item in asked if str(item).strip()]
-        return words if len(words) > 1 else "".join(words)
-    return str(asked).strip()
+    """`query` and `queries`, each a text or a list of them; empty when there is nothing to look for."""
+    asked = [arguments.get("query") or arguments.get("pattern") or "", arguments.get("queries") or ""]
+    texts = [text for one in asked for text in (one if isinstance(one, list) else [one])]
+    words = list(dict.fromkeys(str(text).strip() for text in texts if str(text).strip()))
+    return words if len(words) > 1 else "".join(words)
 
 
-def _search_answer(result: SearchResult, session: SessionTools, offered: set[str], *, loads: bool) -> dict[str, Any]:
+def _search_answer(
+    result: SearchResult, session: SessionTools, offered: set[str], *, loads: bool, offset: int = 0
+) -> dict[str, Any]:
     answer: dict[str, Any] = {"error": result.error} if result.error else {}
     answer["found"] = result.found
     answer["tools"] = [rendered(match, session, match.tool.name in offered) for match in result.matches]
@@ -138,11 +218,13 @@ def _search_answer(result: SearchResult, session: SessionTools, offered: set[str
         answer["match"] = "fuzzy"
     if result.matches and result.confidence == "low":
         answer["confidence"] = "low"
-    answer["message"] = " ".join((*result.notes, *_advice(result, session, loads=loads)))
+    answer["message"] = " ".join((*result.notes, *_advice(result, session, loads=loads, offset=offset)))
     return answer
 
 
-def _advice(result: SearchResult, session: SessionTools, *, loads: bool) -> list[str]:
+def _advice(result: SearchResult, session: SessionTools, *, loads: bool, offset: int) -> list[str]:
+    if offset and not result.matches:
+        return [f"There are no more: {result.found} match in all."]
     if not result.matches:
         near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
         lines = [category_line(*category) for category in session.categories()]
@@ -152,15 +234,16 @@ def _advice(result: SearchResult, session: SessionTools, *, loads: bool) -> list
     if result.confidence == "low":
         after = "are loaded: call one" if loads else "can be loaded with 'add_tool'"
         text = (
-            "These match only weakly. Read each description closely: the one that does what you need "
-            f"{after}; if none does, search once more in other words, or go on without a tool."
+            "None fits for sure: these match only weakly. Read each description closely: the one that does what you "
+            f"need {after}; if none does, search once more in other words, or go on without a tool."
         )
         return [text + _connecting(session)]
     after = "They are loaded: call them." if loads else "Use 'add_tool' to load the ones you need."
     advice = [f"Found matching tools. {after}{_connecting(session, is_sure=True)}"]
-    if result.found > len(result.matches):
-        more = result.found - len(result.matches)
-        advice.append(f"{more} more match: narrow with more words, a regex, or a server's name.")
+    shown = offset + len(result.matches)
+    if result.found > shown and result.how != "exact":
+        more = result.found - shown
+        advice.append(f"{more} more match: narrow with more words, a regex or a server, or go on with offset={shown}.")
     return advice
 
 
@@ -192,10 +275,14 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
     if session.options.renderer is not None:
         shown = {"name": tool.name, **session.options.renderer(tool)}
     else:
-        shown = {"name": tool.name, "description": first_sentences(tool.description, MAX_DESCRIPTION_CHARACTERS)}
-        if tool.server is not None:
-            shown["server"] = tool.server
-        shown["signature"] = call_signature(tool)
+        for room, optional, types in _ROOMS:
+            description = first_sentences(tool.description, room) if room else ""
+            shown = {"name": tool.name} | ({"description": description} if description else {})
+            if tool.server is not None:
+                shown["server"] = tool.server
+            shown["signature"] = call_signature(tool, optional, types=types)
+            if len(json.dumps(shown, ensure_ascii=False)) + _LEAST_RESULT <= MAX_RESULT_CHARACTERS:
+                break
     return {**shown, "loaded": True} if loaded else shown
 
 
@@ -205,7 +292,7 @@ def _names(arguments: dict[str, Any]) -> list[str] | str:
     if isinstance(asked, str):
         asked = [asked]
     if not isinstance(asked, list) or not asked or not all(isinstance(name, str) and name.strip() for name in asked):
-        return 'Pass tool_names as an array of tool names, e.g. {"tool_names": ["read_file"]}.'
+        return 'Pass tool_names as an array of texts, the names as search_tools returned them: {"tool_names": [...]}.'
     if len(asked) > MAX_NAMES_PER_CALL:
         return f"{len(asked)} tools at once is over the limit of {MAX_NAMES_PER_CALL}; add only the ones you need."
     return [str(name).strip() for name in asked]
@@ -213,6 +300,9 @@ def _names(arguments: dict[str, Any]) -> list[str] | str:
 
 async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
     names = _names(arguments)
+    if isinstance(names, str):
+        return ToolOutput.of_text(names, error="invalid_arguments")
+    names = _with_patterns(session, names)
     if isinstance(names, str):
         return ToolOutput.of_text(names, error="invalid_arguments")
     outcome = await asyncio.to_thread(session.add, names)  # near names may need all to be indexed first
@@ -223,6 +313,41 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
     change = ToolsChanged(added=session.definitions(outcome.added))
     error: ToolErrorKind | None = None if outcome.added or outcome.already else "unknown_tool"
     return ToolOutput((Text(_add_message(outcome)),), error, (change,) if outcome.added else ())
+
+
+def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | str:
+    """The names, with the tools in place of each pattern that fits some; a text says that they are too many.
+
+    None of them is added then: which of so many were meant is not ours to say.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        fitting = _fitting(session, name) if "*" in name or "?" in name else []
+        if len(fitting) > MAX_NAMES_PER_CALL:
+            first = ", ".join(fitting[:5])
+            return (
+                f'"{safe_line(name, 80)}" fits {len(fitting)} tools ({first}, ...), over the limit of '
+                f"{MAX_NAMES_PER_CALL}; nothing was added. Narrow it, or add only the ones you need."
+            )
+        found.update(dict.fromkeys(fitting or [name]))
+    if len(found) > MAX_NAMES_PER_CALL:
+        return f"{len(found)} tools at once is over the limit of {MAX_NAMES_PER_CALL}; add only the ones you need."
+    return list(found)
+
+
+def _fitting(session: SessionTools, pattern: str) -> list[str]:
+    """The known tools whose name, with its server or without, fits `*` and `?`, whatever the case."""
+    glob = pattern.casefold()
+
+    def names_of(definition: ToolDefinition) -> tuple[str, ...]:
+        own, server = definition.original_name or definition.name, definition.server or ""
+        return definition.name, own, f"{server}.{own}", f"{server}__{own}"
+
+    return sorted(
+        name
+        for name, tool in session.known.items()
+        if any(fits(one.casefold(), glob) for one in names_of(tool.definition))
+    )
 
 
 def _add_message(outcome: AddOutcome) -> str:

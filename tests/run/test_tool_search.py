@@ -52,7 +52,7 @@ async def test_definitions_of_the_virtual_tools_are_the_seeds() -> None:
         await agent.ask("hello")
     search, add = model.requests[0].tools
     assert search.parameters["required"] == ["query"]
-    assert search.parameters["properties"].keys() == {"query"}
+    assert list(search.parameters["properties"]) == ["query", "queries", "server", "limit", "offset"]
     assert search.description.startswith("Search for available tools by name or description.")
     assert add.parameters["properties"]["tool_names"]["items"] == {"type": "string"}
 
@@ -107,7 +107,7 @@ async def test_add_tool_of_nothing_says_how_to_call_it(names: Any) -> None:
         await agent.ask("go")
     (answer,) = results(model.requests[1].messages)
     assert answer.error == "invalid_arguments"
-    assert answer.text == 'Pass tool_names as an array of tool names, e.g. {"tool_names": ["read_file"]}.'
+    assert answer.text.startswith("Pass tool_names as an array of texts, the names as search_tools returned them")
 
 
 async def test_add_tool_names_each_of_what_it_was_given() -> None:
@@ -500,5 +500,5 @@ async def test_weak_matches_are_shown_and_marked_for_the_model() -> None:
     answer = json.loads(found.text)
     assert answer["confidence"] == "low"
     assert "get_book" in [tool["name"] for tool in answer["tools"]]
-    assert answer["found"] == len(answer["tools"])
+    assert answer["found"] == 0
     assert "match only weakly" in answer["message"]

@@ -111,12 +111,12 @@ def test_what_is_worded_oddly_is_shown_and_marked_if_weak(strategy: str, request
     assert all(match.score > 0 for match in result.matches)
 
 
-def test_weak_matches_count_no_more_than_are_shown() -> None:
+def test_weak_matches_are_shown_and_not_counted() -> None:
     index = ToolIndex("bm25")
     index.replace("all", [*TOOLS, *EVERYDAY])
     weak = index.search("who owns the workspace of Berlin and the moon", 2)
     assert weak.confidence == "low"
-    assert weak.found == len(weak.matches) == 2
+    assert (weak.found, len(weak.matches)) == (0, 2)
     assert index.search("workspace", 2, server="events").confidence == "high"
 
 

@@ -111,7 +111,8 @@ def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
 
 def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
     """The search on a line of its own, and under it what it showed the model."""
-    found = f"{event.found} of {event.known}" if event.found else f"none of {event.known}"
+    few = f"{len(event.matches)} weak of" if event.matches else "none of"
+    found = f"{event.found} of {event.known}" if event.found else f"{few} {event.known}"
     left = Text.assemble((glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user"))
     lines = [_spread(left, f"{found} {glyphs.dot} {duration(event.seconds)}", glyphs, width)]
     if event.matches:

@@ -172,14 +172,15 @@ async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
         by_words = all(reason.field != "meaning" for reason in matches[0].reasons)
         cut_off = f"; cut-off {matches[0].score / 2:.1f}" if by_words else f"; best {matches[0].score:.1f}"
     place = next((place for place, match in enumerate(matches, start=1) if match.tool.name == name), None)
-    if place is None or place > search.found:  # a longer ranking may go on with what is only similar
+    found = max(search.found, len(search.matches))
+    if place is None or place > found:  # a longer ranking may go on with what is only similar
         best = f"; the best was {safe_line(search.matches[0], 64)}" if search.matches else ""
         own = f" ({matches[place - 1].score:.1f}{cut_off})" if place is not None else ""
-        return f"not among the {counted(search.found, 'tool')} found{own}{best}"
+        return f"not among the {counted(found, 'tool')} found{own}{best}"
     match = matches[place - 1]
     shown = "" if name in search.matches else f", below the {len(search.matches)} shown"
     reasons = f": {safe_line(because(match), 80)}" if because(match) else ""
-    return f"place {place} of {search.found} ({match.score:.1f}{cut_off}){shown}{reasons}"
+    return f"place {place} of {found} ({match.score:.1f}{cut_off}){shown}{reasons}"
 
 
 def unknown_lines(agent: Agent, configuration: Configuration, rules: Rules, name: str) -> list[Text]:
