@@ -67,10 +67,10 @@ def search_tools_definition(*, loads: bool) -> ToolDefinition:
         text,
         ("queries", "server", "limit", "offset"),
         query=query,
-        queries=_texts("Further queries, one for each other need"),
-        server={"type": "string", "description": "Search this server's tools alone"},
-        limit={"type": "integer", "description": f"How many results at most, up to {MAX_RESULTS}"},
-        offset={"type": "integer", "description": "How many results to skip"},
+        queries=_texts("Further queries, one a need"),
+        server={"type": "string", "description": "Only this server's tools"},
+        limit={"type": "integer", "description": f"Most results, up to {MAX_RESULTS}"},
+        offset={"type": "integer", "description": "Results to skip"},
     )
 
 
@@ -78,8 +78,8 @@ ADD_TOOL = _definition(
     "add_tool",
     "Add one or more tools to your available tools. Use this after finding tools with search_tools.",
     tool_names=_texts(
-        "Array of names of the tools to add, exactly as search_tools returned them; a name may hold * for any letters, "
-        "and begin with a server and a dot."
+        "Array of names of the tools to add, exactly as search_tools returned them, or patterns with *, also over "
+        "server.name"
     ),
 )
 REMOVE_TOOL = _definition(

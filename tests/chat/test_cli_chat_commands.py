@@ -196,7 +196,7 @@ async def test_context_is_counted_on_the_request_that_was_sent(tmp_path: Path) -
         assert shares["tools deferred (2)"] == 0
         assert shares["tools loaded (3)"] > shares["messages"]
         assert shares["tool results"] > 0
-        assert "files " in lines[2]
+        assert "files" in lines[2]
         assert "would be" in lines[3]
         await at.run("/undo")
         assert "context of the next request" in await at.run("/context")

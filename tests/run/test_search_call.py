@@ -129,7 +129,7 @@ def test_the_definitions_name_no_tool_that_could_be_called_and_stay_short() -> N
     said = json.dumps([[one.description, one.parameters] for one in both])
     for word in ("read_file", "weather", "e.g.", "github"):
         assert word not in said
-    assert sum(map(definition_tokens, both)) <= 330
+    assert sum(map(definition_tokens, both)) <= 270
 
 
 async def test_each_result_takes_at_most_120_tokens_with_its_names_whole() -> None:
