@@ -44,6 +44,7 @@ NOT_RUN = {
     ("docs/quickstart.md", "pip install -e ."): ".ci/run",
     ("docs/install.md", "pip install -e ."): ".ci/run",
     ("docs/install.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[multilingual]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[tables]'"): "benchmarks/dependencies.py --extras",
     ("docs/embeddings.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
 }
