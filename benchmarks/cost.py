@@ -93,12 +93,13 @@ EVERYDAY_WAYS = (
 
 @dataclass(frozen=True)
 class Provider:
-    """A simulated provider: how its model is made, by address and whether found tools grow `tools`."""
+    """A simulated provider: how its model is made, by address and whether found tools grow `tools`, if they may."""
 
     name: str
     make: Callable[[str, bool], HttpModel]
     write_price: float
     searches: bool = True
+    may_grow: bool = True
 
 
 def _anthropic(url: str, grows: bool) -> HttpModel:
@@ -106,8 +107,8 @@ def _anthropic(url: str, grows: bool) -> HttpModel:
     return AnthropicModel("claude-sonnet-4-6", api_key="k", base_url=url, capabilities=SAFE if grows else None)
 
 
-def _newest(url: str, grows: bool) -> HttpModel:
-    return AnthropicModel("claude-sonnet-5-5", api_key="k", base_url=url, capabilities=SAFE if grows else None)
+def _newest(url: str, _grows: bool) -> HttpModel:
+    return AnthropicModel("claude-sonnet-5-5", api_key="k", base_url=url)
 
 
 def _openai(url: str, grows: bool) -> HttpModel:
@@ -122,7 +123,7 @@ def _chat(url: str, grows: bool) -> HttpModel:
 
 PROVIDERS = (
     Provider("Anthropic Messages", _anthropic, 1.25),
-    Provider("Anthropic Messages, tool changes", _newest, 1.25),
+    Provider("Anthropic Messages, tool changes", _newest, 1.25, may_grow=False),
     Provider("OpenAI Responses", _openai, 1.0),
     Provider("Chat Completions (call_tool)", _chat, 1.0, searches=False),
 )
@@ -400,7 +401,7 @@ async def compare_ways(work: Job, ways: Sequence[Way]) -> None:
         for way in ways:
             if PROVIDER_SEARCH in way.steps and not provider.searches:
                 continue
-            if way.peer and find_spec("pydantic_ai") is None:
+            if (way.peer and find_spec("pydantic_ai") is None) or (way.grows_tools and not provider.may_grow):
                 continue
             costs = await (run_peer(provider, way, work) if way.peer else run(provider, way, work))
             print(report(provider, way, extended(costs, tasks), questions), flush=True)
