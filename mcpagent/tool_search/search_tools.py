@@ -163,8 +163,9 @@ def _asked(session: SessionTools, arguments: dict[str, Any]) -> SearchCall | str
     server = str(arguments.get("server") or "").strip()
     named = _server_named(session, server) if server else None
     if server and named is None:
-        near = get_close_matches(server, _servers(session), n=3)
-        hint = f"; did you mean {', '.join(safe_line(name, 64) for name in near)}?" if near else ""
+        folded = {name.casefold(): name for name in _servers(session)}
+        near = [safe_line(folded[name], 64) for name in get_close_matches(server[:64].casefold(), folded, n=3)]
+        hint = f"; did you mean {', '.join(near)}?" if near else "."
         return f'there is no server "{safe_line(server, 64)}"{hint} Leave server out to search all tools.'
     return SearchCall(query, named, min(max(limit, 1), max(MAX_RESULTS, usual)), min(max(offset, 0), MAX_OFFSET))
 
@@ -224,7 +225,7 @@ def _search_answer(
 
 def _advice(result: SearchResult, session: SessionTools, *, loads: bool, offset: int) -> list[str]:
     if offset and not result.matches:
-        return [f"There are no more: {result.found} match in all."]
+        return [f"There are no more: {result.found} match in all." if result.found else "There are no more."]
     if not result.matches:
         near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
         lines = [category_line(*category) for category in session.categories()]
@@ -302,7 +303,8 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
     names = _names(arguments)
     if isinstance(names, str):
         return ToolOutput.of_text(names, error="invalid_arguments")
-    names = _with_patterns(session, names)
+    if any("*" in name or "?" in name for name in names):
+        names = await asyncio.to_thread(_with_patterns, session, names)
     if isinstance(names, str):
         return ToolOutput.of_text(names, error="invalid_arguments")
     outcome = await asyncio.to_thread(session.add, names)  # near names may need all to be indexed first
