@@ -133,6 +133,11 @@ class Postings:
         """Of all these terms together, each times its factor."""
         return sum(self.rarity(term) * factor for term, factor in factors.items())
 
+    def rarity_of_word(self, term: str) -> float:
+        """That of a term by its spelling, also of one that no tool ever held."""
+        number = self.ids.get(term)
+        return self.highest_rarity if number is None else self.rarity(number)
+
     @property
     def highest_rarity(self) -> float:
         """What a term that no tool holds would have."""

@@ -42,6 +42,7 @@ from mcpagent.search.ranking import Ranked, Ranker
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.strength import MIN_STRENGTH
+from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import terms, written_words
@@ -98,7 +99,7 @@ class ToolIndex:
             self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
         is_measured = embedder is None or hasattr(embedder, "cosines")
         self._min_strength = min_strength if min_strength is not None else MIN_STRENGTH if is_measured else 0.0
-        self._history = history
+        self._uses = Uses(history) if history is not None else None
         self._examples = examples
         self._strategy = strategy
         self._server_descriptions = dict(server_descriptions or {})
@@ -411,15 +412,17 @@ class ToolIndex:
         return [one for _, one in scored[:count]]
 
     def _favours(self, text: str, only: Collection[int] | None, notes: list[str]) -> dict[int, float]:
-        if self._history is None:
+        if self._uses is None:
             return {}
         try:
-            favours = self._history.favour(text)
+            favours = self._uses.scores(text, self._postings.rarity_of_word, self._vectors)
         except (sqlite3.Error, OSError) as error:
             notes.append(f"searched without the history of earlier searches: {safe_line(str(error))}")
             return {}
-        found = {}
+        found: dict[int, float] = {}
         for name, favour in favours.items():
+            if len(found) == MOST_RAISED:
+                break
             for number in self._named.numbers(name_key(name)):
                 if self._tools[number].name == name and (only is None or number in only):
                     found[number] = favour

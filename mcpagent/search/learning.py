@@ -1,13 +1,12 @@
-"""What use teaches, opt-in and local: a tool that was found, added and then called successfully after some words
-stands higher the next time words like these are searched.
+"""What use teaches, opt-in and local: which tools were found, added and then called successfully after which words.
+`mcpagent.search.uses` tells from it which tools stand higher the next time something like it is searched.
 """
 
 from __future__ import annotations
 
-import math
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,10 +37,10 @@ _MAX_STEPS = 20_000_000
 _LOCKED_SECONDS = 0.2
 """How long another process may hold the file: what is not learned once is learned the next time."""
 
-_LIKE = 0.5
-"""Share of common words (of all words of both) from which two queries are alike."""
-
 _CALLED, _ADDED = 1.0, 0.2
+
+HALF_LIFE_SECONDS = 90 * 24 * 3600.0
+"""After so long without another, a use counts half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,11 @@ class Use:
     added: int
     called: int
     last_seconds: float
+
+    def worth(self, now_seconds: float) -> float:
+        """How much it counts at that time: 1 for a call just made, .2 for a tool that was only added."""
+        age = max(now_seconds - self.last_seconds, 0.0)
+        return float((self.called * _CALLED + self.added * _ADDED) * 0.5 ** (age / HALF_LIFE_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +100,26 @@ def _query_of(call: ToolCall) -> str:
     return " ".join(map(str, query)) if isinstance(query, list) else str(query or "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Searches:
-    """Weight of each tool by the words of a search, and the searches that have a word."""
-
-    tools: dict[frozenset[str], dict[str, float]]
-    by_word: dict[str, list[frozenset[str]]]
-
-
 class SearchHistory:
-    """A SQLite file of what was searched, added and called, readable by its user only.
+    """A SQLite file of what was searched, added and called, readable by its user only. `clock` gives Unix time.
 
     Raises `sqlite3.Error` or `OSError` if the file cannot be used.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.path = path
-        self._known: _Searches | None = None
+        self.clock = clock
+        self.changes = 0
+        """How often this object has changed the file."""
 
     def record(self, query: str, added: Iterable[str], called: Iterable[str]) -> None:
         """Notes which tools were added after the query, and which of all were called without an error."""
-        words = _words(query)
+        words = words_of(query)
         added, called = set(added), set(called)
         if not words or not added | called:
             return
         rows = [
-            (" ".join(sorted(words)), tool, query[:_MAX_QUERY], tool in added, tool in called, time.time())
+            (" ".join(sorted(words)), tool, query[:_MAX_QUERY], tool in added, tool in called, self.clock())
             for tool in sorted(added | called)
         ]
         with closing(self._open()) as connection, connection:
@@ -136,7 +134,7 @@ class SearchHistory:
                 " (SELECT words, tool FROM uses ORDER BY last_seconds DESC LIMIT -1 OFFSET ?)",
                 (_MAX_ROWS,),
             )
-        self._known = None
+        self.changes += 1
 
     def uses(self) -> list[Use]:
         """Everything recorded, the latest first."""
@@ -156,37 +154,8 @@ class SearchHistory:
         if count:
             with closing(self._open()) as connection, connection:
                 connection.execute("DELETE FROM uses")
-        self._known = None
+        self.changes += 1
         return count
-
-    def favour(self, query: str) -> dict[str, float]:
-        """By tool name: 0 to 1, how much earlier searches like this one speak for the tool.
-
-        A search is alike if at least half of all words are common; each use counts once more, ever less.
-        """
-        words = _words(query)
-        searches = self._recorded()
-        favours: dict[str, float] = {}
-        for known in {known for word in words for known in searches.by_word.get(word, ())}:
-            likeness = len(words & known) / len(words | known)
-            if likeness >= _LIKE:
-                for tool, weight in searches.tools[known].items():
-                    favours[tool] = max(favours.get(tool, 0.0), likeness * (1 - math.exp(-weight)))
-        return favours
-
-    def _recorded(self) -> _Searches:
-        if self._known is None:
-            known = _Searches({}, {})
-            for use in self.uses():
-                words = _words(use.query)
-                if words not in known.tools:
-                    known.tools[words] = {}
-                    for word in words:
-                        known.by_word.setdefault(word, []).append(words)
-                tools = known.tools[words]
-                tools[use.tool] = tools.get(use.tool, 0.0) + use.called * _CALLED + use.added * _ADDED
-            self._known = known
-        return self._known
 
     def _open(self) -> sqlite3.Connection:
         make_private(self.path.parent)
@@ -202,6 +171,7 @@ class SearchHistory:
         return connection
 
 
-def _words(query: str) -> frozenset[str]:
+def words_of(query: str) -> frozenset[str]:
+    """What a query is remembered by: its words as terms."""
     found: Sequence[str] = [term for word in written_words(query[:_MAX_QUERY]) for term in terms(word)]
     return frozenset(found)

@@ -27,8 +27,10 @@ of few words one less is enough: who asks with one word wants the tools that hol
 _FITS = 0.5
 """Share of the best score from which a tool counts as found, as by words alone."""
 
+_ASKED_BEFORE, _LIKE_ASKED = 0.8, 0.25
+"""How like an earlier query one must be for the tool that served it to be sure, and to be worth a look."""
+
 _NEED_WEIGHT = 0.5
-_LEARNED_WEIGHT = 0.6
 _NEED_RARITY = 8.0
 """Rarity that the words of a clause must add up to before it counts as a need of its own."""
 
@@ -124,13 +126,18 @@ class Ranker:
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
         """The ranking with tools raised that served queries like this one before; `favours` are 0 to 1, by number."""
+        if not favours:
+            return ranking
         top = max((one.score for one in ranking.candidates), default=0.0) or 1.0
         known = {one.number: one for one in ranking.candidates}
         raised = {
-            number: (known.get(number) or Ranked(number, 0.0))._replace(learned=favour * _LEARNED_WEIGHT * top)
+            number: (known.get(number) or Ranked(number, 0.0))._replace(learned=favour * top)
             for number, favour in favours.items()
         }
-        return replace(ranking, candidates=list((known | raised).values()), assessed=Assessed(math.inf))
+        likest = max(favours.values())
+        fits = ranking.assessed.fits or likest >= _LIKE_ASKED
+        assessed = Assessed(math.inf) if likest >= _ASKED_BEFORE else ranking.assessed._replace(fits=fits)
+        return replace(ranking, candidates=list((known | raised).values()), assessed=assessed)
 
     def _needs(self, text: str) -> list[tuple[str, Asked]]:
         """The clauses of the text that say enough to be looked for on their own."""

@@ -21,6 +21,7 @@ from mcpagent.search.index import Strategy, ToolIndex, garbage_collection_paused
 from mcpagent.search.learning import SearchHistory
 from mcpagent.search.named import NamedOfSome
 from mcpagent.search.ranking import Ranker
+from mcpagent.search.uses import Uses
 from mcpagent.search.vectors import VectorsOfSome
 from mcpagent.search.words import pieces, written_words
 
@@ -42,7 +43,8 @@ class SharedIndex:
         history: SearchHistory | None,
         examples: Examples = shipped_examples,
     ) -> None:
-        self.strategy, self.history, self.examples, self._cache_folder = strategy, history, examples, cache_folder
+        self.strategy, self.examples, self._cache_folder = strategy, examples, cache_folder
+        self.uses = Uses(history) if history is not None else None
         self.lock = threading.RLock()
         self.indexed = 0
         self._owners: WeakKeyDictionary[object, _IndexOfSome] = WeakKeyDictionary()
@@ -170,10 +172,8 @@ class _IndexOfSome(ToolIndex):
     """The index of one owner's tools: what `ToolIndex` has for these alone, read from the whole."""
 
     def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
-        super().__init__(
-            shared.strategy, server_descriptions=descriptions, history=shared.history, examples=shared.examples
-        )
-        self._shared, self._lock = shared, shared.lock
+        super().__init__(shared.strategy, server_descriptions=descriptions, examples=shared.examples)
+        self._shared, self._lock, self._uses = shared, shared.lock, shared.uses
         for server, theirs in _by_server(tools).items():
             self.replace(server, theirs)
 

@@ -57,6 +57,11 @@ class Vectors:
         found = getattr(self._model(), "cosines", OF_WORDS)
         return found if isinstance(found, Cosines) else OF_WORDS
 
+    @property
+    def are_of_words(self) -> bool:
+        """Whether they come from word vectors, which take microseconds a text."""
+        return isinstance(self._model(), StaticEmbedder)
+
     def add(self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()) -> None:
         """Embeds the tool at the next search."""
         self._waiting[number] = tool_parts(tool, examples)
@@ -132,7 +137,7 @@ class Vectors:
         name = embedder_name(self._model())
         if getattr(self._model(), "by_parts", False):
             texts = [_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS) for part in parts]
-            few = len(texts) < _WORTH_KEEPING and isinstance(self._model(), StaticEmbedder)
+            few = len(texts) < _WORTH_KEEPING and self.are_of_words
             return self._embed_mixed(texts) if few else self._cached(f"{name} {_PARTS}", texts, self._embed_mixed)
         texts = [_as_one(part) for part in parts]
         return self._cached(name, texts, self._embed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from mcpagent.events import Event, Notice
 from mcpagent.messages import Part, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.search import SearchHistory, ToolIndex
-from mcpagent.search.learning import served_queries
+from mcpagent.search.learning import HALF_LIFE_SECONDS, served_queries
+from mcpagent.search.result import RankingName
+from mcpagent.search.uses import MOST_RAISED, Uses
 from tests.scenes import CountedTools, call, searching_agent
 
 KINDS = ("invoice", "customer", "ticket", "parcel", "contract", "branch")
@@ -25,8 +28,8 @@ def catalogue() -> list[ToolDefinition]:
     ]
 
 
-def index_with(history: SearchHistory | None) -> ToolIndex:
-    index = ToolIndex("bm25", history=history)
+def index_with(history: SearchHistory | None, strategy: RankingName = "bm25") -> ToolIndex:
+    index = ToolIndex(strategy, history=history)
     index.replace("main", catalogue())
     return index
 
@@ -43,21 +46,30 @@ def test_repeated_needs_find_their_tool_first_and_others_stay(tmp_path: Path) ->
     after = index_with(history)
     first_after = sum(after.search(need + " please").names[:1] == (tool,) for need, tool in needs.items())
     assert first_before < first_after == len(needs)
-    assert {query: after.search(query).names for query in others} == others
+    for query, names in others.items():
+        found = after.search(query).names
+        assert (found[0], set(found)) == (names[0], set(names))
+
+
+def favoured(history: SearchHistory, text: str) -> dict[str, float]:
+    return Uses(history).scores(text, lambda _term: 1.0, None)
 
 
 def test_a_tool_only_added_counts_less_than_one_called(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
     history.record("rid of paper", added=["delete_invoice", "list_invoice"], called=["delete_invoice"])
-    favours = history.favour("rid of paper")
+    favours = favoured(history, "rid of paper")
     assert favours["delete_invoice"] > favours["list_invoice"] > 0
 
 
 def test_unlike_queries_are_not_touched(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
     history.record("rid of paper", added=[], called=["delete_invoice"])
-    assert history.favour("paper aeroplanes over the town at night") == {}
-    assert history.favour("") == {}
+    history.record("tear up the contract", added=[], called=["close_contract"])
+    assert favoured(history, "photos of the town at night") == favoured(history, "") == {}
+    faint = favoured(history, "paper aeroplanes over the town at night")
+    meant = favoured(history, "get rid of the paper")
+    assert faint["delete_invoice"] < 0.5 < meant["delete_invoice"]
 
 
 def test_reasons_say_that_it_was_learned(tmp_path: Path) -> None:
@@ -76,7 +88,7 @@ def test_uses_are_shown_counted_and_cleared(tmp_path: Path) -> None:
     (use,) = SearchHistory(tmp_path / "deep" / "history.sqlite3").uses()
     assert (use.tool, use.added, use.called) == ("delete_invoice", 2, 1)
     assert history.clear() == 1
-    assert (history.uses(), history.favour("rid of old paper")) == ([], {})
+    assert (history.uses(), favoured(history, "rid of old paper")) == ([], {})
 
 
 def test_a_broken_file_costs_nothing_but_a_note(tmp_path: Path) -> None:
@@ -97,7 +109,95 @@ def test_a_forgotten_tool_is_not_found_again(tmp_path: Path) -> None:
 def test_any_query_can_be_recorded(tmp_path: Path, query: str) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
     history.record(query, added=["a"], called=["a"])
-    assert isinstance(history.favour(query), dict)
+    assert isinstance(favoured(history, query), dict)
+
+
+class Clock:
+    """Unix time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_what_was_not_used_for_long_fades(tmp_path: Path) -> None:
+    clock = Clock()
+    path = tmp_path / "history.sqlite3"
+    SearchHistory(path, clock=clock).record("rid of old paper", added=[], called=["delete_invoice"])
+    strengths = []
+    for _ in range(6):
+        strengths.append(favoured(SearchHistory(path, clock=clock), "rid of old paper")["delete_invoice"])
+        clock.seconds += HALF_LIFE_SECONDS
+    assert strengths == sorted(strengths, reverse=True)
+    assert strengths[-1] < 0.1 < 0.9 < strengths[0]
+
+
+def test_much_use_is_capped(tmp_path: Path) -> None:
+    history = SearchHistory(tmp_path / "history.sqlite3")
+    for _ in range(50):
+        history.record("paper stuff", added=[], called=["delete_invoice"])
+    assert favoured(history, "paper stuff") == {"delete_invoice": 1.0}
+    assert favoured(history, "paper in the drawer upstairs")["delete_invoice"] < 1
+
+
+@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+def test_at_most_three_tools_are_raised_by_one_search(tmp_path: Path, strategy: RankingName) -> None:
+    if strategy == "hybrid":
+        pytest.importorskip("wordllama")
+    history = SearchHistory(tmp_path / "history.sqlite3")
+    for kind in KINDS:
+        history.record("tidy up the office", added=[], called=[f"close_{kind}"])
+    matches = index_with(history, strategy).search("tidy up the office").matches
+    learned = [match for match in matches if any(reason.field == "history" for reason in match.reasons)]
+    assert len(learned) == MOST_RAISED
+    assert matches[:MOST_RAISED] == tuple(learned)
+
+
+@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+@pytest.mark.parametrize(
+    "query", ["create_invoice", "create invoice", "createInvoice", "main.create_invoice", "select:create_invoice"]
+)
+def test_no_use_stands_above_a_name(tmp_path: Path, strategy: RankingName, query: str) -> None:
+    if strategy == "hybrid":
+        pytest.importorskip("wordllama")
+    history = SearchHistory(tmp_path / "history.sqlite3")
+    for _ in range(20):
+        history.record(query, added=[], called=["delete_contract", "list_branch", "close_ticket"])
+    assert index_with(history, strategy).search(query).names[0] == "create_invoice"
+
+
+def test_other_words_of_the_same_meaning_are_raised_too(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    history = SearchHistory(tmp_path / "history.sqlite3")
+    history.record("dispose of a vehicle", added=[], called=["delete_contract"])
+    asked = "get rid of the car"
+    assert favoured(history, asked) == {}
+    assert index_with(None, "hybrid").search(asked).names[:1] != ("delete_contract",)
+    found = index_with(history, "hybrid").search(asked)
+    assert (found.names[0], found.confidence) == ("delete_contract", "low")
+
+
+def test_something_like_it_does_not_make_a_weak_match_sure(tmp_path: Path) -> None:
+    history = SearchHistory(tmp_path / "history.sqlite3")
+    history.record("tidy up the office before the party", added=[], called=["delete_invoice"])
+    index = index_with(history)
+    assert index.search("book a table at the office canteen").confidence != "high"
+    assert index.search("tidy up the office before the party").confidence == "high"
+
+
+def test_an_embedder_that_fails_costs_only_the_meaning(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+
+    def failing(texts: Sequence[str]) -> list[list[float]]:
+        raise OSError("no route")
+
+    history = SearchHistory(tmp_path / "history.sqlite3")
+    history.record("rid of old paper", added=[], called=["delete_invoice"])
+    index = ToolIndex("hybrid", embedder=failing, history=history)
+    index.replace("main", catalogue())
+    assert index.search("rid of old paper").names[0] == "delete_invoice"
 
 
 def parts_of_a_search() -> list[Part]:

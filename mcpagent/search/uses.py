@@ -1,0 +1,115 @@
+"""How much earlier use speaks for a tool: what it was called after, compared with what is searched now."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from mcpagent.search.embedding import EmbeddingError
+from mcpagent.search.learning import SearchHistory, words_of
+
+if TYPE_CHECKING:
+    from mcpagent.search.embedding import Matrix
+    from mcpagent.search.vectors import Vectors
+
+MOST_RAISED = 3
+"""Tools that one search raises: among five shown, two places at least stay as they were without any history."""
+
+_MOST_EMBEDDED, _MOST_EMBEDDED_SLOWLY = 2_000, 200
+"""Queries, the latest ones, that are compared by meaning: with word vectors, and with a model that takes longer."""
+
+_ONCE = 0.6
+"""Worth of uses that counts half: a tool used a hundred times is not raised higher than one used ten times."""
+
+
+_BY_WORDS, _BY_BOTH = 0.6, 0.8
+"""Likeness of words alone, and mean of that and of meaning, from which a query counts as the same."""
+
+_UNLIKE, _ALIKE = 0.25, 0.75
+"""Cosines at which meaning says nothing, and all."""
+
+
+class _Use(NamedTuple):
+    words: frozenset[str]
+    query: str
+    tool: str
+    worth: float
+
+
+class Uses:
+    """What a history says of searches, by words and, where there are vectors, by meaning."""
+
+    def __init__(self, history: SearchHistory) -> None:
+        self._history = history
+        self._read_at = -1
+        self._uses: tuple[_Use, ...] = ()
+        self._worth: dict[str, dict[str, float]] = {}
+        self._embedded: dict[str, Matrix] = {}
+        self._lock = threading.Lock()
+
+    def scores(self, text: str, rarity: Callable[[str], float], vectors: Vectors | None) -> dict[str, float]:
+        """By tool name, above 0 to 1, the highest first: how much was asked before that is like the text, after which
+        the tool was called. `rarity` is that of a term.
+
+        Raises `sqlite3.Error` or `OSError` if the history cannot be read.
+        """
+        with self._lock:
+            self._read()
+            words = self._by_words(text, rarity)
+            meaning = self._by_meaning(text, vectors) if vectors is not None and self._uses else None
+        if meaning is None:
+            found = {tool: min(share / _BY_WORDS, 1.0) for tool, share in words.items()}
+        else:
+            both = {tool: (words.get(tool, 0.0) + meaning.get(tool, 0.0)) / 2 for tool in words.keys() | meaning.keys()}
+            found = {tool: min(share / _BY_BOTH, 1.0) for tool, share in both.items()}
+        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+    def _read(self) -> None:
+        if self._read_at == self._history.changes:
+            return
+        now = self._history.clock()
+        self._uses = tuple(
+            _Use(words_of(use.query), use.query, use.tool, use.worth(now)) for use in self._history.uses()
+        )
+        self._read_at = self._history.changes
+        worth: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for use in self._uses:
+            for word in use.words:
+                worth[word][use.tool] += use.worth
+        self._worth = {word: dict(tools) for word, tools in worth.items()}
+
+    def _by_words(self, text: str, rarity: Callable[[str], float]) -> dict[str, float]:
+        """The share of the text's words, by rarity, that were searched before each tool was called."""
+        rarities = {word: rarity(word) for word in sorted(words_of(text))}
+        whole = sum(rarities.values()) or 1.0
+        found: defaultdict[str, float] = defaultdict(float)
+        for word, rare in rarities.items():
+            for tool, worth in self._worth.get(word, {}).items():
+                found[tool] += rare / whole * worth / (worth + _ONCE)
+        return found
+
+    def _by_meaning(self, text: str, vectors: Vectors) -> Mapping[str, float] | None:
+        """How near the text is to the mean of what was searched before each tool was called; None without vectors."""
+        import numpy as np
+
+        uses = self._uses[: _MOST_EMBEDDED if vectors.are_of_words else _MOST_EMBEDDED_SLOWLY]
+        queries = list(dict.fromkeys(use.query for use in uses if use.query not in self._embedded))
+        try:
+            asked, *rows = vectors.query_vectors([text, *queries])
+        except EmbeddingError:
+            return None
+        self._embedded.update(zip(queries, rows, strict=True))
+        sums: dict[str, Matrix] = {}
+        worths: defaultdict[str, float] = defaultdict(float)
+        for use in uses:
+            row = self._embedded[use.query] * use.worth
+            sums[use.tool] = row if use.tool not in sums else sums[use.tool] + row
+            worths[use.tool] += use.worth
+        cosines = {tool: float(row @ asked) / (float(np.linalg.norm(row)) or 1.0) for tool, row in sums.items()}
+        return {
+            tool: min((cosine - _UNLIKE) / (_ALIKE - _UNLIKE), 1.0) * min(worths[tool], 1.0)
+            for tool, cosine in cosines.items()
+            if cosine > _UNLIKE
+        }
