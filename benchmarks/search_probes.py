@@ -4,8 +4,10 @@
 
 FOLDER holds `catalog.jsonl.gz`, or JSON files as MCP servers answer to `tools/list` (`{"server", "tools"}`). Prints
 the share of queries whose tool is among the first five: a word that stands only in one parameter's description, or
-only inside one camelCase name; a description's first words, as they are and with one typo in every word of four
-letters and more; exact names in other styles; six names at once (all six first).
+only inside one camelCase name; a description's first words, as they are, with one typo in every word of four letters
+and more or two in every word of six and more, and with synonyms; two descriptions joined in four ways (both among the
+first five); exact names in other styles; six names at once (all six first). Languages, and how sure a match is, are
+asked for by `search_everyday.py`.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.search_data import read_rows
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.search.asked import synonyms
 from mcpagent.search.fields import field_texts, local_name
 from mcpagent.search.words import spoken, terms, written_words
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SAMPLE = 200
 _DESCRIPTION_WORDS = 12
+_JOINED_WORDS = 6
+_JOINTS = (", ", " and ", " or ", " + ")
 
 
 def load_tools(folder: Path) -> list[ToolDefinition]:
@@ -66,11 +71,13 @@ def index_of(tools: Sequence[ToolDefinition], strategy: str, min_strength: float
     return index
 
 
-def with_typos(text: str, random_: random.Random) -> str:
-    """One letter left out, doubled, changed or swapped with the next, in every word of four letters and more."""
+def with_typos(text: str, random_: random.Random, shortest: int = 4) -> str:
+    """One letter left out, doubled, changed or swapped with the next, in every word of so many letters and more."""
 
     def mistype(match: re.Match[str]) -> str:
         word = match[0]
+        if len(word) < shortest:
+            return word
         at = random_.randrange(1, len(word) - 1)
         kinds: list[Callable[[], str]] = [
             lambda: word[:at] + word[at + 1 :],
@@ -81,6 +88,12 @@ def with_typos(text: str, random_: random.Random) -> str:
         return random_.choice(kinds)()
 
     return re.sub(r"[A-Za-z]{4,}", mistype, text)
+
+
+def with_synonyms(text: str) -> str:
+    """Every word for which somebody may ask with another one, in that one."""
+    others = {meant: word for word, used in sorted(synonyms().items()) for meant in used}
+    return " ".join(others.get(word.lower(), word) for word in text.split())
 
 
 def only_words(tools: Sequence[ToolDefinition], field: str) -> Iterator[tuple[str, str]]:
@@ -119,6 +132,17 @@ def probes(tools: Sequence[ToolDefinition]) -> dict[str, list[tuple[str, list[st
         "word only in a name": camel,
         "description": texts,
         "description, a typo in each word": [(with_typos(text, random_), names) for text, names in texts],
+        "description, two typos in long words": [
+            (with_typos(with_typos(text, random_, 6), random_, 6), names) for text, names in texts
+        ],
+        "description, with synonyms": [(said, names) for text, names in texts if (said := with_synonyms(text)) != text],
+        **{
+            f"two descriptions, joined by {joint!r}": [
+                (joint.join(" ".join(text.split()[:_JOINED_WORDS]) for text, _ in two), [two[0][1][0], two[1][1][0]])
+                for two in (random_.sample(texts, 2) for _ in range(_SAMPLE))
+            ]
+            for joint in (_JOINTS if len(texts) > 1 else ())
+        },
         "name in another style": styled,
         "six names at once": [(", ".join(tool.name for tool in some), [tool.name for tool in some]) for some in six],
     }
@@ -128,6 +152,8 @@ def probes(tools: Sequence[ToolDefinition]) -> dict[str, list[tuple[str, list[st
 def hit(found: Sequence[str], wanted: Sequence[str], kind: str) -> bool:
     if kind == "six names at once":
         return set(found[:6]) == set(wanted)
+    if "joined" in kind:
+        return set(wanted) <= set(found[:5])
     return any(name in found[:5] for name in wanted)
 
 

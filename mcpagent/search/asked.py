@@ -5,10 +5,13 @@ Unknown are typos, abbreviations and words run together, which are matched to th
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from mcpagent.search.bm25 import Postings
@@ -21,6 +24,9 @@ MAX_TERMS = 64
 _PIECE_FACTOR = 0.25
 _JOINED_FACTOR = 0.3
 _GUESS_FACTOR = 0.8
+_SYNONYM_FACTOR, _FOR_UNKNOWN_FACTOR = 0.3, 0.6
+"""Of a synonym beside the word itself, and in place of one that no tool holds."""
+
 _MAX_GUESSES = 2
 _MIN_SPLIT = 3
 _KEPT_READINGS = 2000
@@ -29,12 +35,14 @@ _KEPT_READINGS = 2000
 @dataclass(slots=True)
 class Asked:
     """A query in the index's terms. `factors` says how much each term counts, `words` which word of the query it
-    stands for. `guessed` terms came from a correction; `missing` words are in no tool."""
+    stands for. `guessed` terms came from a correction; `missing` words are in no tool. `corrected` has the likeliest
+    word for each written one that was corrected."""
 
     factors: dict[int, float] = field(default_factory=dict[int, float])
     words: dict[int, str] = field(default_factory=dict[int, str])
     guessed: set[int] = field(default_factory=set[int])
     missing: list[str] = field(default_factory=list[str])
+    corrected: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False) -> None:
         """Takes up a term for a word of the query, with the highest factor it is given; none beyond `MAX_TERMS`."""
@@ -44,6 +52,14 @@ class Asked:
         self.words.setdefault(term, word)
         if guessed:
             self.guessed.add(term)
+
+
+class _Guess(NamedTuple):
+    """A term that an unknown word may stand for, a word of it, and how like they are (0 to 1)."""
+
+    term: int
+    word: str
+    likeness: float
 
 
 class _Reading(NamedTuple):
@@ -68,7 +84,8 @@ class Asker:
         self._spelled = 0
         self._known_spellings = spelling or self.learned_spellings
         self._readings: dict[str, _Reading] = {}
-        self._guesses: dict[str, list[tuple[int, float]]] = {}
+        self._guesses: dict[str, list[_Guess]] = {}
+        self._meant: dict[str, tuple[int, ...]] = {}
         self._read_at = 0
 
     def ask(self, text: str) -> Asked:
@@ -76,10 +93,13 @@ class Asker:
         self._forget_when_changed()
         asked = Asked()
         words = written_words(text)
-        unknown = [word for word in dict.fromkeys(words) if not self._add_known(asked, word)]
+        distinct = dict.fromkeys(words)
+        unknown = dict.fromkeys(word for word in distinct if not self._add_known(asked, word))
         self._add_joined(asked, words)
-        for word in unknown:
-            self._add_guess(asked, plain(word))
+        for word in distinct:
+            meant = self._add_synonyms(asked, plain(word), _FOR_UNKNOWN_FACTOR if word in unknown else _SYNONYM_FACTOR)
+            if word in unknown and not meant:
+                self._add_guess(asked, word)
         return asked
 
     def _add_known(self, asked: Asked, written: str) -> bool:
@@ -111,19 +131,32 @@ class Asker:
             if term is not None:
                 asked.add(term, f"{left} {right}", _JOINED_FACTOR)
 
-    def _add_guess(self, asked: Asked, word: str) -> None:
+    def _add_synonyms(self, asked: Asked, word: str, factor: float) -> bool:
+        """Adds what tools say for the word; False if that is nothing."""
+        meant = self._meant.get(word)
+        if meant is None:
+            terms = map(self._term, synonyms().get(stem(word), ()))
+            meant = self._meant[word] = tuple(term for term in terms if term is not None)
+        for term in meant:
+            asked.add(term, word, factor)
+        return bool(meant)
+
+    def _add_guess(self, asked: Asked, written: str) -> None:
+        word = plain(written)
         if split := self._split(word):
             for part, term in split:
                 asked.add(term, part)
             return
         guesses = self._guess(word)
-        for term, likeness in guesses:
-            asked.add(term, word, _GUESS_FACTOR * likeness, guessed=True)
-        if not guesses:
+        for guess in guesses:
+            asked.add(guess.term, word, _GUESS_FACTOR * guess.likeness, guessed=True)
+        if guesses:
+            asked.corrected[written] = guesses[0].word
+        else:
             asked.missing.append(word)
 
-    def _guess(self, word: str) -> list[tuple[int, float]]:
-        """The terms that the unknown word may stand for, with their likeness."""
+    def _guess(self, word: str) -> list[_Guess]:
+        """What the unknown word may stand for, the likeliest first."""
         if word not in self._guesses:
             spelling, held = self._known_spellings()
             near = self._live(spelling.nearest(word, held)) or self._live(
@@ -135,19 +168,20 @@ class Asker:
     def _forget_when_changed(self) -> None:
         """What words were read as holds while no tool changes: the needs of a query repeat its words."""
         if self._read_at != self._postings.changes or len(self._readings) >= _KEPT_READINGS:
-            self._readings, self._guesses = {}, {}
+            self._readings, self._guesses, self._meant = {}, {}, {}
             self._read_at = self._postings.changes
 
-    def _live(self, near: Iterable[tuple[str, float]]) -> list[tuple[int, float]]:
+    def _live(self, near: Iterable[tuple[str, float]]) -> list[_Guess]:
         """The terms of words that a tool still holds, the likest and then the most usual first."""
-        best: dict[int, float] = {}
-        for word, likeness in near:
+        best: dict[int, _Guess] = {}
+        for word, likeness in sorted(near, key=lambda one: (-one[1], one[0])):
             term = self._term(word)
             if term is not None:
-                best[term] = max(best.get(term, 0.0), likeness)
+                best.setdefault(term, _Guess(term, word, likeness))
         postings = self._postings
         return sorted(
-            best.items(), key=lambda guess: (-guess[1], -postings.count(guess[0]), postings.spelled[guess[0]])
+            best.values(),
+            key=lambda guess: (-guess.likeness, -postings.count(guess.term), postings.spelled[guess.term]),
         )
 
     def _split(self, word: str) -> list[tuple[str, int]]:
@@ -171,8 +205,18 @@ class Asker:
         return self._spelling, None
 
 
+@cache
+def synonyms() -> Mapping[str, tuple[str, ...]]:
+    """By the stem of a word that somebody may ask with, words of tools; made by `benchmarks/search_synonyms.py`."""
+    held = json.loads(Path(__file__).with_name("synonyms.json").read_text("utf-8"))
+    return {word: tuple(others) for word, others in held["synonyms"].items()}
+
+
 MIN_TYPO_LENGTH = 4
 _TWO_TYPOS_LENGTH = 8
+_TWO_INSIDE_LENGTH = 6
+"""Of a word with both ends right."""
+
 _MAX_ABBREVIATION = 5
 _VOWELS = frozenset("aeiou")
 
@@ -198,7 +242,7 @@ class Spelling:
                 self._by_last_and_length[word[-1], len(word)].append(word)
 
     def nearest(self, word: str, held: Collection[str] | None = None) -> list[tuple[str, float]]:
-        """The words fewest typos away with their likeness (0 to 1): one typo, or two in a long word.
+        """The words fewest typos away with their likeness (0 to 1): one typo, or two in a long word, or two inside one.
 
         A typo is a letter missing, added, changed, or swapped with its neighbour; the first or the last letter must
         be right. Words that are not `held` are no target (None: all are).
@@ -209,15 +253,24 @@ class Spelling:
         from rapidfuzz.process import extract
 
         most = 2 if len(word) >= _TWO_TYPOS_LENGTH else 1
-        lengths = range(len(word) - most, len(word) + most + 1)
-        for letter, buckets in ((word[0], self._by_first_and_length), (word[-1], self._by_last_and_length)):
-            fitting = [other for length in lengths for other in buckets.get((letter, length), ())]
-            near = extract(word, fitting, scorer=OSA.distance, score_cutoff=most, limit=None)
+
+        def within(most: int, words: Iterable[str]) -> list[tuple[str, float]]:
+            near = extract(word, list(words), scorer=OSA.distance, score_cutoff=most, limit=None)
             near = near if held is None else [one for one in near if one[0] in held]
-            if near:
-                least = near[0][1]
-                return [(other, 1 - distance / len(word)) for other, distance, _ in near if distance == least]
-        return []
+            return [(other, 1 - distance / len(word)) for other, distance, _ in near if distance == near[0][1]]
+
+        begun = self._of_length(self._by_first_and_length, word[0], len(word), most)
+        near = within(most, begun) or within(most, self._of_length(self._by_last_and_length, word[-1], len(word), most))
+        if near or not _TWO_INSIDE_LENGTH <= len(word) < _TWO_TYPOS_LENGTH:
+            return near
+        begun = self._of_length(self._by_first_and_length, word[0], len(word), 2)
+        return within(2, (other for other in begun if other[-1] == word[-1]))
+
+    def _of_length(
+        self, buckets: Mapping[tuple[str, int], Sequence[str]], letter: str, length: int, most: int
+    ) -> list[str]:
+        lengths = range(length - most, length + most + 1)
+        return [other for one in lengths for other in buckets.get((letter, one), ())]
 
     def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
         """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database; see `nearest`

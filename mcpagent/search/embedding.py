@@ -87,6 +87,10 @@ class StaticEmbedder:
             rows = rows[[distinct[text] for text in texts]]
         return unit_rows(rows)
 
+    def pieces(self, word: str) -> int:
+        """Tokens that the word is made of: one or two for a usual word, more for one that is mistyped."""
+        return len(self._tokens([word])[0])
+
     def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """The token numbers of each text. Words are tokenized once: the tokenizer never joins two of them."""
         split = [text.split() for text in texts]

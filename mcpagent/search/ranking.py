@@ -117,7 +117,8 @@ class Ranker:
         if self._vectors is not None:
             numbers, weight = list(dict.fromkeys(chain(close, *scores))), self._vectors.cosines.weight
             with contextlib.suppress(EmbeddingError):  # already noted for the whole request
-                likeness = self._vectors.likeness([need for need, _ in needs], numbers)
+                texts = [self._vectors.corrected(need, asked.corrected) for need, asked in needs]
+                likeness = self._vectors.likeness(texts, numbers)
                 return [
                     {one.number: one.score for one in _fused(hits, near, self._strong(need), weight)}
                     for (_, need), hits, near in zip(needs, scores, likeness, strict=True)
@@ -155,7 +156,9 @@ class Ranker:
         if self._vectors is None:
             return Ranking(asked, by_words, hits.found, assess(text, asked, hits.scores, self._postings))
         try:
-            likeness = self._vectors.closest(text, pool, hits.scores if only is None else only)
+            likeness = self._vectors.closest(
+                self._vectors.corrected(text, asked.corrected), pool, hits.scores if only is None else only
+            )
         except EmbeddingError as error:
             note = f"searched without embeddings: {safe_line(str(error))}"
             return Ranking(asked, by_words, hits.found, assess(text, asked, hits.scores, self._postings), (note,))

@@ -24,6 +24,9 @@ _COVERED = 0.75
 _TELLING = 0.5
 """Share of a query's words that must say something before being wholly covered makes a match sure."""
 
+_LIKELY_GUESS = 0.6
+"""Factor of a guess from which it covers a word: one typo in four letters, or two in eight."""
+
 _SEVERAL = 2
 """So many words that say something are enough, however long the sentence around them."""
 
@@ -128,10 +131,14 @@ def _is_covered(text: str, asked: Asked, scores: Mapping[int, float], postings: 
 
 
 def _covers(number: int, text: str, asked: Asked, postings: Postings) -> bool:
-    held = {term: factor for term, factor in asked.factors.items() if postings.weight(term, number)}
-    if len(asked.guessed & held.keys()) == 1 and len(asked.factors) > 1:
+    unsure = {term for term in asked.guessed if asked.factors[term] < _LIKELY_GUESS}
+    held = {
+        term: factor for term, factor in asked.factors.items() if term not in unsure and postings.weight(term, number)
+    }
+    said = {asked.words[term] for term in held}
+    if len(said & {asked.words[term] for term in asked.guessed}) == 1 and len(set(asked.words.values())) > 1:
         return False
-    enough = telling_words(asked) >= _TELLING * len(written_words(text)) or len(held) >= _SEVERAL
+    enough = telling_words(asked) >= _TELLING * len(written_words(text)) or len(said) >= _SEVERAL
     return enough and postings.rarities(held) >= _COVERED * _whole(asked, postings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -27,6 +28,7 @@ _WORTH_KEEPING = 300
 """Tools from which reading their vectors is faster than making them again from the word vectors."""
 
 _SOME = 16
+_WORD = re.compile(r"[^\W_]+")
 
 
 def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:
@@ -61,6 +63,14 @@ class Vectors:
     def are_of_words(self) -> bool:
         """Whether they come from word vectors, which take microseconds a text."""
         return isinstance(self._model(), StaticEmbedder)
+
+    def corrected(self, text: str, words: Mapping[str, str]) -> str:
+        """The text with those of its words replaced that word vectors hardly know, as typos are."""
+        model = self._model()
+        if not words or not isinstance(model, StaticEmbedder):
+            return text
+        unknown = {word: meant for word, meant in words.items() if model.pieces(word) > model.pieces(meant)}
+        return _WORD.sub(lambda word: unknown.get(word[0], word[0]), text)
 
     def add(self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()) -> None:
         """Embeds the tool at the next search."""
