@@ -34,9 +34,16 @@ _NEED_WEIGHT = 0.5
 _NEED_RARITY = 8.0
 """Rarity that the words of a clause must add up to before it counts as a need of its own."""
 
+_ANSWERED = 0.8
+"""Best score of a need, for each unit of its words' rarity: a tool that holds a word scores about once its rarity."""
+
 _MAX_NEEDS = 6
+_MOST_PARTS = 24
 _CLAUSE_END = re.compile(
     r"(?<=[\w\"')])[.!?;]+\s+|\n+|,?\s+(?:and then|then|and also|also)\s+|,\s+and\s+", re.IGNORECASE
+)
+_JOINT = re.compile(
+    r"(?<=[\w\"')])[.!?;]+\s+|\n+|,?\s+(?:and then|then|and also|also|and|or|plus)\s+|,\s+|\s+[+&/]\s+", re.IGNORECASE
 )
 
 
@@ -88,7 +95,7 @@ class Ranker:
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
         """The best `limit` tools and more; `only` restricts the tools."""
-        needs = self._needs(text)
+        needs = self._needs(text, only)
         if len(needs) < 2:
             return self._rank_one(text, self.ask(text), limit, only, FOR_A_QUERY)
         whole = self._rank_one(text, self.ask(text), limit, only, _FOR_SEVERAL_NEEDS)
@@ -140,14 +147,31 @@ class Ranker:
         assessed = Assessed(math.inf) if likest >= _ASKED_BEFORE else ranking.assessed._replace(fits=fits)
         return replace(ranking, candidates=list((known | raised).values()), assessed=assessed)
 
-    def _needs(self, text: str) -> list[tuple[str, Asked]]:
-        """The clauses of the text that say enough to be looked for on their own."""
-        clauses = [clause for clause in _CLAUSE_END.split(text) if clause and not clause.isspace()]
-        if len(clauses) < 2:
+    def _needs(self, text: str, only: Collection[int] | None) -> list[tuple[str, Asked]]:
+        """The clauses of the text that say enough to be looked for on their own, at most `_MAX_NEEDS`.
+
+        What "and", "or", "+" and commas join is mostly one need ("from Berlin to Paris, by train"), so these part
+        clauses only where each of them is what some tool is about.
+        """
+        clauses, joined = self._telling(_CLAUSE_END, text), self._telling(_JOINT, text)
+        if len(joined) > max(len(clauses), 1) and all(self._is_answered(asked, only) for _, asked in joined):
+            clauses = joined
+        return clauses[:_MAX_NEEDS]
+
+    def _telling(self, end: re.Pattern[str], text: str) -> list[tuple[str, Asked]]:
+        """The parts between these ends that have words rare enough."""
+        parts = [part for part in end.split(text) if part and not part.isspace()]
+        if len(parts) < 2:
             return []
-        rarities = self._postings.rarities
-        needs = [(clause, self.ask(clause)) for clause in clauses]
-        return [need for need in needs if rarities(need[1].factors) >= _NEED_RARITY][:_MAX_NEEDS]
+        asked = ((part, self.ask(part)) for part in parts[:_MOST_PARTS])
+        return [one for one in asked if self._postings.rarities(one[1].factors) >= _NEED_RARITY]
+
+    def _is_answered(self, asked: Asked, only: Collection[int] | None) -> bool:
+        """Whether a tool has nearly all that is asked, by its words."""
+        highest = max(self._hits(asked, 1, only, _FOR_A_NEED).scores.values(), default=0.0)
+        return highest >= _ANSWERED * (
+            self._postings.rarities(asked.factors) + self._postings.highest_rarity * len(asked.missing)
+        )
 
     def _rank_one(self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: Work) -> Ranking:
         pool = limit if self._vectors is None else max(limit, work.candidates // 2)

@@ -1,0 +1,125 @@
+"""How a query's words are read: synonyms, typos, and several needs in one text."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.search import ToolIndex
+from mcpagent.search.asked import synonyms
+from mcpagent.search.result import RankingName
+from mcpagent.search.words import stem
+
+TOOLS = {
+    "resize_image": "Change the width and height of an image",
+    "delete_record": "Delete one record of a table",
+    "start_timer": "Start a timer",
+    "current_weather": "Current weather of a city",
+    "translate_text": "Translate a text into another language",
+    "book_restaurant": "Reserve a table in a restaurant",
+    "month_calendar": "Show the calendar of a month",
+    "send_invoice": "Send an invoice to a customer",
+    "list_branches": "List the branches of a repository",
+}
+
+
+def index(strategy: RankingName = "bm25") -> ToolIndex:
+    found = ToolIndex(strategy, examples=lambda _tool: ())
+    found.replace("main", [ToolDefinition(name, said, {}, "main") for name, said in TOOLS.items()])
+    return found
+
+
+def test_the_table_of_synonyms_is_by_stems_and_names_its_source() -> None:
+    table = synonyms()
+    assert len(table) > 300
+    assert all(stem(word) == word or stem(stem(word)) == stem(word) for word in table)
+    assert all(others and stem(other) != word for word, others in table.items() for other in others)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("make the picture smaller", "resize_image"),
+        ("pictures", "resize_image"),
+        ("erase it", "delete_record"),
+        ("begin counting", "start_timer"),
+    ],
+)
+def test_a_tool_is_found_by_another_word_for_its_own(query: str, name: str) -> None:
+    assert index().search(query).names[:1] == (name,)
+
+
+def test_a_word_of_a_tool_counts_more_than_a_synonym() -> None:
+    both = ToolIndex("bm25")
+    both.replace(
+        "main",
+        [
+            ToolDefinition("begin_game", "Begin a game", {}, "main"),
+            ToolDefinition("start_game", "Start a game", {}, "main"),
+        ],
+    )
+    assert both.search("begin a game").names == ("begin_game", "start_game")
+    assert both.search("start a game").names == ("start_game", "begin_game")
+
+
+def test_a_known_word_is_not_taken_for_a_typo_of_another() -> None:
+    found = ToolIndex("bm25")
+    found.replace(
+        "main",
+        [
+            ToolDefinition("edit_image", "Edit an image", {}, "main"),
+            ToolDefinition("measure_pitch", "Measure the pitcture of a tone", {}, "main"),  # one letter from picture
+        ],
+    )
+    assert found.search("picture").names[:1] == ("edit_image",)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("curernt waehter", "current_weather"),
+        ("trasnlaet a txet", "translate_text"),
+        ("restarants nearby", "book_restaurant"),
+        ("calender", "month_calendar"),
+        ("cutsomr invocie", "send_invoice"),
+        ("brnachse", "list_branches"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+def test_one_or_two_typos_a_word_are_understood(query: str, name: str, strategy: RankingName) -> None:
+    if strategy == "hybrid":
+        pytest.importorskip("wordllama")
+    assert index(strategy).search(query).names[:1] == (name,)
+
+
+def test_guesses_of_one_word_make_no_match_sure() -> None:
+    """`cheers` and `onions` stand two letters from words of tools: that is no reason to be sure of them."""
+    tools = [
+        ToolDefinition("clear_cells", "Clear the cells of a range", {}, "main"),
+        ToolDefinition("set_option", "Set an option of the editor", {}, "main"),
+        *(ToolDefinition(f"tool_{number}", f"Something else {number}", {}, "main") for number in range(30)),
+    ]
+    found = ToolIndex("bm25")
+    found.replace("main", tools)
+    for query in ("why do onions make you cry?", "cheers, you saved my day"):
+        assert found.search(query).confidence != "high", query
+
+
+@pytest.mark.parametrize("joint", [", ", " and ", " or ", " + ", " / ", "; ", " and then ", "\n"])
+@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+def test_each_of_several_needs_is_found_however_they_are_joined(joint: str, strategy: RankingName) -> None:
+    if strategy == "hybrid":
+        pytest.importorskip("wordllama")
+    many = index(strategy)
+    others = [
+        ToolDefinition(f"list_customer_{noun}", f"List the {noun} of the customers of a repository", {}, "other")
+        for noun in ("orders", "addresses", "contacts", "contracts", "notes", "visits", "prices", "offers")
+    ]
+    many.replace("other", others)
+    asked = joint.join(["current weather", "translate a text", "list the notes of the customers"])
+    assert {"current_weather", "translate_text", "list_customer_notes"} <= set(many.search(asked).names)
+
+
+def test_a_list_inside_one_need_does_not_part_it() -> None:
+    found = index().search("change the width and height of an image, in pixels and percent")
+    assert found.names[0] == "resize_image"
