@@ -275,7 +275,7 @@ class ToolIndex:
             named = self._mentioned(text, server)
         notes: list[str] = []
         error = ""
-        least = self._min_strength if server is None else 0.0
+        least = self._min_strength
         if not named and (self._strategy == "regex" or patterns.looks_like_pattern(text)):
             try:
                 result = self._match_pattern(query, text, limit, server)
@@ -534,7 +534,8 @@ def _taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
     for rank in range(max(len(result.matches) for result in results)):
         for result in results:
             if rank < len(result.matches):
-                chosen.setdefault(result.matches[rank].tool.name, result.matches[rank])
+                match = result.matches[rank]
+                chosen.setdefault(match.tool.name, replace(match, query=result.query))
     weak = [result for result in results if result.matches and result.confidence == "low"]
     if 0 < len(weak) < len(results):
         shown = ", ".join(safe_line(result.query, 64) for result in weak)

@@ -34,6 +34,8 @@ class Match:
     score: float
     why: Callable[[], tuple[Reason, ...]] = field(default=tuple, repr=False, compare=False)
     """Works out `reasons`; asked for only when somebody reads them."""
+    query: str = ""
+    """Which of several queries found it."""
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:

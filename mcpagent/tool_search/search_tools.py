@@ -45,6 +45,9 @@ _ROOMS = ((200, 240, True), (160, 160, True), (120, 80, True), (80, 0, True), (4
 MAX_RESULT_CHARACTERS = 480
 """Of one result as JSON, about 120 tokens; only names, and those of required parameters, may need more."""
 
+_SHOWN_QUERY = 40
+"""Characters of the query that found a result, where there were several."""
+
 
 def _definition(name: str, description: str, optional: Iterable[str] = (), **properties: Any) -> ToolDefinition:
     """A tool's definition; all parameters but the `optional` ones are required."""
@@ -273,12 +276,13 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
     from mcpagent.search.signature import call_signature, first_sentences
 
     tool = match.tool
+    named = {"name": tool.name} | ({"query": safe_line(match.query, _SHOWN_QUERY)} if match.query else {})
     if session.options.renderer is not None:
-        shown = {"name": tool.name, **session.options.renderer(tool)}
+        shown = {**named, **session.options.renderer(tool)}
     else:
         for room, optional, types in _ROOMS:
             description = first_sentences(tool.description, room) if room else ""
-            shown = {"name": tool.name} | ({"description": description} if description else {})
+            shown = named | ({"description": description} if description else {})
             if tool.server is not None:
                 shown["server"] = tool.server
             shown["signature"] = call_signature(tool, optional, types=types)

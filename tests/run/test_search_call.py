@@ -119,6 +119,13 @@ async def test_several_needs_are_searched_at_once_and_no_tool_comes_twice(argume
     found = names(answer)
     assert {"send_message", "create_event"} <= set(found)
     assert len(found) == len(set(found)) <= MAX_RESULTS
+    needs = {name: tool["query"] for name, tool in zip(found, answer["tools"], strict=True)}
+    assert (needs["send_message"], needs["create_event"]) == ("send a message", "create an event")
+
+
+async def test_one_query_marks_no_result_with_it() -> None:
+    answer = await searched(query="send a message")
+    assert all("query" not in tool for tool in answer["tools"])
 
 
 @pytest.mark.parametrize("strategy", ["bm25", "hybrid"])

@@ -117,7 +117,7 @@ def test_weak_matches_are_shown_and_not_counted() -> None:
     weak = index.search("who owns the workspace of Berlin and the moon", 2)
     assert weak.confidence == "low"
     assert (weak.found, len(weak.matches)) == (0, 2)
-    assert index.search("workspace", 2, server="events").confidence == "high"
+    assert index.search("workspace", 2, server="events").confidence == "low"
 
 
 def test_in_a_list_of_queries_the_weak_ones_are_named() -> None:
