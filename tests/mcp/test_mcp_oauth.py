@@ -582,6 +582,65 @@ async def test_a_server_that_sends_us_elsewhere(metadata: dict[str, object], exp
     assert caught.value.phase == "login"
 
 
+@asynccontextmanager
+async def elsewhere() -> AsyncIterator[tuple[str, list[str]]]:
+    """Another server, and what was sent to it: addresses, headers and bodies."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    sent: list[str] = []
+
+    async def note(request: Request) -> Response:
+        sent.append(f"{request.url} {dict(request.headers)} {(await request.body()).decode()}")
+        return JSONResponse({"access_token": "theirs", "token_type": "Bearer", "client_id": "theirs"})
+
+    routes = [Route("/{path:path}", note, methods=["GET", "POST", "PUT", "DELETE"])]
+    async with serving(lambda _: Starlette(routes=routes)) as address:
+        yield address, sent
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("path", ["/register", "/token"])
+async def test_an_authority_that_sends_a_request_elsewhere_gets_no_sign_in(
+    path: str, status: int, store: SecretStore
+) -> None:
+    async with elsewhere() as (address, sent):
+        authority = Authority(redirects={path: (status, f"{address}{path}")})
+        async with guarded_server(authority) as config:
+            with pytest.raises(ServerError) as caught:
+                await signed_in(config, store)
+    assert sent == []
+    assert "\n" not in str(caught.value)
+    assert not any(code in str(caught.value) for code in authority.codes)
+
+
+@pytest.mark.parametrize("status", [302, 307, 308])
+async def test_no_token_is_sent_elsewhere_to_be_refreshed(status: int, store: SecretStore) -> None:
+    authority = Authority()
+    async with elsewhere() as (address, sent), guarded_server(authority) as config:
+        await signed_in(config, store)
+        await change(store, config.url, ends=time.time() - 1)
+        authority.access.clear()
+        authority.redirects["/token"] = (status, f"{address}/token")
+        with pytest.raises(ServerError) as caught:
+            await secret(config, StoredSignIn(config, store))
+    assert sent == []
+    assert not any(token in str(caught.value) for token in authority.refresh)
+
+
+@pytest.mark.parametrize("status", [302, 307, 308])
+async def test_no_token_is_sent_elsewhere_to_be_revoked(status: int, store: SecretStore) -> None:
+    authority = Authority()
+    async with elsewhere() as (address, sent), guarded_server(authority) as config:
+        await signed_in(config, store)
+        authority.redirects["/revoke"] = (status, f"{address}/revoke")
+        out = await sign_out(config, store)
+    assert (sent, out.was_signed_in, out.revoked) == ([], True, "failed")
+    assert store.list() == []
+
+
 async def test_what_is_stored_is_plain_json(store: SecretStore) -> None:
     async with guarded_server(Authority()) as config:
         kept = (await signed_in(config, store)).kept

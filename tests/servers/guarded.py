@@ -50,6 +50,8 @@ class Authority:
     refusals of the server do not say where."""
     needs: set[str] = field(default_factory=set)
     """Scopes without which the tool is refused."""
+    redirects: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By path, the status and the address that a request is sent on to."""
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -164,6 +166,10 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
 
         async def noting(scope: Any, receive: Any, send: Any) -> None:
             path = scope.get("path", "")
+            if path in authority.redirects:
+                status, location = authority.redirects[path]
+                await Response(status_code=status, headers={"Location": location})(scope, receive, send)
+                return
             if path == "/mcp":
                 header = dict(scope["headers"]).get(b"authorization", b"").decode()
                 authority.headers.append(header)
