@@ -61,7 +61,7 @@ class Trained(StaticEmbedder):
 
     @property
     def table(self) -> Vectors:
-        return self._table
+        return self._table.astype(np.float32, copy=False)
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
         return [tokens[:MAX_TOKENS] for tokens in self._tokens(texts)]

