@@ -11,10 +11,10 @@ import math
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import chain
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias, get_args
 
@@ -27,19 +27,17 @@ from mcpagent.search.embedding import Embedder, MultilingualEmbedder, static_mod
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.learning import SearchHistory
-from mcpagent.search.name_forms import name_key
 from mcpagent.search.named import Named
 from mcpagent.search.query import (
     MAX_QUERIES,
     MAX_QUERY,
     MAX_SELECTED,
-    mentioned_names,
     selected_names,
     server_prefix,
     shortened,
 )
-from mcpagent.search.ranking import Ranked, Ranker
-from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult
+from mcpagent.search.ranking import Ranked, Ranker, reasons_of
+from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.uses import MOST_RAISED, Uses
@@ -56,7 +54,6 @@ _EXACT_SCORE = 1000.0
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
 _NEAREST = 3
-_MAX_NAME = 64
 _MAX_NAME_WORDS = 5
 
 
@@ -231,7 +228,7 @@ class ToolIndex:
         results = [self._search(one, max(limit, 1), server) for one in queries]
         if not results:
             return _empty_query("")
-        found = _taking_turns(results, max(limit, 1))
+        found = taking_turns(results, max(limit, 1))
         if len(query) > MAX_QUERIES:
             found = replace(found, notes=(*found.notes, f"only the first {MAX_QUERIES} queries were searched"))
         return found
@@ -240,8 +237,7 @@ class ToolIndex:
         """The offered names most like this one, for "did you mean"."""
         with self._lock:
             self._settle()
-            near = self._near(name, _NEAR_LIKENESS, limit)
-            return tuple(self._tools[number].name for number, _ in near)
+            return tuple(self._tools[number].name for number, _ in self._named.near(name, _NEAR_LIKENESS, limit))
 
     def _is_slow(self, query: str | Sequence[str]) -> bool:
         queries = [query] if isinstance(query, str) else query[:MAX_QUERIES]
@@ -272,7 +268,7 @@ class ToolIndex:
         if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
             server, text = prefixed
         with self._lock:
-            named = self._mentioned(text, server)
+            named = self._named.mentioned(text, server)
         notes: list[str] = []
         error = ""
         least = self._min_strength
@@ -302,7 +298,7 @@ class ToolIndex:
             found: dict[int, str] = {}
             missing: list[str] = []
             for name in names[:MAX_SELECTED]:
-                numbers = self._exactly(name_key(name), server)
+                numbers = self._named.exactly(name, server)
                 found.update((number, name) for number in numbers)
                 if not numbers:
                     missing.append(name)
@@ -314,18 +310,6 @@ class ToolIndex:
                 notes += (f"only the first {MAX_SELECTED} names were looked up",)
             matches = tuple(self._match(number, _EXACT_SCORE, name) for number, name in found.items())
             return SearchResult(query, matches, len(found), "exact" if found else "none", notes=notes, nearest=near)
-
-    def _mentioned(self, text: str, server: str | None) -> dict[int, str]:
-        """The tools named in the text; those written just so before those that only share the name's letters."""
-        mentioned = mentioned_names(text[:MAX_QUERY], self._named)
-        found = [(number, written) for key, written in mentioned.items() for number in self._exactly(key, server)]
-        found.sort(key=lambda one: one[1] not in _written_names(self._tools[one[0]]))
-        return dict(found)
-
-    def _exactly(self, key: str, server: str | None) -> list[int]:
-        """The tools with that name key, a tool of just that offered name first."""
-        numbers = [number for number in self._named.numbers(key) if self._serves(number, server)]
-        return sorted(numbers, key=lambda number: (name_key(self._tools[number].name) != key, self._tools[number].name))
 
     def _serves(self, number: int, server: str | None) -> bool:
         return server is None or self._tools[number].server == server
@@ -419,14 +403,13 @@ class ToolIndex:
         except (sqlite3.Error, OSError) as error:
             notes.append(f"searched without the history of earlier searches: {safe_line(str(error))}")
             return {}
-        found: dict[int, float] = {}
-        for name, favour in favours.items():
-            if len(found) == MOST_RAISED:
-                break
-            for number in self._named.numbers(name_key(name)):
-                if self._tools[number].name == name and (only is None or number in only):
-                    found[number] = favour
-        return found
+        found = {
+            number: favour
+            for name, favour in favours.items()
+            for number in self._named.offered(name)
+            if only is None or number in only
+        }
+        return dict(islice(found.items(), MOST_RAISED))
 
     def _like_named(self, query: str, limit: int) -> SearchResult | None:
         """Tools whose names have nearly the letters of the query, if any have; a sentence is no name."""
@@ -434,56 +417,24 @@ class ToolIndex:
             return None
         matches = tuple(
             self._match(number, likeness, safe_line(query, 64))
-            for number, likeness in self._near(query, _NAME_LIKENESS, limit)
+            for number, likeness in self._named.near(query, _NAME_LIKENESS, limit)
         )
         return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
 
     def _word_match(self, ranked: Ranked, asked: Asked) -> Match:
         tool = self._tools[ranked.number]
         parts = self._postings.parts(ranked.number, asked.factors)
-        return Match(tool, ranked.score, lambda: self._word_reasons(tool, parts, asked, ranked))
+        return Match(tool, ranked.score, lambda: reasons_of(ranked, asked, parts, self._fields_of(tool, parts)))
 
-    def _word_reasons(
-        self, tool: ToolDefinition, parts: Mapping[int, float], asked: Asked, ranked: Ranked
-    ) -> tuple[Reason, ...]:
+    def _fields_of(self, tool: ToolDefinition, wanted: Container[int]) -> Mapping[int, str]:
+        """The fields of the tool that hold each of these terms."""
         fields: defaultdict[int, list[str]] = defaultdict(list)
         for field, text in self._texts(tool):
-            for term in {term for word in written_words(text) for term in terms(word)}:
-                number = self._postings.ids.get(term, -1)
-                if parts.get(number):
+            held = {self._postings.ids.get(term, -1) for word in written_words(text) for term in terms(word)}
+            for number in held:
+                if number in wanted:
                     fields[number].append(field)
-        reasons = [
-            Reason(", ".join(fields[term]), asked.words[term], round(part * ranked.word_share, 3))
-            for term, part in parts.items()
-            if fields[term]
-        ]
-        name_lift = ranked.words - sum(parts.values()) * ranked.word_share
-        for field, word, part in (
-            ("name", "words of the name", name_lift),
-            ("meaning", "whole query", ranked.meaning),
-            ("description", "one need of several", ranked.need),
-            ("history", "served such a query", ranked.learned),
-        ):
-            if part > 0.0005:
-                reasons.append(Reason(field, word, round(part, 3)))
-        return tuple(sorted(reasons, key=lambda reason: (-reason.score, reason.word)))
-
-    def _near(self, name: str, likeness: float, limit: int) -> list[tuple[int, float]]:
-        from rapidfuzz.fuzz import ratio
-        from rapidfuzz.process import extract
-
-        key = name_key(name)
-        if not 2 < len(key) <= _MAX_NAME:
-            return []
-        # The ratio of two texts is at most 2 * shorter / (shorter + longer).
-        spread = (200 - likeness) / likeness
-        lengths = range(math.ceil(len(key) / spread), math.floor(len(key) * spread) + 1)
-        fitting = sorted(self._named.of_length(lengths))  # of names that are as near the same ones are taken
-        best: dict[int, float] = {}
-        for near, score, _ in extract(key, fitting, scorer=ratio, score_cutoff=likeness, limit=4 * limit):
-            for number in self._named.numbers(near):
-                best[number] = max(best.get(number, 0.0), score)
-        return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self._tools[item[0]].name))
+        return {number: ", ".join(names) for number, names in fields.items()}
 
 
 @contextlib.contextmanager
@@ -507,11 +458,6 @@ def _check_vectors(embedder: Embedder | None) -> None:
         )
 
 
-def _written_names(tool: ToolDefinition) -> tuple[str, ...]:
-    local, server = local_name(tool), tool.server or ""
-    return tool.name, local, f"{server}.{local}", f"{server}__{local}"
-
-
 def _pattern_text(tool: ToolDefinition) -> str:
     local = local_name(tool)
     names = tool.name if local == tool.name else f"{tool.name}\n{local}"
@@ -520,38 +466,3 @@ def _pattern_text(tool: ToolDefinition) -> str:
 
 def _empty_query(query: str) -> SearchResult:
     return SearchResult(query, error="empty query: say in a few words what the tool should do")
-
-
-def _of_all(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Each text once, in the order in which they come."""
-    return tuple(dict.fromkeys(chain.from_iterable(groups)))
-
-
-def _taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
-    """One result from several: the first match of each, then the second of each, and so on; each tool once."""
-    notes = _of_all(result.notes for result in results)
-    chosen: dict[str, Match] = {}
-    for rank in range(max(len(result.matches) for result in results)):
-        for result in results:
-            if rank < len(result.matches):
-                match = result.matches[rank]
-                chosen.setdefault(match.tool.name, replace(match, query=result.query))
-    weak = [result for result in results if result.matches and result.confidence == "low"]
-    if 0 < len(weak) < len(results):
-        shown = ", ".join(safe_line(result.query, 64) for result in weak)
-        notes = (*notes, f"only weak matches for: {shown}")
-    room = max(limit, sum(result.how == "exact" for result in results))
-    how: How = next((result.how for result in results if result.how != "none"), "none")
-    strongest = max(results, key=lambda result: (bool(result.matches), result.strength - result.least))
-    return SearchResult(
-        "\n".join(result.query for result in results),
-        tuple(chosen.values())[:room],
-        max(len(chosen), max(result.found for result in results)),
-        how,
-        error="; ".join(dict.fromkeys(result.error for result in results if result.error)),
-        notes=notes,
-        nearest=() if chosen else _of_all(result.nearest for result in results),
-        unmatched_words=_of_all(result.unmatched_words for result in results),
-        strength=strongest.strength,
-        least=strongest.least,
-    )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
 from mcpagent.search.name_forms import name_key
+from mcpagent.search.query import MAX_QUERY, mentioned_names
 
 LONGEST_KEYED = 256
 """Characters of a name of a server's own that can be looked up by it, twice what MCP recommends as the most."""
+
+_LONGEST_NEAR = 64
 
 
 def name_keys(tool: ToolDefinition) -> set[str]:
@@ -20,21 +25,30 @@ def name_keys(tool: ToolDefinition) -> set[str]:
     return {name_key(tool.name), local, name_key(tool.server or "") + local if local else ""} - {""}
 
 
+def written_names(tool: ToolDefinition) -> tuple[str, ...]:
+    """All that the tool may be called, as it is mostly written."""
+    local, server = local_name(tool), tool.server or ""
+    return tool.name, local, f"{server}.{local}", f"{server}__{local}"
+
+
 class Named:
     """The numbers of tools by name key. `key in named` tells whether any tool has it."""
 
     def __init__(self) -> None:
+        self.tools: dict[int, ToolDefinition] = {}
         self._numbers: defaultdict[str, list[int]] = defaultdict(list)
         self._by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
 
     def add(self, number: int, tool: ToolDefinition) -> None:
         """Takes up a tool; one with a higher number than all before."""
+        self.tools[number] = tool
         for key in name_keys(tool):
             self._numbers[key].append(number)
             self._by_length[len(key)][key] = None
 
     def remove(self, number: int, tool: ToolDefinition) -> None:
         """Forgets a tool that was taken up."""
+        del self.tools[number]
         for key in name_keys(tool):
             self._numbers[key].remove(number)
             if not self._numbers[key]:
@@ -52,20 +66,55 @@ class Named:
         for length in lengths:
             yield from self._by_length.get(length, ())
 
+    def exactly(self, name: str, server: str | None) -> list[int]:
+        """The tools of that name, of one server or of all, a tool of just that offered name first."""
+        key, tools = name_key(name), self.tools
+        numbers = (number for number in self.numbers(key) if server is None or tools[number].server == server)
+        return sorted(numbers, key=lambda number: (name_key(tools[number].name) != key, tools[number].name))
+
+    def offered(self, name: str) -> list[int]:
+        """The tools that are offered by just this name: one, mostly."""
+        return [number for number in self.numbers(name_key(name)) if self.tools[number].name == name]
+
+    def mentioned(self, text: str, server: str | None) -> dict[int, str]:
+        """The tools named in the text, and how; those written just so before those that only share the letters."""
+        mentioned = mentioned_names(text[:MAX_QUERY], self)
+        found = [(number, written) for key, written in mentioned.items() for number in self.exactly(key, server)]
+        found.sort(key=lambda one: one[1] not in written_names(self.tools[one[0]]))
+        return dict(found)
+
+    def near(self, name: str, likeness: float, limit: int) -> list[tuple[int, float]]:
+        """The tools whose names have nearly its letters, and how nearly (`likeness` to 100), the nearest first."""
+        from rapidfuzz.fuzz import ratio
+        from rapidfuzz.process import extract
+
+        key = name_key(name)
+        if not 2 < len(key) <= _LONGEST_NEAR:
+            return []
+        # The ratio of two texts is at most 2 * shorter / (shorter + longer).
+        spread = (200 - likeness) / likeness
+        lengths = range(math.ceil(len(key) / spread), math.floor(len(key) * spread) + 1)
+        fitting = sorted(self.of_length(lengths))  # of names that are as near the same ones are taken
+        best: dict[int, float] = {}
+        for near, score, _ in extract(key, fitting, scorer=ratio, score_cutoff=likeness, limit=4 * limit):
+            for number in self.numbers(near):
+                best[number] = max(best.get(number, 0.0), score)
+        return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self.tools[item[0]].name))
+
 
 class NamedOfSome(Named):
     """The same for some of the tools of `whole`; nothing is added here."""
 
-    def __init__(self, whole: Named, held: Container[int]) -> None:
+    def __init__(self, whole: Named, held: dict[int, ToolDefinition]) -> None:
         super().__init__()
-        self._whole, self._held = whole, held
+        self.tools, self._whole = held, whole
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """Those with that key that are held, in order."""
-        return tuple(number for number in self._whole.numbers(key) if number in self._held)
+        return tuple(number for number in self._whole.numbers(key) if number in self.tools)
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and any(map(self._held.__contains__, self._whole.numbers(key)))
+        return isinstance(key, str) and any(map(self.tools.__contains__, self._whole.numbers(key)))
 
     def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
         """The keys of these lengths that a tool has which is held."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Postings, Work
 from mcpagent.search.embedding import EmbeddingError
+from mcpagent.search.result import Reason
 from mcpagent.search.strength import Assessed, assess, telling_words
 from mcpagent.search.vectors import Vectors
 from mcpagent.text.safe_text import safe_line
@@ -31,6 +32,9 @@ _ASKED_BEFORE, _LIKE_ASKED = 0.8, 0.25
 """How like an earlier query one must be for the tool that served it to be sure, and to be worth a look."""
 
 _NEED_WEIGHT = 0.5
+_TELLING_PART = 0.0005
+"""Least part of a score that is given as a reason: it rounds to something."""
+
 _NEED_RARITY = 8.0
 """Rarity that the words of a clause must add up to before it counts as a need of its own."""
 
@@ -213,3 +217,24 @@ def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: f
         Ranked(number, get(number, 0.0) * words, close * meaning if close > 0 else 0.0, word_share=words)
         for number, close in likeness.items()
     ]
+
+
+def reasons_of(
+    ranked: Ranked, asked: Asked, parts: Mapping[int, float], fields: Mapping[int, str]
+) -> tuple[Reason, ...]:
+    """What made the score, the largest first: `parts` by the terms that the tool holds, in which `fields`."""
+    reasons = [
+        Reason(fields[term], asked.words[term], round(part * ranked.word_share, 3))
+        for term, part in parts.items()
+        if term in fields
+    ]
+    name_lift = ranked.words - sum(parts.values()) * ranked.word_share
+    for field, word, part in (
+        ("name", "words of the name", name_lift),
+        ("meaning", "whole query", ranked.meaning),
+        ("description", "one need of several", ranked.need),
+        ("history", "served such a query", ranked.learned),
+    ):
+        if part > _TELLING_PART:
+            reasons.append(Reason(field, word, round(part, 3)))
+    return tuple(sorted(reasons, key=lambda reason: (-reason.score, reason.word)))

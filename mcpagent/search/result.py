@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from mcpagent.messages import ToolDefinition
+from mcpagent.text.safe_text import safe_line
 
 RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid", "multilingual"]
 """How tools are ranked (`ToolIndex`)."""
@@ -80,3 +82,38 @@ class SearchResult:
     def names(self) -> tuple[str, ...]:
         """The offered names of the matches, in order."""
         return tuple(match.tool.name for match in self.matches)
+
+
+def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
+    """One result from several: the first match of each, then the second of each, and so on; each tool once."""
+    notes = _of_all(result.notes for result in results)
+    chosen: dict[str, Match] = {}
+    for rank in range(max(len(result.matches) for result in results)):
+        for result in results:
+            if rank < len(result.matches):
+                match = result.matches[rank]
+                chosen.setdefault(match.tool.name, replace(match, query=result.query))
+    weak = [result for result in results if result.matches and result.confidence == "low"]
+    if 0 < len(weak) < len(results):
+        shown = ", ".join(safe_line(result.query, 64) for result in weak)
+        notes = (*notes, f"only weak matches for: {shown}")
+    room = max(limit, sum(result.how == "exact" for result in results))
+    how: How = next((result.how for result in results if result.how != "none"), "none")
+    strongest = max(results, key=lambda result: (bool(result.matches), result.strength - result.least))
+    return SearchResult(
+        "\n".join(result.query for result in results),
+        tuple(chosen.values())[:room],
+        max(len(chosen), max(result.found for result in results)),
+        how,
+        error="; ".join(dict.fromkeys(result.error for result in results if result.error)),
+        notes=notes,
+        nearest=() if chosen else _of_all(result.nearest for result in results),
+        unmatched_words=_of_all(result.unmatched_words for result in results),
+        strength=strongest.strength,
+        least=strongest.least,
+    )
+
+
+def _of_all(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Each text once, in the order in which they come."""
+    return tuple(dict.fromkeys(chain.from_iterable(groups)))

@@ -343,16 +343,13 @@ def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | s
 
 def _fitting(session: SessionTools, pattern: str) -> list[str]:
     """The known tools whose name, with its server or without, fits `*` and `?`, whatever the case."""
+    from mcpagent.search.named import written_names
+
     glob = pattern.casefold()
-
-    def names_of(definition: ToolDefinition) -> tuple[str, ...]:
-        own, server = definition.original_name or definition.name, definition.server or ""
-        return definition.name, own, f"{server}.{own}", f"{server}__{own}"
-
     return sorted(
         name
         for name, tool in session.known.items()
-        if any(fits(one.casefold(), glob) for one in names_of(tool.definition))
+        if any(fits(one.casefold(), glob) for one in written_names(tool.definition))
     )
 
 
