@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcpagent.search.bm25 import Postings
-from mcpagent.search.name_forms import plain
-from mcpagent.search.words import MAX_WORD, STOP_WORDS, pieces, stem, written_words
+from mcpagent.search.words import MAX_WORD, STOP_WORDS, pieces, plain, stem, written_words
 
 MAX_TERMS = 64
 """Terms of one query that are scored; a longer query keeps its first ones."""

@@ -114,7 +114,7 @@ class SearchHistory:
 
     def record(self, query: str, added: Iterable[str], called: Iterable[str]) -> None:
         """Notes which tools were added after the query, and which of all were called without an error."""
-        words = words_of(query)
+        words = remembered_words(query)
         added, called = set(added), set(called)
         if not words or not added | called:
             return
@@ -171,7 +171,7 @@ class SearchHistory:
         return connection
 
 
-def words_of(query: str) -> frozenset[str]:
+def remembered_words(query: str) -> frozenset[str]:
     """What a query is remembered by: its words as terms."""
     found: Sequence[str] = [term for word in written_words(query[:_MAX_QUERY]) for term in terms(word)]
     return frozenset(found)

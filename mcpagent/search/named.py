@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
-from mcpagent.search.name_forms import name_key
 from mcpagent.search.query import MAX_QUERY, mentioned_names
+from mcpagent.search.words import name_key
 
 LONGEST_KEYED = 256
 """Characters of a name of a server's own that can be looked up by it, twice what MCP recommends as the most."""

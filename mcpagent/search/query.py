@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Container, Iterable
 
-from mcpagent.search.name_forms import name_key
+from mcpagent.search.words import name_key
 
 MAX_QUERY = 500
 """Characters of a query that are read."""

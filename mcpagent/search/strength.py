@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import Postings
-from mcpagent.search.name_forms import plain
-from mcpagent.search.words import written_words
+from mcpagent.search.words import plain, written_words
 
 MIN_STRENGTH = 4.0
 """Odds below which a match is weak: four in five, if both kinds of requests are as frequent. It is shown then all the

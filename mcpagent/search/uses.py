@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mcpagent.search.embedding import EmbeddingError
-from mcpagent.search.learning import SearchHistory, words_of
+from mcpagent.search.learning import SearchHistory, remembered_words
 
 if TYPE_CHECKING:
     from mcpagent.search.embedding import Matrix
@@ -71,7 +71,7 @@ class Uses:
             return
         now = self._history.clock()
         self._uses = tuple(
-            _Use(words_of(use.query), use.query, use.tool, use.worth(now)) for use in self._history.uses()
+            _Use(remembered_words(use.query), use.query, use.tool, use.worth(now)) for use in self._history.uses()
         )
         self._read_at = self._history.changes
         worth: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -82,7 +82,7 @@ class Uses:
 
     def _by_words(self, text: str, rarity: Callable[[str], float]) -> dict[str, float]:
         """The share of the text's words, by rarity, that were searched before each tool was called."""
-        rarities = {word: rarity(word) for word in sorted(words_of(text))}
+        rarities = {word: rarity(word) for word in sorted(remembered_words(text))}
         whole = sum(rarities.values()) or 1.0
         found: defaultdict[str, float] = defaultdict(float)
         for word, rare in rarities.items():

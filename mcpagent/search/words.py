@@ -1,16 +1,16 @@
 """Text to index terms: words split at case, digits and punctuation, lower case, without accents, stemmed.
 
 A written word gives one or more terms: `GitHub` gives `github`, `git` and `hub`; a run of Chinese, Japanese or
-Korean characters, which has no spaces, gives its pairs of characters.
+Korean characters, which has no spaces, gives its pairs of characters. `plain` and `name_key` are what all spellings of
+a word or a name share.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import cache, lru_cache
 from typing import Protocol
-
-from mcpagent.search.name_forms import plain
 
 MAX_WORD = 40
 """Characters of one written word that count; longer runs are keys, hashes or encoded data."""
@@ -37,6 +37,25 @@ _STOP_WORDS = (
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English words that say nothing about what a tool does; they are not indexed."""
+
+
+_SPACED = "".join(char if char.isalnum() else " " for char in map(chr, range(128)))
+
+
+def plain(text: str) -> str:
+    """The text in lower case without accents, so that `Café` and `cafe` are one."""
+    if text.isascii():
+        return text.lower()
+    # Twice: compatibility forms such as ℡ hold capitals, and folding these gives letters with accents again.
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    return unicodedata.normalize("NFC", "".join(char for char in decomposed if not unicodedata.combining(char)))
+
+
+def name_key(name: str) -> str:
+    """What all styles of one name share: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
+    if name.isascii():
+        return name.lower().translate(_SPACED).replace(" ", "")
+    return "".join(char for char in plain(name) if char.isalnum())
 
 
 class _Stemmer(Protocol):

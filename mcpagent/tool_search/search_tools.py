@@ -19,8 +19,8 @@ from mcpagent.events import Event, ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.models.tool_changes_in_history import places_of
 from mcpagent.prompt.builder import category_line, connecting_line
-from mcpagent.search.name_forms import name_key
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
+from mcpagent.search.words import name_key
 from mcpagent.text.globs import fits
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import AddOutcome, SessionTools

@@ -14,8 +14,8 @@ from functools import cached_property
 
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolKey
-from mcpagent.search.name_forms import name_key
 from mcpagent.search.named import LONGEST_KEYED
+from mcpagent.search.words import name_key
 
 MAX_NAME_LENGTH = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")

@@ -41,6 +41,7 @@ NOT_RUN = {
         "README.md",
         "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest -n 3 -m 'not slow'",
     ): (".ci/run"),
+    ("README.md", "python3 -m venv .venv && .venv/bin/pip install -e ."): ".ci/run, with the extra of the tests",
     ("docs/quickstart.md", "pip install -e ."): ".ci/run",
     ("docs/install.md", "pip install -e ."): ".ci/run",
     ("docs/install.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",

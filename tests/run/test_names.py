@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpagent.messages import ToolKey
-from mcpagent.search.name_forms import name_key
+from mcpagent.search.words import name_key
 from mcpagent.tool_search.unique_names import NameMap, collision_warnings, offered_names
 from tests.speed import within
 

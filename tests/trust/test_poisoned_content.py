@@ -23,6 +23,7 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolDefinition
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.search.learning import SearchHistory
+from mcpagent.search.uses import Uses
 from mcpagent.trust.trust_store import TrustStore
 from tests.search.test_search_embedding import CountingEmbedder, index_with
 from tests.search.test_search_saved import QUERIES, answers, index_in
@@ -199,6 +200,10 @@ POISON = [
 ]
 
 
+def favours(history: SearchHistory) -> dict[str, float]:
+    return Uses(history).scores("push the branch", lambda _term: 1.0, None)
+
+
 @pytest.mark.parametrize("row", POISON, ids=range(len(POISON)))
 def test_learned_searches_of_any_kind_are_passed_over(row: tuple[Any, ...], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
@@ -211,9 +216,9 @@ def test_learned_searches_of_any_kind_are_passed_over(row: tuple[Any, ...], tmp_
         query, tool, added, called, last = row
         database.execute("INSERT INTO uses VALUES ('w', ?, ?, ?, ?, ?)", (tool, query, added, called, last))
     history = SearchHistory(path)
-    assert all(0 <= favour <= 1 for favour in history.favour("push branch").values())
+    assert all(0 <= favour <= 1 for favour in favours(history).values())
     history.record("push branch", ["push"], ["push"])
-    assert SearchHistory(path).favour("push the branch")["push"] > 0
+    assert favours(SearchHistory(path))["push"] > 0
 
 
 def test_a_view_that_never_ends_is_ended(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 from zoneinfo import available_timezones
 
-from mcpagent.search.name_forms import plain
+from mcpagent.search.words import plain
 
 
 @dataclass(frozen=True, slots=True)
