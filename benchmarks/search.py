@@ -4,6 +4,7 @@
     python benchmarks/search.py
     python benchmarks/search.py --data FOLDER ...     # more catalogues, see search_data.py for their two files
     python benchmarks/search.py --cap 50 --no-peers   # a quick look
+    python benchmarks/search.py --only bm25s --only tantivy    # beside these peers alone
 
 The first run builds the data, into the cache folder; without the extra it downloads the packages for that there too,
 and `--no-peers` does without the rest. Each search runs in a process of its own. Prints Markdown tables.
@@ -39,11 +40,14 @@ def main() -> None:
         factory = (OURS | PEERS)[options.worker]
         print(json.dumps({folder.name: measure(factory, folder, options.cap) for folder in options.data}))
         return
-    if not options.no_peers and (missing := [name for name in PEER_MODULES if find_spec(name) is None]):
+    peers = [name for name in PEERS if not options.only or any(word in name for word in options.only)]
+    if options.no_peers:
+        peers = []
+    if missing := [name for name in _modules(options) if find_spec(name) is None]:
         sys.exit(f"{', '.join(missing)}: not installed; pip install -e '.[bench]', or use --no-peers")
     folders = [*([] if options.only_data else build(options.cache)), *options.data]
     results: dict[str, Figures] = {}
-    for name in OURS if options.no_peers else OURS | PEERS:
+    for name in [*OURS, *peers]:
         # fastmcp reads the whole catalogue again at each query: 0.3 s at 28,000 tools.
         measured = _measure(name, folders, options.cap)
         if measured is not None:
@@ -54,13 +58,19 @@ def main() -> None:
         print(table, end="\n\n")
 
 
+def _modules(options: argparse.Namespace) -> dict[str, str]:
+    """The modules of the peers that are asked for, and their packages."""
+    if options.no_peers:
+        return {}
+    return {name: package for name, package in PEER_MODULES.items() if not options.only or name in options.only}
+
+
 def _told(options: argparse.Namespace) -> str:
     """Which state of what was measured."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     told = [f"mcpagent at {commit.stdout.strip() or 'no commit'}", f"Python {sys.version.split()[0]}"]
-    if not options.no_peers:
-        told += [f"{package} {version(package)}" for package in PEER_MODULES.values()]
+    told += [f"{package} {version(package)}" for package in _modules(options).values()]
     return ", ".join(told) + f", at most {options.cap} queries of each source"
 
 
@@ -69,6 +79,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders of more catalogues and queries")
     parser.add_argument("--only-data", action="store_true", help="measure those folders alone")
     parser.add_argument("--cap", type=int, default=250, help="queries of each source (250)")
+    parser.add_argument("--only", action="append", metavar="PEER", help="beside these alone; can be repeated")
     parser.add_argument("--no-peers", action="store_true", help="our own searches alone")
     parser.add_argument("--cache", type=Path, default=_cache(), help="where the data is kept (%(default)s)")
     parser.add_argument("--worker", help=argparse.SUPPRESS)

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.search_data import Row
 from benchmarks.search_eval import Factory, Search
 
-PEER_MODULES = {"fastmcp": "fastmcp", "pydantic_ai": "pydantic-ai-slim", "bm25s": "bm25s"}
+PEER_MODULES = {"fastmcp": "fastmcp", "pydantic_ai": "pydantic-ai-slim", "bm25s": "bm25s", "tantivy": "tantivy"}
 """What the peers are imported from, and the packages that bring it."""
 
 
@@ -71,6 +71,36 @@ def _bm25s(catalog: list[Row]) -> Search:
     return search
 
 
+def _tantivy(catalog: list[Row]) -> Search:
+    """Tantivy as one would set it up for tools: names as words, stemmed, with weights by field."""
+    import tantivy
+
+    from mcpagent.search.words import spoken
+
+    weights = {"name": 2.0, "description": 1.0, "parameters": 0.5}
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("place", stored=True)
+    for field in weights:
+        builder.add_text_field(field, tokenizer_name="en_stem")
+    index = tantivy.Index(builder.build())
+    writer = index.writer(50_000_000, 1)
+    for place, tool in enumerate(catalog):
+        properties = (tool["input_schema"] or {}).get("properties") or {}
+        said = [f"{spoken(name)} {about.get('description', '')}" for name, about in properties.items()]
+        parts = {"name": spoken(tool["name"]), "description": tool["description"] or "", "parameters": " ".join(said)}
+        writer.add_document(tantivy.Document(place=place, **parts))
+    writer.commit()
+    index.reload()
+    searcher = index.searcher()
+
+    def search(query: str, k: int) -> list[str]:
+        words = " ".join(re.findall(r"\w+", query.lower()))
+        parsed, _ = index.parse_query_lenient(words, list(weights), field_boosts=weights)
+        return [catalog[searcher.doc(at)["place"][0]]["name"] for _, at in searcher.search(parsed, k).hits]
+
+    return search
+
+
 def _fastmcp(kind: str) -> Factory:
     def build(catalog: list[Row]) -> Search:
         from fastmcp.server.transforms import search as transforms
@@ -117,6 +147,7 @@ PEERS: dict[str, Factory] = {
     "Go rule: query as regex": _go_regex,
     "pydantic-ai keywords": _pydantic_ai,
     "bm25s name + description": _bm25s,
+    "tantivy": _tantivy,
     "fastmcp regex": _fastmcp("regex"),
     "fastmcp bm25": _fastmcp("bm25"),
 }
