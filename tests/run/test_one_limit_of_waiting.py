@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent
-from mcpagent.events import Event, Notice, ServerConnecting, ServerLogged, ServersAwaited, ToolsSearched
+from mcpagent.events import Event, Notice, ServerConnecting, ServerLogged, ServersAwaited, SubagentEvent, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
 from tests.scenes import call, results
@@ -244,6 +244,30 @@ async def test_a_list_that_changes_within_a_question_is_waited_for(gate: Gate, t
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert await agent.ask("How is the weather?") == "sunny"
     assert json.loads(answers(model)[-1])["tools"][0]["name"] == "get_weather"
+
+
+async def test_an_agent_called_as_a_tool_waits_within_its_callers_limit(gate: Gate, weather: tuple[str, str]) -> None:
+    """The caller has waited for all of its limit: the other agent, whose limit is longer, does not wait again."""
+    events: list[Event] = []
+    config = {"mcpServers": {"slow": gate.server(*weather)}}
+    inner = Agent(
+        ScriptedModel(["it cannot be known yet"]),
+        mcp_config=config,
+        server_options=waiting(0.2),
+    )
+    outer = Agent(
+        ScriptedModel([call("forecaster", prompt="How is the weather?"), "not yet"]),
+        mcp_config=config,
+        tools=[inner.as_tool("forecaster", "Forecasts the weather")],
+        on_event=events.append,
+        server_options=waiting(0.2),
+    )
+    async with asyncio.timeout(WAIT_SECONDS), inner, outer:
+        assert await outer.ask("How is the weather?") == "not yet"
+    inside = [event.event for event in events if isinstance(event, SubagentEvent)]
+    assert [event for event in events if isinstance(event, ServersAwaited)] == [AWAITED]
+    assert [event for event in inside if isinstance(event, ServersAwaited)] == []
+    assert WARNING in inside
 
 
 async def test_the_first_answer_of_a_script_is_true(gate: Gate, weather: tuple[str, str]) -> None:
