@@ -180,6 +180,12 @@ class RunContext(Generic[Deps]):
             yield run
             run = run.parent
 
+    async def wait(self, settle: Callable[[float], Awaitable[float]]) -> None:
+        """Waits for servers. `settle` gets the seconds that the whole question has waited so far, with the agents that
+        it calls, and says how many more it did."""
+        *_, question = self.lineage
+        question.tally.waited_seconds += await settle(question.tally.waited_seconds)
+
     @property
     def has_turns_left(self) -> bool:
         """Whether this run, and all that it is part of, may ask the model once more."""

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
@@ -558,8 +559,7 @@ class Session(Generic[Deps]):
         if run is None:
             await sources.settle(self._owner.emit, 0.0)
         else:
-            *_, question = run.lineage  # what an agent waits that is called as a tool is a part of it
-            question.tally.waited_seconds += await sources.settle(run.emit, question.tally.waited_seconds)
+            await run.wait(partial(sources.settle, run.emit))
         self.refresh()
 
     def refresh(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mcpagent.config import ServerConfig, ServersConfig
-from mcpagent.events import log_warnings
+from mcpagent.events import ServersAwaited, log_warnings
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.run import current_run
 from mcpagent.tools import Tool
 from mcpagent.toolsets.unmatched_names import Known
 
@@ -28,8 +29,15 @@ class ServerSource:
         return Known.ALL if self._servers is not None and self._servers.toolsets else Known.NOTHING
 
     async def tools(self) -> list[Tool]:
-        """What the server lists now, or listed last."""
-        return self._servers.all_tools() if self._servers is not None else self._left
+        """What the server lists now, or listed last. A question waits for one that is connecting, as for any server."""
+        servers, run, limit = self._servers, current_run(), self._options.question_seconds
+        if servers is None:
+            return self._left
+        if run is not None and run.run_id and servers.connecting:  # the start has waited as long as it may
+            await run.wait(
+                lambda spent: servers.settle(limit, lambda names: run.emit(ServersAwaited(names)), spent=spent)
+            )
+        return servers.all_tools()
 
     async def __aenter__(self) -> ServerSource:
         # A server that was closed is not opened again: whoever enters anew gets a new one.

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, McpServer
 from mcpagent.events import Event, Notice, ServerConnecting, ServerLogged, ServersAwaited, SubagentEvent, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.toolsets.composition import prefixed
+from mcpagent.toolsets.server_source import ServerSource
 from tests.scenes import call, results
 from tests.servers.gates import SERVERS, Gate, catalogue
 
@@ -244,6 +246,32 @@ async def test_a_list_that_changes_within_a_question_is_waited_for(gate: Gate, t
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert await agent.ask("How is the weather?") == "sunny"
     assert json.loads(answers(model)[-1])["tools"][0]["name"] == "get_weather"
+
+
+@pytest.mark.parametrize("question_seconds", [0.2, WAIT_SECONDS])
+async def test_a_server_inside_an_operation_is_waited_for_too(
+    gate: Gate, weather: tuple[str, str], question_seconds: float
+) -> None:
+    """And once: what it is asked for again has waited within the same limit."""
+    events: list[Event] = []
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, ServersAwaited) and question_seconds == WAIT_SECONDS:
+            gate.open()
+
+    entry = gate.server(*weather)
+    server = McpServer("slow", command=entry["command"], args=entry["args"])
+    source = ServerSource(server, waiting(question_seconds))
+    model = ScriptedModel([call("my_get_weather"), "told"])
+    agent = Agent(model, tools=[prefixed(source, "my")], on_event=hear, server_options=waiting(question_seconds))
+    async with asyncio.timeout(WAIT_SECONDS), agent:
+        assert await agent.ask("How is the weather?") == "told"
+    assert [event for event in events if isinstance(event, ServersAwaited)] == [AWAITED]
+    [answer] = answers(model)
+    assert ("get_weather" in answer) == (question_seconds == WAIT_SECONDS) or "no tool" in answer.lower()
+    offered = [tool.name for tool in model.requests[0].tools]
+    assert offered == (["my_get_weather"] if question_seconds == WAIT_SECONDS else [])
 
 
 async def test_an_agent_called_as_a_tool_waits_within_its_callers_limit(gate: Gate, weather: tuple[str, str]) -> None:

@@ -204,7 +204,7 @@ async def test_a_server_that_is_required_ends_the_start() -> None:
 
 
 async def test_a_slow_server_joins_and_its_names_are_checked_then(told: Callable[[], list[str]]) -> None:
-    server = ServerSource(faulty("slow-start"), ServerOptions(startup_seconds=0))
+    server = ServerSource(faulty("slow-start"), ServerOptions(startup_seconds=0, question_seconds=0))
     model = ScriptedModel(["early", call("my_echo", text="hi"), "late"])
     async with Agent(model, tools=[deferred(prefixed(server, "my"), ["my_trouble", "my_typo"])]) as agent:
         await agent.ask("go")
