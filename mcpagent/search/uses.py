@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from mcpagent.search.embedding import EmbeddingError
+from mcpagent.search.embedding import EmbeddingError, unit_rows
 from mcpagent.search.learning import SearchHistory, remembered_words
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Uses:
         self._uses: tuple[_Use, ...] = ()
         self._worth: dict[str, dict[str, float]] = {}
         self._embedded: dict[str, Matrix] = {}
+        self._centred_at = -1
+        self._centres: tuple[list[str], Matrix] | None = None
         self._lock = threading.Lock()
 
     def scores(self, text: str, rarity: Callable[[str], float], vectors: Vectors | None) -> dict[str, float]:
@@ -94,22 +96,33 @@ class Uses:
         """How near the text is to the mean of what was searched before each tool was called; None without vectors."""
         import numpy as np
 
-        uses = self._uses[: _MOST_EMBEDDED if vectors.are_of_words else _MOST_EMBEDDED_SLOWLY]
-        queries = list(dict.fromkeys(use.query for use in uses if use.query not in self._embedded))
         try:
-            asked, *rows = vectors.query_vectors([text, *queries])
+            if self._centred_at != self._read_at:
+                self._centre(vectors)
+            asked = vectors.query_vectors([text])[0]
         except EmbeddingError:
             return None
-        self._embedded.update(zip(queries, rows, strict=True))
-        sums: dict[str, Matrix] = {}
+        if self._centres is None:
+            return None
+        tools, centres = self._centres
+        near = np.clip((np.vecdot(centres[:, :-1], asked) - _UNLIKE) / (_ALIKE - _UNLIKE), 0.0, 1.0) * centres[:, -1]
+        return {tool: share for tool, share in zip(tools, near.tolist(), strict=True) if share > 0}
+
+    def _centre(self, vectors: Vectors) -> None:
+        """The mean of each tool's queries as a unit vector, and what they are worth together, at most 1."""
+        import numpy as np
+
+        uses = self._uses[: _MOST_EMBEDDED if vectors.are_of_words else _MOST_EMBEDDED_SLOWLY]
+        known = self._embedded
+        new = list(dict.fromkeys(use.query for use in uses if use.query not in known))
+        known |= zip(new, vectors.query_vectors(new), strict=True) if new else ()
+        self._embedded = {use.query: known[use.query] for use in uses}
+        rows: dict[str, Matrix] = {}
         worths: defaultdict[str, float] = defaultdict(float)
         for use in uses:
-            row = self._embedded[use.query] * use.worth
-            sums[use.tool] = row if use.tool not in sums else sums[use.tool] + row
+            rows[use.tool] = rows.get(use.tool, np.float32(0)) + known[use.query] * np.float32(use.worth)
             worths[use.tool] += use.worth
-        cosines = {tool: float(row @ asked) / (float(np.linalg.norm(row)) or 1.0) for tool, row in sums.items()}
-        return {
-            tool: min((cosine - _UNLIKE) / (_ALIKE - _UNLIKE), 1.0) * min(worths[tool], 1.0)
-            for tool, cosine in cosines.items()
-            if cosine > _UNLIKE
-        }
+        lasting = [tool for tool in rows if worths[tool] > 0]
+        held = [[*unit_rows(rows[tool][None])[0], min(worths[tool], 1.0)] for tool in lasting]
+        self._centres = (lasting, np.asarray(held, dtype=np.float32)) if held else None
+        self._centred_at = self._read_at
