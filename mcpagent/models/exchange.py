@@ -96,6 +96,10 @@ class ApiFormat(ABC):
         """How the request is asked, by what is known of the server."""
         return AskedWay(request, emit)
 
+    def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body as the server takes it, by what is known of it."""
+        return body
+
     def learns(self, failure: Failure, way: AskedWay) -> bool:  # noqa: ARG002
         """Whether the failure tells of another way to ask, which is then the next one."""
         return False
@@ -117,7 +121,7 @@ class Exchange:
 
     def _ask(self) -> None:
         self._way = self._api.way(self._request, self._emit)
-        self._body: dict[str, Any] | None = self._api.request_body(self._way.request)
+        self._body: dict[str, Any] | None = self._api.fitted(self._api.request_body(self._way.request))
         self._answers: list[dict[str, Any]] = []
         self._attempt = 0
 
