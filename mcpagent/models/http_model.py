@@ -112,6 +112,7 @@ class HttpModel(ApiFormat):
         self._cache = connection.get("traits")
         self._traits: ServerTraits | None = None
         self._client: SdkClient | None = None
+        self._has_answered = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def known_capabilities(self) -> Capabilities:
@@ -224,12 +225,16 @@ class HttpModel(ApiFormat):
                     )
                     if not exchange.streams(stream.response):
                         exchange.take(await stream.response.aread())
+                        self._has_answered = True
                         continue
                     async for event in stream:
                         if exchange.add(event):  # read to the end, so that the connection can be used again
                             limit.reschedule(asyncio.get_running_loop().time() + END_SECONDS)
                     exchange.end()
+                self._has_answered = True
             except caught as error:
+                if exchange.reopens(error, was_used=self._has_answered):
+                    continue
                 delay = exchange.failed(error)
             finally:
                 if stream is not None:
@@ -241,7 +246,7 @@ class HttpModel(ApiFormat):
 
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # pooled connections belong to the loop that opened them
-            self._loop = loop
+            self._loop, self._has_answered = loop, False
             key = self.key()
             hide(key, urlsplit(self.endpoint.base_url).password)
             self._client = sdk.client(

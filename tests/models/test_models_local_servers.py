@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from asyncio import StreamReader, StreamWriter, start_server
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mcpagent import Agent
 from mcpagent.errors import ModelError
-from mcpagent.events import ignore
+from mcpagent.events import Notice, ignore
 from mcpagent.messages import ToolDefinition, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
@@ -39,9 +41,11 @@ REFUSED = failed(400, {"error": {"message": "JSON schema conversion failed: fail
 def model(protocol: str, played: PlayedProvider, **options: Any) -> HttpModel:
     options = {"http_client": played.http_client, "base_url": "http://localhost:1/v1", "max_retries": 0, **options}
     if protocol == "messages":
-        return AnthropicModel("m", api_key="", **options)
+        return AnthropicModel("m", api_key="key", **options)
     return (
-        OpenAIResponsesModel("m", api_key="", **options) if protocol == "responses" else OpenAIChatModel("m", **options)
+        OpenAIResponsesModel("m", api_key="key", **options)
+        if protocol == "responses"
+        else OpenAIChatModel("m", **options)
     )
 
 
@@ -102,3 +106,104 @@ async def test_a_call_written_as_text_is_a_call(protocol: str) -> None:
     response = await model(protocol, PlayedProvider(said(protocol, text))).respond(ASKED, shown.append)
     [call] = response.message.tool_calls
     assert (call.name, call.arguments, response.stop, shown) == ("by_code", {"pattern": "12345"}, "tool_calls", [])
+
+
+WRITTEN = [
+    '{"name": "other_tool", "arguments": {"n": 5}}',
+    '<tool_call>{"name": "other_tool", "arguments": {"n": 5}}</tool_call>',
+    "<tool_call><function=other_tool><parameter=n>5</parameter></function></tool_call>",
+    '[TOOL_CALLS]other_tool[ARGS]{"n": 5}',
+]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("text", WRITTEN)
+async def test_a_written_call_of_a_tool_that_is_not_offered_is_a_call_too(protocol: str, text: str) -> None:
+    shown: list[Any] = []
+    response = await model(protocol, PlayedProvider(said(protocol, text))).respond(ASKED, shown.append)
+    [call] = response.message.tool_calls
+    assert (call.name, call.arguments, response.message.text, shown) == ("other_tool", {"n": 5}, "", [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "by_id", "parameters": {"type": "object", "properties": {}}}',
+        '{"name": "Anna Bell", "arguments": {}}',
+        "[note(x=1)]",
+        '{"answer": 5}',
+    ],
+)
+async def test_what_only_looks_like_a_call_stays_the_answer(text: str) -> None:
+    response = await model("chat", PlayedProvider(said("chat", text))).respond(ASKED, ignore)
+    assert (response.message.tool_calls, response.message.text) == ((), text)
+
+
+async def test_a_model_that_writes_a_call_of_an_unknown_tool_is_told_so() -> None:
+    played = PlayedProvider(said("chat", WRITTEN[0]), said("chat", "Sorry."))
+    async with Agent(model("chat", played), tools=[by_name]) as agent:
+        assert await agent.ask("Find Anna") == "Sorry."
+    result = played.bodies[1]["messages"][-1]
+    assert result["role"] == "tool"
+    assert "other_tool" in result["content"]
+
+
+def by_name(name: str) -> str:
+    """Finds by name."""
+    return name
+
+
+class _ClosesIdle:
+    """Answers the first request of the first connection, and closes that with the next; then serves as it should."""
+
+    def __init__(self, answers: int) -> None:
+        self.connections = 0
+        self._answers = answers
+
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        self.connections += 1
+        left = 1 if self.connections == 1 else self._answers
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                [length] = [
+                    int(line.split(b":")[1]) for line in head.splitlines() if line.lower().startswith(b"content-l")
+                ]
+                await reader.readexactly(length)
+                if not left:
+                    break
+                left -= 1
+                body = chat_stream({"content": "Yes."}).content
+                kind = b"Content-Type: text/event-stream\r\n"
+                writer.write(b"HTTP/1.1 200 OK\r\n" + kind + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                await writer.drain()
+        except EOFError:
+            pass
+        finally:
+            writer.close()
+
+
+async def asked_twice(server: _ClosesIdle) -> list[Any]:
+    events: list[Any] = []
+    async with await start_server(server.serve, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        made = OpenAIChatModel("m", base_url=f"http://127.0.0.1:{port}/v1", max_retries=0)
+        try:
+            for _ in range(2):
+                response = await made.respond(ASKED, events.append)
+                assert response.message.text == "Yes."
+        finally:
+            await made.aclose()
+    return [event for event in events if isinstance(event, Notice)]
+
+
+async def test_a_connection_closed_while_idle_is_opened_anew_without_a_word() -> None:
+    server = _ClosesIdle(answers=5)
+    assert await asked_twice(server) == []
+    assert server.connections == 2
+
+
+async def test_a_server_that_closes_every_connection_is_not_said_to_have_cut_an_answer() -> None:
+    server = _ClosesIdle(answers=0)
+    with pytest.raises(ModelError, match="closed the connection before it answered"):
+        await asked_twice(server)
+    assert server.connections == 2
