@@ -24,7 +24,7 @@ from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, Too
 from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
 from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure, ReportedError
-from mcpagent.models.local.loose_schemas import refuses_schemas, with_loose_schemas
+from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.prices import known_search_cost
@@ -165,8 +165,12 @@ class HttpModel(ApiFormat):
         return read_textual_calls(response, request) if self.is_elsewhere else response
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """With looser schemas for a server that refused them."""
-        return with_loose_schemas(body) if self.is_elsewhere and not self.server().takes_schemas else body
+        """With looser schemas for a server that refused them, or is known to refuse some."""
+        if not self.is_elsewhere:
+            return body
+        if not self.server().takes_schemas:
+            return with_loose_schemas(body)
+        return with_loose_schemas(body, beyond_llamacpp) if self.provider == "llamacpp" else body
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """How much a server of one's own takes, which changes nothing about this request, and how it wants schemas."""

@@ -207,3 +207,24 @@ async def test_a_server_that_closes_every_connection_is_not_said_to_have_cut_an_
     with pytest.raises(ModelError, match="closed the connection before it answered"):
         await asked_twice(server)
     assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_sent"),
+    [
+        ("^[a-z]+$", True),
+        (r"^a\.b$", True),
+        (r"^\d{5}$", False),
+        ("[a-z]+", False),
+        ("^(?!x)y$", False),
+        ("^a$|b$", False),
+    ],
+)
+async def test_llamacpp_gets_the_patterns_it_takes(pattern: str, is_sent: bool) -> None:
+    value = {"type": "string", "pattern": pattern, "maxLength": 5}
+    tool = ToolDefinition("t", "", {"type": "object", "properties": {"value": value}})
+    played = PlayedProvider(said("chat", "Yes."))
+    made = OpenAIChatModel("m", provider="llamacpp", base_url="http://localhost:1/v1", http_client=played.http_client)
+    await made.respond(ModelRequest("", ASKED.messages, (tool,)), ignore)
+    [schema] = schemas(played.bodies[0])
+    assert schema["properties"]["value"] == (value if is_sent else {"type": "string", "maxLength": 5})

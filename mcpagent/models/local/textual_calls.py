@@ -1,9 +1,9 @@
 """Tool calls that a local model writes as text, because its server does not read them out of its answer.
 
 Recognised are the forms that model families are trained on (`textual_forms.py`). They are parsed strictly: the answer
-must be nothing but calls (after words, if the form has marks of its own), with whole arguments. A call of a tool that is
-not offered is one too: what becomes of it is decided where all such calls are. Anything else is text and stays text;
-nothing is guessed, completed or run when it was cut off.
+must be nothing but calls (after words, if the form has marks of its own), with whole arguments. A call of a tool
+that is not offered is one too: what becomes of it is decided where all such calls are. Anything else is text and
+stays text; nothing is guessed, completed or run when it was cut off.
 """
 
 from __future__ import annotations
