@@ -96,6 +96,10 @@ class ApiFormat(ABC):
         """How the request is asked, by what is known of the server."""
         return AskedWay(request, emit)
 
+    def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body as the server takes it, by what is known of it."""
+        return body
+
     def learns(self, failure: Failure, way: AskedWay) -> bool:  # noqa: ARG002
         """Whether the failure tells of another way to ask, which is then the next one."""
         return False
@@ -113,23 +117,36 @@ class Exchange:
         self._max_retries = max_retries
         self._request = request
         self._emit = emit
+        self._reopened = False
         self._ask()
 
     def _ask(self) -> None:
         self._way = self._api.way(self._request, self._emit)
-        self._body: dict[str, Any] | None = self._api.request_body(self._way.request)
+        self._body: dict[str, Any] | None = self._api.fitted(self._api.request_body(self._way.request))
         self._answers: list[dict[str, Any]] = []
         self._attempt = 0
+
+    def reopens(self, error: Exception, *, was_used: bool) -> bool:
+        """Whether a connection that was used before was closed before any byte of this answer, for the first time.
+
+        Servers close idle ones: the request is sent again on a new one, and nobody needs to know.
+        """
+        if not was_used or self._reopened or self._began or self._answers or read_failure(error).kind != "cut":
+            return False
+        self._reopened = True
+        return True
 
     def next_body(self) -> dict[str, Any] | None:
         """What is sent now: the request, or what goes on with an answer that the provider paused; None at the end."""
         self._reader = self._api.stream_reader()
         self._whole = False
         self._shown = False
+        self._began = False
         return self._body
 
     def streams(self, response: httpx2.Response) -> bool:
         """Whether the answer comes as events: some servers send it in one piece whatever was asked."""
+        self._began = True
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/html":
             raise AnswerError("a web page", "unreadable")
@@ -176,6 +193,8 @@ class Exchange:
         if self._whole:
             return 0.0
         failure = read_failure(error)
+        if failure.kind == "cut" and not self._began:
+            failure = replace(failure, kind="closed")
         if self._api.learns(failure, self._way) and not self._shown:
             self._ask()
             return 0.0

@@ -19,7 +19,7 @@ from mcpagent.text.retry_after import retry_after_seconds
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import without_credentials
 
-FailureKind: TypeAlias = Literal["status", "connect", "silent", "too_long", "cut", "unreadable"]
+FailureKind: TypeAlias = Literal["status", "connect", "silent", "too_long", "cut", "closed", "unreadable"]
 
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -310,6 +310,8 @@ def _no_answer(failure: Failure, endpoint: Endpoint) -> str:
             return f"{who}: {endpoint.model} was not done after {endpoint.total_seconds:g} s; ask for less at once"
         case "cut":
             return f"{who}: the answer of {endpoint.model} was cut off ({said}); try again"
+        case "closed":
+            return f"{who}: {endpoint.address} closed the connection before it answered ({said}); try again"
         case "unreadable":
             return f"{who}: {endpoint.address} answered what is not its protocol ({said}); check the address"
         case _:

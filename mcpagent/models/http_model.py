@@ -22,8 +22,11 @@ from mcpagent.events import Emit
 from mcpagent.messages import ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
 from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
-from mcpagent.models.exchange import ApiFormat, Exchange
-from mcpagent.models.failures_and_retries import AnswerError, Endpoint, ReportedError
+from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
+from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure, ReportedError
+from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
+from mcpagent.models.local.server_traits import ServerTraits, TraitCache
+from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.prices import known_search_cost
 from mcpagent.text.known_secrets import hide
 
@@ -65,7 +68,8 @@ class Connection(TypedDict, total=False):
     `api_key` None reads `key_variable` at the first request; "" there sends no real key, for servers without one.
     `base_url` is the provider's own if it is None. `http_client` is used as it is and not closed. `settings` are
     defaults that a request's own settings override. `capabilities` overrules what is known of the model.
-    `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts, for tests.
+    `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts, for tests. `traits`
+    remembers beyond this object what was found out about a server of one's own.
     """
 
     api_key: str | None
@@ -77,6 +81,7 @@ class Connection(TypedDict, total=False):
     silent_seconds: float
     key_variable: str | None
     sleep: Callable[[float], Awaitable[None]]
+    traits: TraitCache | None
 
 
 class HttpModel(ApiFormat):
@@ -104,7 +109,10 @@ class HttpModel(ApiFormat):
         self._max_retries = connection.get("max_retries", 2)
         self._sleep = connection.get("sleep", asyncio.sleep)
         self.capabilities = connection.get("capabilities") or self.known_capabilities()
+        self._cache = connection.get("traits")
+        self._traits: ServerTraits | None = None
         self._client: SdkClient | None = None
+        self._has_answered = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def known_capabilities(self) -> Capabilities:
@@ -142,9 +150,56 @@ class HttpModel(ApiFormat):
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(given.max_tools or known.max_tools, window, self.capabilities.joining)
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another server than the provider's own is asked."""
+        return self.endpoint.base_url.rstrip("/") != self.usual_url
+
+    def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
+        """Elsewhere, what may be a call written as text is shown only when it is none."""
+        return textual_way(request, emit) if self.is_elsewhere else AskedWay(request, emit)
+
+    def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+        """Elsewhere with the calls that the model wrote as text."""
+        response = super().read_answer(answer, request)
+        return read_textual_calls(response, request) if self.is_elsewhere else response
+
+    def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """With looser schemas for a server that refused them, or is known to refuse some."""
+        if not self.is_elsewhere:
+            return body
+        if not self.server().takes_schemas:
+            return with_loose_schemas(body)
+        return with_loose_schemas(body, beyond_llamacpp) if self.provider == "llamacpp" else body
+
+    def learns(self, failure: Failure, way: AskedWay) -> bool:
+        """How much a server of one's own takes, which changes nothing about this request, and how it wants schemas."""
+        if not self.is_elsewhere:
+            return False
+        if failure.window_tokens:
+            self.learn(window_tokens=failure.window_tokens)
+        if failure.status in (400, 422, 500) and refuses_schemas(failure.message) and self.server().takes_schemas:
+            body = self.request_body(way.request)
+            return with_loose_schemas(body) != body and self.learn(takes_schemas=False)
+        return False
+
+    def server(self) -> ServerTraits:
+        """What is known of the server, maybe from an earlier process."""
+        if self._traits is None:
+            loaded = self._cache.load(self.endpoint.base_url, self.model_name) if self._cache is not None else None
+            self._traits = loaded or ServerTraits()
+        return self._traits
+
+    def learn(self, **found: Any) -> bool:
+        """Keeps what was found out. True, so that it can be told with it."""
+        self._traits = replace(self.server(), **found)
+        if self._cache is not None:
+            self._cache.save(self.endpoint.base_url, self.model_name, self._traits)
+        return True
+
     def reported_window(self) -> int | None:
-        """The most tokens the model takes, if its server said that."""
-        return None
+        """The most tokens the model takes, as a failure reported it, maybe to an earlier process."""
+        return self.server().window_tokens if self.is_elsewhere else None
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """One answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
@@ -174,12 +229,16 @@ class HttpModel(ApiFormat):
                     )
                     if not exchange.streams(stream.response):
                         exchange.take(await stream.response.aread())
+                        self._has_answered = True
                         continue
                     async for event in stream:
                         if exchange.add(event):  # read to the end, so that the connection can be used again
                             limit.reschedule(asyncio.get_running_loop().time() + END_SECONDS)
                     exchange.end()
+                self._has_answered = True
             except caught as error:
+                if exchange.reopens(error, was_used=self._has_answered):
+                    continue
                 delay = exchange.failed(error)
             finally:
                 if stream is not None:
@@ -191,7 +250,7 @@ class HttpModel(ApiFormat):
 
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # pooled connections belong to the loop that opened them
-            self._loop = loop
+            self._loop, self._has_answered = loop, False
             key = self.key()
             hide(key, urlsplit(self.endpoint.base_url).password)
             self._client = sdk.client(

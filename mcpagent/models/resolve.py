@@ -268,6 +268,10 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         "key_variable": variable,
         "capabilities": _capabilities(spec.options, provider),
     }
+    from mcpagent.config.user_folders import cache_folder
+    from mcpagent.models.local.server_traits import TraitCache
+
+    shared["traits"] = TraitCache(cache_folder(environ) / "models")
     if provider.protocol != "chat" and "calls" in spec.options:
         raise ConfigError(f"model: option calls is not for {spec.prefix}:, whose models all can call")
     if provider.protocol == "messages":
@@ -278,12 +282,9 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         from mcpagent.models.openai.openai_responses import OpenAIResponsesModel
 
         return OpenAIResponsesModel(spec.model, **shared)
-    from mcpagent.config.user_folders import cache_folder
-    from mcpagent.models.local.server_traits import TraitCache
     from mcpagent.models.openai.openai_chat import OpenAIChatModel
 
-    traits = TraitCache(cache_folder(environ) / "models")
-    shared |= {"provider": spec.prefix, "hint": provider.hint, "calls": _calls(spec.options), "traits": traits}
+    shared |= {"provider": spec.prefix, "hint": provider.hint, "calls": _calls(spec.options)}
     return OpenAIChatModel(spec.model, **shared)
 
 

@@ -220,7 +220,7 @@ CALL = '{"tool": "search_tools", "arguments": {"query": "x"}}'
         CALL[:-3],
         CALL + " and more",
         CALL + CALL,
-        '{"tool": "rm", "arguments": {}}',
+        '{"tool": " ", "arguments": {}}',
         '{"tool": "search_tools"}',
         '{"tool": "search_tools", "arguments": "x"}',
         '{"tool": "search_tools", "arguments": {}, "answer": "x"}',

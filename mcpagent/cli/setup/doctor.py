@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -34,6 +34,9 @@ from mcpagent.config import ServersConfig, state_folder, user_config_folder, use
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.search_options import paying_tokens
+
+if TYPE_CHECKING:
+    from mcpagent.models import Model
 
 Level: TypeAlias = Literal["ok", "warning", "error", "fixed"]
 
@@ -79,7 +82,28 @@ def model_finding(options: Options) -> Finding:
             return Finding("model", "ok", text)
         fix = "export ANTHROPIC_API_KEY=..., or mcpagent keys set ANTHROPIC_API_KEY, or -m ollama:<model>"
         return Finding("model", "warning", f"{text}, since no key is set", fix)
-    return Finding("model", "ok", f"model {name}, {_key_source(spec or name, options.environ)}")
+    text = f"model {name}, {_key_source(spec or name, options.environ)}"
+    return _at_own_server(text, model) or Finding("model", "ok", text)
+
+
+def _at_own_server(text: str, model: Model) -> Finding | None:
+    """What the server on this computer says that the model is at, if it is at one."""
+    from mcpagent.models.http_model import HttpModel
+    from mcpagent.models.local.local_servers import is_here, listed_models
+
+    if not isinstance(model, HttpModel) or not is_here(model.endpoint.base_url):
+        return None
+    at, hint = model.endpoint.address, model.endpoint.hint
+    listed = listed_models(model.endpoint.base_url)
+    if listed is None:
+        return Finding("model", "warning", f"{text}; no list of models at {at}", hint)
+    names = (model.model_name, f"{model.model_name}:latest")
+    found = next((one for one in listed if one.name in names), None)
+    if found is None:
+        there = ", ".join(one.name for one in listed[:5]) or "none"
+        return Finding("model", "warning", f"{text}; not among the models at {at}: {there}", hint)
+    window = f", {found.window_tokens:,} tokens" if found.window_tokens else ""
+    return Finding("model", "ok", f"{text}; at {at}{window}")
 
 
 def _key_source(spec: str, environ: Mapping[str, str]) -> str:

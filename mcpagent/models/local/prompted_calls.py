@@ -145,8 +145,8 @@ def read_prompted(response: ModelResponse, request: ModelRequest) -> ModelRespon
         case {"answer": str(text), **rest} if not rest:
             return replace(response, message=replace(message, parts=(*others, Text(text))))
         case {"tool": str(name), "arguments": dict(arguments), **rest} if not rest:
-            if request.tool_choice == "none" or name not in {tool.name for tool in request.tools}:
-                return response
+            if request.tool_choice == "none" or not name.strip():
+                return response  # a call of a tool that is not offered is answered as any such call
             call = ToolCall(f"call_{len(request.messages)}_0", name, arguments)
             return replace(response, message=replace(message, parts=(*others, call)), stop="tool_calls")
         case _:

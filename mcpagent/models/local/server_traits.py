@@ -23,11 +23,13 @@ _FORMAT = 1
 class ServerTraits:
     """`takes_tools`: whether requests may hold tools; `constrains`: whether `response_format` is obeyed.
 
+    `takes_schemas`: whether tools' schemas are taken as they are, or only loosely (`loose_schemas.py`).
     `window_tokens`: the most tokens the model takes as its server was started, as far as a failure told.
     """
 
     takes_tools: bool = True
     constrains: bool = True
+    takes_schemas: bool = True
     window_tokens: int | None = None
 
 
@@ -49,7 +51,8 @@ class TraitCache:
             traits = ServerTraits(**data["traits"])
         except (OSError, ValueError, TypeError, LookupError, RecursionError):
             return None
-        are_flags = isinstance(traits.takes_tools, bool) and isinstance(traits.constrains, bool)
+        flags = (traits.takes_tools, traits.constrains, traits.takes_schemas)
+        are_flags = all(isinstance(flag, bool) for flag in flags)
         is_size = traits.window_tokens is None or (type(traits.window_tokens) is int and traits.window_tokens > 0)
         return traits if is_current and are_flags and is_size else None
 

@@ -1,13 +1,17 @@
 """Tool calls that a local model writes as text, because its server does not read them out of its answer.
 
 Recognised are the forms that model families are trained on (`textual_forms.py`). They are parsed strictly: the answer
-must be nothing but calls (after words, if the form has marks of its own), of offered tools, with whole arguments.
-Anything else is text and stays text; nothing is guessed, completed or run when it was cut off.
+must be nothing but calls (after words, if the form has marks of its own), with whole arguments. A call of a tool
+that is not offered is one too: what becomes of it is decided where all such calls are. Anything else is text and
+stays text; nothing is guessed, completed or run when it was cut off.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from mcpagent.events import Emit, Event, TextDelta
 from mcpagent.messages import Part, Text, ToolCall
@@ -38,6 +42,8 @@ def read_textual_calls(response: ModelResponse, request: ModelRequest) -> ModelR
     if message.tool_calls or response.stop != "end" or request.tool_choice == "none":
         return response
     words, calls = calls_in(message.text, {tool.name: tool.parameters for tool in request.tools})
+    if not calls and request.tools:
+        words, calls = _calls_elsewhere(message.text, request)
     if not calls:
         return response
     turn = len(request.messages)
@@ -45,6 +51,48 @@ def read_textual_calls(response: ModelResponse, request: ModelRequest) -> ModelR
     made += [Text(words)] if words else []
     made += [ToolCall(f"call_{turn}_{place}", name, arguments) for place, (name, arguments) in enumerate(calls)]
     return replace(response, message=replace(message, parts=tuple(made)), stop="tool_calls")
+
+
+def _calls_elsewhere(text: str, request: ModelRequest) -> tuple[str, list[Call]]:
+    """Calls in an exact form of which at least one is of a tool that is not offered."""
+    words, calls = calls_in(text, _AnyTool({tool.name: tool.parameters for tool in request.tools}))
+    are_schemas = any("properties" in arguments and arguments.get("type") == "object" for _, arguments in calls)
+    return (text, []) if are_schemas else (words, calls)  # a definition that is told looks like a call
+
+
+class _AnyProperty(Mapping[str, Any]):
+    """Says nothing about any property."""
+
+    def __getitem__(self, key: str) -> Any:
+        return {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+_ANY_ARGUMENTS: Mapping[str, Any] = {"properties": _AnyProperty()}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+
+
+class _AnyTool(Mapping[str, Mapping[str, Any]]):
+    """The offered tools, and any other of whose arguments nothing is known."""
+
+    def __init__(self, offered: Schemas) -> None:
+        self._offered = offered
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        if name not in self._offered and not _NAME.fullmatch(name):
+            raise KeyError(name)
+        return self._offered.get(name, _ANY_ARGUMENTS)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._offered)
+
+    def __len__(self) -> int:
+        return len(self._offered)
 
 
 def textual_way(request: ModelRequest, emit: Emit) -> AskedWay:
@@ -85,7 +133,13 @@ def _whole(text: str, tools: Schemas) -> list[Call] | None:
     if not text.startswith(("{", "[")):
         return None
     value = strict_json(text)
-    return calls_of(value, tools) if value is not None else pythonic(text, tools) if text.startswith("[") else None
+    return calls_of(value, tools) if value is not None else _listed(text, tools)
+
+
+def _listed(text: str, tools: Schemas) -> list[Call] | None:
+    """A list of calls in Python, which without marks must be of offered tools."""
+    known = {name: tools[name] for name in tools}
+    return pythonic(text, known) if text.startswith("[") else None
 
 
 def may_be_all_call(start: str) -> bool:

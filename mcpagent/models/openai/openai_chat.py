@@ -7,7 +7,6 @@ calls) is kept and goes back to the same server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal, Unpack
 
 from mcpagent.events import Emit, Notice
@@ -16,8 +15,7 @@ from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import Failure
 from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
 from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, takes_no_tools
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
-from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
+from mcpagent.models.local.textual_calls import read_textual_calls
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion, unproxied
 from mcpagent.models.openai.openai_chat_history import GEMINI, OPENAI, USUAL, request_body
 from mcpagent.python.argument_checks import checked
@@ -32,7 +30,7 @@ class OpenAIChatModel(OpenAIModel):
     which is what all other servers know. `capabilities` with discovery "call_tool" keeps the whole prefix of a
     conversation cached, while the default writes found tools at the end of `tools`.
     `calls` "prompted" describes tools in the prompt and has calls written as JSON, for models that cannot call; None
-    finds out with the first request, at servers other than OpenAI's; `traits` remembers it beyond this object.
+    finds out with the first request, at servers other than OpenAI's; `traits` of `Connection` remembers it.
     """
 
     path = "/chat/completions"
@@ -47,15 +45,11 @@ class OpenAIChatModel(OpenAIModel):
         hint: str = "",
         max_tokens_field: str | None = None,
         calls: Literal["native", "prompted"] | None = None,
-        traits: TraitCache | None = None,
         **connection: Unpack[Connection],
     ) -> None:
         at_openai = is_openai(connection.get("base_url"))
         super().__init__(provider, model_name, "OPENAI_API_KEY" if at_openai else "", hint=hint, **connection)
-        self.reads_textual_calls = not at_openai
         self.calls = calls or ("native" if at_openai else None)
-        self._cache = traits
-        self._traits: ServerTraits | None = None
         self._reported = False
         self._dialect = GEMINI if provider == "gemini" else OPENAI if at_openai else USUAL
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
@@ -73,43 +67,24 @@ class OpenAIChatModel(OpenAIModel):
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """With prompted calls if that was asked for, or if the server takes no tools, which is reported once."""
-        prompts = self.calls == "prompted" or (self.calls is None and not self._server().takes_tools)
+        prompts = self.calls == "prompted" or (self.calls is None and not self.server().takes_tools)
         if not request.tools or not prompts:
-            return textual_way(request, emit) if self.reads_textual_calls else AskedWay(request, emit)
+            return super().way(request, emit)
         if self.calls is None and not self._reported:
             self._reported = True
             emit(Notice(f"{self.name} takes no tools; they are described in the prompt from now on", "warning"))
-        return prompted_way(request, emit, constrained=self._server().constrains)
+        return prompted_way(request, emit, constrained=self.server().constrains)
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also how much the model takes, if the server says it, which changes nothing about this request."""
-        if failure.window_tokens and not self.at_openai:
-            self._learn(window_tokens=failure.window_tokens)
+        """Also whether the server takes tools, and whether it obeys `response_format`."""
         if way.request.tools and self.calls is None and takes_no_tools(failure.message):
-            return self._learn(takes_tools=False)
+            return self.learn(takes_tools=False)
         if is_constrained(way.request) and failure.status in (400, 422) and "response_format" in failure.message:
-            return self._learn(constrains=False)
-        return False
-
-    def reported_window(self) -> int | None:
-        """As a failure reported it, maybe to an earlier process."""
-        return None if self.at_openai else self._server().window_tokens
-
-    def _server(self) -> ServerTraits:
-        """What is known of the server, maybe from an earlier process."""
-        if self._traits is None:
-            loaded = self._cache.load(self.endpoint.base_url, self.model_name) if self._cache is not None else None
-            self._traits = loaded or ServerTraits()
-        return self._traits
-
-    def _learn(self, **found: Any) -> bool:
-        self._traits = replace(self._server(), **found)
-        if self._cache is not None:
-            self._cache.save(self.endpoint.base_url, self.model_name, self._traits)
-        return True
+            return self.learn(constrains=False)
+        return super().learns(failure, way)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, provider=self.provider, history=request.messages)
-        if self.reads_textual_calls:
-            response = read_textual_calls(response, request)
+        if self.is_elsewhere:
+            response = read_textual_calls(response, request)  # before what they are calls of is looked at
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response

@@ -96,7 +96,8 @@ class ResponseStream:
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return ThinkingDelta(event["delta"])
             case "response.output_item.done":
-                self._items[event["output_index"]] = dict(event["item"])
+                # llama.cpp and LiteLLM give no index: their items come in order
+                self._items[event.get("output_index", len(self._items))] = dict(event["item"])
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._answer = dict(event["response"])
             case "error":

@@ -1,0 +1,84 @@
+"""Tool schemas for servers that make a grammar of them, and refuse the whole request for what they cannot.
+
+llama.cpp takes a `pattern` only from `^` to `$` and without classes such as `\\d`, and refuses large repetitions. What
+is left out is said more loosely: arguments are checked against the original schema anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+_REFUSED = ("grammar", "json schema", "json_schema", "schema conversion", "pattern must start")
+_LEFT_OUT = frozenset(
+    {
+        *("pattern", "patternProperties", "propertyNames", "format", "minLength", "maxLength", "minItems", "maxItems"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "contains"),
+        *("minProperties", "maxProperties", "not", "if", "then", "else", "dependentRequired", "dependentSchemas"),
+    }
+)
+_MAPS = frozenset({"properties", "$defs", "definitions"})
+_VALUES = frozenset({"enum", "const", "default", "examples", "required"})
+_DEEPEST = 60
+_TAKEN_PATTERN = re.compile(r"\^(?:[^\\$^]|\\[^A-Za-z0-9])*\$")
+
+LeftOut: TypeAlias = Callable[[str, Any], bool]
+"""Whether a keyword with its value is left out of a schema."""
+
+
+def beyond_grammars(keyword: str, value: Any) -> bool:  # noqa: ARG001
+    """All that some server's grammars may not express."""
+    return keyword in _LEFT_OUT
+
+
+def beyond_llamacpp(keyword: str, value: Any) -> bool:
+    """A `pattern` that is not from `^` to `$`, or has classes or groups of the kind that llama.cpp does not know."""
+    is_pattern = keyword == "pattern" and isinstance(value, str)
+    return is_pattern and (not _TAKEN_PATTERN.fullmatch(value) or "(?" in value)
+
+
+def refuses_schemas(message: str) -> bool:
+    """Whether an error's text says that a schema could not be made a grammar."""
+    return any(words in message.lower() for words in _REFUSED)
+
+
+def loose_schema(schema: Any, left_out: LeftOut = beyond_grammars, depth: int = 0) -> Any:
+    """The schema without what a grammar may not express. Names of properties and values stay what they are."""
+    if depth > _DEEPEST:
+        return {}
+    if isinstance(schema, list):
+        return [loose_schema(one, left_out, depth + 1) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {key: value for key, value in schema.items() if not left_out(key, value)}
+    return {key: _loose(key, value, left_out, depth) for key, value in kept.items()}
+
+
+def _loose(key: str, value: Any, left_out: LeftOut, depth: int) -> Any:
+    if key in _VALUES:
+        return value
+    if key in _MAPS and isinstance(value, Mapping):
+        return {name: loose_schema(one, left_out, depth + 1) for name, one in value.items()}
+    return loose_schema(value, left_out, depth + 1)
+
+
+def with_loose_schemas(body: Mapping[str, Any], left_out: LeftOut = beyond_grammars) -> dict[str, Any]:
+    """A request of any of the three protocols with the schemas of its tools, and of what may be answered, loose."""
+    made = dict(body)
+    if isinstance(body.get("tools"), list):
+        made["tools"] = [_loose_tool(tool, left_out) for tool in body["tools"]]
+    match body.get("response_format"):
+        case {"json_schema": {"schema": schema, **named}, **kind}:
+            made["response_format"] = {**kind, "json_schema": {**named, "schema": loose_schema(schema, left_out)}}
+        case _:
+            pass
+    return made
+
+
+def _loose_tool(tool: Any, left_out: LeftOut) -> Any:
+    if not isinstance(tool, Mapping):
+        return tool
+    schemas = {key: loose_schema(tool[key], left_out) for key in ("parameters", "input_schema") if key in tool}
+    inner = {"function": _loose_tool(tool["function"], left_out)} if "function" in tool else {}
+    return {**tool, **schemas, **inner}
