@@ -157,14 +157,19 @@ class Ranker:
         What "and", "or", "+" and commas join is mostly one need ("from Berlin to Paris, by train"), so these part
         clauses only where each of them is what some tool is about.
         """
-        clauses, joined = self._telling(_CLAUSE_END, text), self._telling(_JOINT, text)
-        if len(joined) > max(len(clauses), 1) and all(self._is_answered(asked, only) for _, asked in joined):
-            clauses = joined
+        parts = _between(_JOINT, text)
+        if len(parts) < 2:
+            return []
+        ended = _between(_CLAUSE_END, text)
+        clauses = self._telling(ended)
+        if len(ended) < len(parts) <= _MAX_NEEDS:  # more of them are a list
+            joined = self._telling(parts)
+            if len(joined) > max(len(clauses), 1) and all(self._is_answered(asked, only) for _, asked in joined):
+                return joined
         return clauses[:_MAX_NEEDS]
 
-    def _telling(self, end: re.Pattern[str], text: str) -> list[tuple[str, Asked]]:
-        """The parts between these ends that have words rare enough."""
-        parts = [part for part in end.split(text) if part and not part.isspace()]
+    def _telling(self, parts: Sequence[str]) -> list[tuple[str, Asked]]:
+        """Those of several parts that have words rare enough."""
         if len(parts) < 2:
             return []
         asked = ((part, self.ask(part)) for part in parts[:_MOST_PARTS])
@@ -204,6 +209,10 @@ class Ranker:
 
     def _hits(self, asked: Asked, limit: int, only: Collection[int] | None, work: Work) -> Hits:
         return self._postings.best(asked.factors, limit, only, work)
+
+
+def _between(ends: re.Pattern[str], text: str) -> list[str]:
+    return [part for part in ends.split(text) if part and not part.isspace()]
 
 
 def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float, weight: float) -> list[Ranked]:
