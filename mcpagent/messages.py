@@ -126,7 +126,6 @@ class Thinking:
     """A model's reasoning; `provider_data` is the block as that provider sent it (signature, encrypted content)."""
 
     text: str
-    provider: str
     provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
     type: Literal["thinking"] = "thinking"
 
@@ -226,7 +225,6 @@ class ToolsChanged:
 class ProviderBlock:
     """Content only its own provider understands: replayed to it unchanged, skipped by the others."""
 
-    provider: str
     data: dict[str, Any]
     type: Literal["provider_block"] = "provider_block"
 
@@ -243,16 +241,34 @@ def texts_for_model(content: tuple[Text | Image, ...]) -> tuple[Text | Image, ..
 Part: TypeAlias = Text | Thinking | Image | ToolCall | ToolResult | ToolsShown | ToolsChanged | ProviderBlock
 
 
+WireProtocol: TypeAlias = Literal["messages", "responses", "chat"]
+"""Anthropic's Messages API, OpenAI's Responses API, and Chat Completions, which most other servers speak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which model wrote an answer, and where: what came with it beyond words and calls can only be read there.
+
+    `address` is host, port and path of the API, `provider` what a person calls it; "" where a field is not known, as
+    in histories that come from elsewhere. What may go where is in `models/origins.py`.
+    """
+
+    provider: str
+    protocol: WireProtocol | Literal[""] = ""
+    address: str = ""
+    model: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message. Results of tool calls, and the tool changes they caused, are in "tool" messages in call order.
 
-    `provider` names the provider that wrote an assistant message: only that one gets `provider_data` back.
+    `origin` is of an assistant message, and of each of its parts: None if no provider's model wrote it.
     """
 
     role: Role
     parts: tuple[Part, ...]
-    provider: str = ""
+    origin: Origin | None = None
 
     @property
     def text(self) -> str:
@@ -347,7 +363,8 @@ def load_messages(data: object) -> list[Message]:
     """The history that `dump_messages` gave, of this version or another. Raises `InputError` if it is not one.
 
     The text names the place as a path, `messages[2].parts[0].text`. Fields that this version does not know are passed
-    over; content of a kind that it does not know is not, since a history without it would be another one.
+    over; content of a kind that it does not know is not, since a history without it would be another one. Where only
+    the `provider` of an answer is named, as was once written, that is all that is known of its origin.
     """
     if not isinstance(data, Sequence) or isinstance(data, str | bytes):
         raise _no_history("", f"expected a list of messages, got {_kind(data)}")
@@ -363,7 +380,8 @@ def load_message(item: object, place: int) -> Message:
     if not isinstance(item, Mapping) or not isinstance(parts, list | tuple):
         raise _no_history(path, f"expected an object with role and parts, got {_kind(item)}")
     loaded = [_loaded_part(part, f"{path}.parts[{place}]") for place, part in enumerate(parts)]
-    message: Message = _loaded(Message, {**item, "parts": ()}, path)
+    former = {"origin": {"provider": named}} if (named := item.get("provider")) and "origin" not in item else {}
+    message: Message = _loaded(Message, {**item, **former, "parts": ()}, path)
     return replace(message, parts=tuple(loaded))
 
 

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Part
+from mcpagent.messages import Message, Origin, Part
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.failures_and_retries import (
     AnswerError,
@@ -35,6 +35,9 @@ Delta: TypeAlias = TextDelta | ThinkingDelta
 
 class StreamReader(Protocol):
     """Puts the events of one stream together; `done` when it knows that nothing more will come."""
+
+    was_marked: bool
+    """Set when the stream said with a mark of its own, no event, that it ended."""
 
     @property
     def done(self) -> bool:
@@ -66,6 +69,8 @@ class ApiFormat(ABC):
     provider: str
     model_name: str
     endpoint: Endpoint
+    origin: Origin
+    """Of its answers."""
     stream_reader: ClassVar[type[StreamReader]]
     """A new one is made for each attempt."""
 
@@ -78,9 +83,14 @@ class ApiFormat(ABC):
         """The provider's answer as ours; nothing of it that the provider wants back is lost."""
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """The provider's answer as ours, with the tools that its own search found."""
+        """The provider's answer as ours, with where it is from and the tools that its own search found."""
         response = self._read(answer, request)
-        return replace(response, message=with_found(response.message, request, self.found_names))
+        message = replace(response.message, origin=self.origin)
+        return replace(response, message=with_found(message, request, self.found_names))
+
+    def generated_answer(self, text: str) -> dict[str, Any]:
+        """The answer that is what the model wrote, if the provider could not read it and gave it back with an error."""
+        raise NotImplementedError(text)
 
     @staticmethod
     def found_names(part: Part) -> list[str]:  # noqa: ARG004
@@ -168,9 +178,10 @@ class Exchange:
             self.end()
         return self._whole
 
-    def end(self) -> None:
-        """The stream ended. Raises `AnswerError` if that was too early."""
+    def end(self, *, was_marked: bool = False) -> None:
+        """The stream ended, maybe with a mark. Raises `AnswerError` if that was too early."""
         if not self._whole:
+            self._reader.was_marked = was_marked
             with reading():
                 self._take(self._reader.answer())
 
@@ -197,6 +208,9 @@ class Exchange:
             failure = replace(failure, kind="closed")
         if self._api.learns(failure, self._way) and not self._shown:
             self._ask()
+            return 0.0
+        if failure.generated and not self._shown:
+            self._take(self._api.generated_answer(failure.generated))
             return 0.0
         final = self._shown or self._attempt == self._max_retries
         delay = None if final else failure.seconds_before_retry(self._attempt)

@@ -7,6 +7,7 @@ rules here are theirs otherwise: 408, 409, 429, 5xx and connection errors, `x-sh
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator, Mapping
@@ -100,6 +101,8 @@ class Failure:
     """What the provider's `x-should-retry` says."""
     window_tokens: int | None = None
     """The most tokens the model takes, if the failure says it."""
+    generated: str = ""
+    """What the model wrote, if the failure is that the provider could not read a call in it (Groq)."""
 
     @property
     def is_overflow(self) -> bool:
@@ -224,7 +227,14 @@ def _answered_failure(error: Exception) -> Failure:
         retry_after_seconds=retry_after_seconds({**_google_wait(details), **headers}),
         retry_advised={"true": True, "false": False}.get(headers.get("x-should-retry", "")),
         window_tokens=_told_window(inner, message),
+        generated=_generated(inner),
     )
+
+
+def _generated(inner: Mapping[str, Any]) -> str:
+    """Groq's `failed_generation` (https://console.groq.com/docs/tool-use): words, or JSON."""
+    written = inner.get("failed_generation")
+    return "" if written is None else written if isinstance(written, str) else json.dumps(written)
 
 
 def _told_window(inner: Mapping[str, Any], message: str) -> int | None:

@@ -16,27 +16,15 @@ from itertools import chain, count
 from typing import Any
 
 from mcpagent.errors import InputError
-from mcpagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult, load_message
-from mcpagent.models.anthropic.anthropic_history import PROVIDER as ANTHROPIC
+from mcpagent.messages import Image, Message, Origin, Part, Text, Thinking, ToolCall, ToolResult, load_message
 from mcpagent.models.anthropic.messages_model import read_block
 from mcpagent.models.openai.openai_responses import read_item
-from mcpagent.models.openai.openai_responses_history import PROVIDER as OPENAI
+from mcpagent.models.origins import SERVER_TOOLS
 from mcpagent.models.wire_values import read_call, without
 from mcpagent.text.safe_text import safe_line
 
-_ANTHROPIC_SIDE = frozenset(
-    "server_tool_use mcp_tool_use mcp_tool_result container_upload web_search_tool_result web_fetch_tool_result "  # noqa: SIM905
-    "code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result "
-    "tool_search_tool_result".split()
-)
-"""Blocks of tools that Anthropic runs itself: nobody answers them, and they go back to it as they are."""
-
-_OPENAI_SIDE = frozenset(
-    "web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call "  # noqa: SIM905
-    "tool_search_call tool_search_output".split()
-)
-"""Items of tools that OpenAI runs itself."""
-
+_ANTHROPIC_SIDE, _OPENAI_SIDE = SERVER_TOOLS["messages"], SERVER_TOOLS["responses"]
+_ANTHROPIC, _OPENAI = Origin("anthropic", "messages"), Origin("openai", "responses")
 _ONLY_ANTHROPIC = {"tool_use", "thinking", "redacted_thinking"} | _ANTHROPIC_SIDE
 
 
@@ -181,25 +169,25 @@ class _HistoryReader:
         if isinstance(refusal := message.get("refusal"), str) and refusal:
             parts.append(Text(refusal))
         self._add_answer(
-            [*parts, *_chat_calls(message, at)], ANTHROPIC if is_anthropics else "", goes_on=self._in_items
+            [*parts, *_chat_calls(message, at)], _ANTHROPIC if is_anthropics else None, goes_on=self._in_items
         )
 
     def _add_item(self, item: Mapping[str, Any]) -> None:
         """An item of OpenAI's. Those of one answer follow each other: a call is not an answer of its own."""
         lost = self._ids_are_lost
-        self._add_answer(read_item(without(item, ("id",)) if lost else item), OPENAI, goes_on=True)
+        self._add_answer(read_item(without(item, ("id",)) if lost else item), _OPENAI, goes_on=True)
         self._in_items, self._ids_are_lost = True, lost
 
-    def _add_answer(self, parts: Sequence[Part], provider: str, *, goes_on: bool) -> None:
+    def _add_answer(self, parts: Sequence[Part], origin: Origin | None, *, goes_on: bool) -> None:
         opened = [(part.id, self._apart(part)) for part in parts if isinstance(part, ToolCall)]
         calls = iter(opened)
         made = tuple(next(calls)[1] if isinstance(part, ToolCall) else part for part in parts)
         last = self.messages[-1] if self.messages else None
         if goes_on and last is not None and last.role == "assistant":
-            self.messages[-1] = replace(last, parts=(*last.parts, *made), provider=provider or last.provider)
+            self.messages[-1] = replace(last, parts=(*last.parts, *made), origin=origin or last.origin)
             self._open += opened
         elif made:
-            self._add_ours(Message("assistant", made, provider=provider))
+            self._add_ours(Message("assistant", made, origin))
             self._open = opened
 
     def _apart(self, call: ToolCall) -> ToolCall:
@@ -237,7 +225,7 @@ def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
         case {"type": "tool_use", "name": str(), "id": str()}:
             _check_arguments(block.get("input"), f"{at}.input")
         case {"type": "thinking", "thinking": str(thought)} if not block.get("signature"):
-            return Thinking(thought, ANTHROPIC)  # it cannot go back
+            return Thinking(thought)  # it cannot go back
         case {"type": "thinking", "thinking": str()} | {"type": "redacted_thinking", "data": str()}:
             pass
         case {"type": "text", "text": str()} if is_anthropics:

@@ -12,14 +12,15 @@ import json
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.events import Emit
-from mcpagent.messages import ToolDefinition
+from mcpagent.messages import Origin, ToolDefinition, WireProtocol
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
 from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
@@ -27,6 +28,7 @@ from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure,
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
+from mcpagent.models.origins import thoughts_of, written_for
 from mcpagent.models.prices import known_search_cost
 from mcpagent.text.known_secrets import hide
 
@@ -43,6 +45,12 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 _HEADER_VARIABLES = ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS")
 _ORGANISATION_HEADERS = ("OpenAI-Organization", "OpenAI-Project")
+
+_REFUSES_THOUGHTS = re.compile(
+    r"`?(?:thought_?)?signature|encrypted[ _]content|thinking`? block|reasoning (?:input )?items?\b",
+    re.IGNORECASE,
+)
+"""As Anthropic, Gemini and OpenAI say that reasoning in a history is of another model, account or conversation."""
 
 END_SECONDS = 1.0
 """Longest wait for the end of a stream whose answer is whole."""
@@ -88,6 +96,7 @@ class HttpModel(ApiFormat):
     """A model behind a provider's HTTP API. Constructing one needs no key and does no I/O."""
 
     path: ClassVar[str]
+    protocol: ClassVar[WireProtocol]
     usual_url: ClassVar[str]
 
     def __init__(
@@ -103,6 +112,7 @@ class HttpModel(ApiFormat):
         self.endpoint = Endpoint(provider, model_name, url, variable, hint, silent_seconds=silent)
         self.provider = provider
         self.model_name = model_name
+        self.origin = Origin(provider, self.protocol, _address(url), model_name)
         self.settings = connection.get("settings") or ModelSettings()
         self._api_key = connection.get("api_key")
         self._http_client = connection.get("http_client")
@@ -113,6 +123,7 @@ class HttpModel(ApiFormat):
         self._traits: ServerTraits | None = None
         self._client: SdkClient | None = None
         self._has_answered = False
+        self._refused: frozenset[str] = frozenset()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def known_capabilities(self) -> Capabilities:
@@ -126,6 +137,16 @@ class HttpModel(ApiFormat):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+        """The JSON of a request, with what of the history the model may be sent."""
+        able = self.capabilities.searches
+        messages = written_for(request.messages, self.origin, searches=able, refused=self._refused)
+        return self.write(replace(request, messages=messages))
+
+    @abstractmethod
+    def write(self, request: ModelRequest) -> dict[str, Any]:
+        """The JSON of a request whose history is the model's to read."""
 
     @abstractmethod
     def sdk(self) -> ProviderSdk:
@@ -173,7 +194,13 @@ class HttpModel(ApiFormat):
         return with_loose_schemas(body, beyond_llamacpp) if self.provider == "llamacpp" else body
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """How much a server of one's own takes, which changes nothing about this request, and how it wants schemas."""
+        """How much a server of one's own takes, which changes nothing about this request, how it wants schemas, and
+        which reasoning of the history a model refuses: the conversation goes on without it."""
+        if failure.status == 400 and _REFUSES_THOUGHTS.search(failure.message):
+            able = self.capabilities.searches
+            sent = thoughts_of(written_for(way.request.messages, self.origin, searches=able, refused=self._refused))
+            self._refused |= sent
+            return bool(sent)
         if not self.is_elsewhere:
             return False
         if failure.window_tokens:
@@ -234,7 +261,7 @@ class HttpModel(ApiFormat):
                     async for event in stream:
                         if exchange.add(event):  # read to the end, so that the connection can be used again
                             limit.reschedule(asyncio.get_running_loop().time() + END_SECONDS)
-                    exchange.end()
+                    exchange.end(was_marked=getattr(stream, "was_marked", False))
                 self._has_answered = True
             except caught as error:
                 if exchange.reopens(error, was_used=self._has_answered):
@@ -299,14 +326,35 @@ class OpenAIModel(HttpModel):
         """OpenAI's, at any address."""
         import openai
 
-        stream = openai.AsyncStream[object]
         header = ("Authorization", "Bearer {}", openai.Omit())
-        return ProviderSdk(openai.AsyncOpenAI, openai.OpenAIError, stream, *header)
+        return ProviderSdk(openai.AsyncOpenAI, openai.OpenAIError, _marked_stream(), *header)
+
+
+@cache
+def _marked_stream() -> type[openai.AsyncStream[object]]:
+    """The SDK's stream, which keeps to itself that `[DONE]` came."""
+    import openai
+
+    class MarkedStream(openai.AsyncStream[object]):
+        was_marked = False
+
+        async def _iter_events(self) -> AsyncIterator[Any]:
+            async for event in super()._iter_events():
+                self.was_marked = self.was_marked or event.data.startswith("[DONE]")
+                yield event
+
+    return MarkedStream
 
 
 def is_openai(base_url: str | None) -> bool:
     """Whether this is OpenAI's own address; None stands for it."""
     return base_url is None or base_url.rstrip("/") == OPENAI_URL
+
+
+def _address(base_url: str) -> str:
+    """Host, port and path, without what is secret or makes no difference."""
+    parts = urlsplit(base_url)
+    return (parts.netloc.rpartition("@")[2].lower() + parts.path).rstrip("/")
 
 
 def usable_key(key: str | None, variable: str) -> str:

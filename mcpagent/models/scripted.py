@@ -80,7 +80,7 @@ def _message(answer: Message | str | ToolCall | list[ToolCall], turn: int) -> Me
     if isinstance(answer, Message):
         return answer
     if isinstance(answer, str):
-        return Message("assistant", (Text(answer),), provider="scripted")
+        return Message("assistant", (Text(answer),))
     calls = [answer] if isinstance(answer, ToolCall) else answer
     named = (replace(call, id=call.id or f"call_{turn}_{place}") for place, call in enumerate(calls))
-    return Message("assistant", tuple(named), provider="scripted")
+    return Message("assistant", tuple(named))

@@ -25,6 +25,8 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 NO_OUTPUT = "(no output)"
 NO_INPUT = "(no input)"
 """Stands for a user's turn that is missing or says nothing: Anthropic, Gemini and many chat templates demand one."""
+NO_ANSWER = "(no answer)"
+"""Stands for an answer that is missing, where one is demanded."""
 
 _LINE = "\n"
 MAX_ARGUMENT_CHARACTERS, MAX_ARGUMENT_LEVELS = 4_000_000, 100
@@ -76,15 +78,15 @@ def legal_id(call_id: str, *, longest: int) -> str:
     return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def ids_on_the_wire(messages: Iterable[Message], provider: str, *, longest: int) -> dict[str, str]:
+def ids_on_the_wire(messages: Iterable[Message], legal: Callable[[str], str]) -> dict[str, str]:
     """By id of a call or a result, what stands for it in a request: a provider's own as it sent them, others legal."""
     ids: dict[str, str] = {}
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
-                ids[part.id] = part.id if message.provider == provider else legal_id(part.id, longest=longest)
+                ids[part.id] = part.id if message.origin is not None else legal(part.id)
             elif isinstance(part, ToolResult) and part.call_id not in ids:
-                ids[part.call_id] = legal_id(part.call_id, longest=longest)
+                ids[part.call_id] = legal(part.call_id)
     return ids
 
 

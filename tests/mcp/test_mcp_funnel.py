@@ -101,9 +101,9 @@ def bodies(request: ModelRequest) -> dict[str, Any]:
     """The request as each protocol writes it."""
     return {
         "messages": anthropic_body(request, "m"),
-        "chat": chat_body(request, "m", provider="x"),
+        "chat": chat_body(request, "m"),
         "responses": responses_body(request, "m"),
-        "prompted": chat_body(prompted(request, constrained=True), "m", provider="x"),
+        "prompted": chat_body(prompted(request, constrained=True), "m"),
     }
 
 

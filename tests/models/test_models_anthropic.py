@@ -6,7 +6,17 @@ import pytest
 
 from mcpagent.errors import ModelError
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolsSearched, ignore
-from mcpagent.messages import Message, ProviderBlock, Text, Thinking, ToolCall, ToolsChanged, Usage, user_message
+from mcpagent.messages import (
+    Message,
+    Origin,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolsChanged,
+    Usage,
+    user_message,
+)
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings
 from tests.wire.provider import PlayedProvider, anthropic_stream, sse, text_block, tool_block
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
@@ -141,7 +151,7 @@ async def test_a_streamed_answer_with_thinking_search_and_parallel_calls_is_kept
     ]
     assert answer.stop == "tool_calls"
     assert answer.usage == Usage(350, 20, cache_read_tokens=300, cache_write_tokens=40, requests=1)
-    assert answer.message.provider == "anthropic"
+    assert answer.message.origin == Origin("anthropic", "messages", "api.anthropic.com", answer.message.origin.model)
     assert [type(part) for part in answer.message.parts] == [
         Thinking,
         Thinking,
@@ -178,12 +188,12 @@ async def test_what_another_provider_thought_or_signed_is_not_sent() -> None:
     foreign = Message(
         "assistant",
         (
-            Thinking("secret", "openai", {"type": "reasoning", "encrypted_content": "x"}),
-            ProviderBlock("openai", {"type": "web_search_call"}),
+            Thinking("secret", {"type": "reasoning", "encrypted_content": "x"}),
+            ProviderBlock({"type": "web_search_call"}),
             Text("Hi.", provider_data={"item": {"id": "msg_1"}}),
             ToolCall("functions.f:0", "f.g", {"a": 1}, provider_data={"arguments": "{}"}),
         ),
-        provider="openai",
+        origin=Origin("openai"),
     )
     body = model(PlayedProvider(sse())).request_body(ModelRequest("", (user_message("x"), foreign)))
     text, call = body["messages"][1]["content"]

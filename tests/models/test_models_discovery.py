@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcpagent.errors import ConfigError
 from mcpagent.events import ignore
-from mcpagent.messages import Message, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged, user_message
+from mcpagent.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged, user_message
 from mcpagent.models import (
     AnthropicModel,
     ModelRequest,
@@ -58,7 +58,7 @@ def text(value: object) -> str:
 @bounded
 def test_every_request_begins_with_the_bytes_of_the_one_before(adapter: str, life: list[Step]) -> None:
     model = ADAPTERS[adapter]
-    lived = Life(model.provider)
+    lived = Life(model.origin)
     before = model.request_body(lived.request())
     for step in life:
         lived.live(step)
@@ -142,11 +142,11 @@ NEW = numbered(1)
 CHANGED = numbered(1, 1)
 
 
-def found(*changes: ToolsChanged, tools: tuple[ToolDefinition, ...], provider: str = "") -> ModelRequest:
+def found(*changes: ToolsChanged, tools: tuple[ToolDefinition, ...], origin: Origin | None = None) -> ModelRequest:
     """One turn per change: a call to add_tool with a result and that change."""
     messages = [user_message("go")]
     for turn, change in enumerate(changes):
-        messages.append(Message("assistant", (ToolCall(f"c{turn}", "add_tool", {}),), provider=provider))
+        messages.append(Message("assistant", (ToolCall(f"c{turn}", "add_tool", {}),), origin=origin))
         messages.append(Message("tool", (ToolResult(f"c{turn}", "add_tool", (Text("Added."),)), change)))
     return ModelRequest("", tuple(messages), (SEARCH, *tools))
 
@@ -264,7 +264,7 @@ async def test_one_proxy_tool_calls_what_was_found() -> None:
     assert second.malformed == '{"tool_name":5}'
     after = model.request_body(ModelRequest("", (*ADDED.messages, answer.message), ADDED.tools))
     assert after["messages"][-1]["tool_calls"][0] == call
-    foreign = Message("assistant", (ToolCall("c9", "tool_1", {"v0": "y"}),), provider="anthropic")
+    foreign = Message("assistant", (ToolCall("c9", "tool_1", {"v0": "y"}),), origin=Origin("anthropic"))
     after = model.request_body(ModelRequest("", (*ADDED.messages, foreign), ADDED.tools))
     assert json.loads(after["messages"][-1]["tool_calls"][0]["function"]["arguments"]) == {
         "tool_name": "tool_1",

@@ -20,6 +20,7 @@ from mcpagent.errors import InputError
 from mcpagent.messages import (
     Image,
     Message,
+    Origin,
     ProviderBlock,
     Text,
     Thinking,
@@ -139,14 +140,14 @@ def test_anthropic_messages() -> None:
         Message(
             "assistant",
             (
-                Thinking("Hm.", "anthropic", thought),
-                Thinking("", "anthropic", hidden),
-                ProviderBlock("anthropic", searched),
+                Thinking("Hm.", thought),
+                Thinking("", hidden),
+                ProviderBlock(searched),
                 Text("I look.", {"citations": [{"cited_text": "x"}]}),
                 ToolCall("c1", "get_weather", {"place": "Rome"}, provider_data={"caller": {"type": "direct"}}),
                 ToolCall("c2", "get_weather", {}),
             ),
-            provider="anthropic",
+            origin=Origin("anthropic", "messages"),
         ),
         Message(
             "tool",
@@ -165,7 +166,7 @@ def test_a_thought_without_a_signature_is_kept_and_does_not_go_back() -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": ""}
     messages = [user_message("x"), {"role": "assistant", "content": [thought, {"type": "text", "text": "Hello."}]}]
     history = read_history(messages)
-    assert history.messages[1].parts[0] == Thinking("Hm.", "anthropic")
+    assert history.messages[1].parts[0] == Thinking("Hm.")
     body = MODELS["anthropic"].request_body(ModelRequest("", tuple(history.messages)))
     assert body["messages"][1]["content"] == [{"type": "text", "text": "Hello."}]
 
@@ -193,8 +194,8 @@ def test_items_of_the_responses_api() -> None:
     assert history.system == "You help."
     question, answer, results, last = history.messages
     assert question == Message("user", (Text("Weather?"), PICTURE))
-    assert (answer.role, answer.provider, answer.text) == ("assistant", "openai", "I look.")
-    assert answer.parts[0] == Thinking("", "openai", thought)
+    assert (answer.role, answer.origin, answer.text) == ("assistant", Origin("openai", "responses"), "I look.")
+    assert answer.parts[0] == Thinking("", thought)
     assert [(call.arguments, call.malformed) for call in answer.tool_calls] == [
         ({"place": "Rome"}, ""),
         ({}, "nonsense"),

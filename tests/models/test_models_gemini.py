@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcpagent.errors import ModelError
 from mcpagent.events import ignore
-from mcpagent.messages import Message, Text, ToolCall, ToolDefinition, ToolResult, user_message
+from mcpagent.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import ModelRequest, OpenAIChatModel, resolve_model
 from mcpagent.models.gemini_schema import gemini_schema
 from tests.models.test_models_simulator import SYSTEM, discovers, talk
@@ -50,7 +50,7 @@ async def test_a_conversation_with_discovery_is_accepted_and_its_signatures_come
 async def test_calls_of_another_provider_are_marked_as_unsigned() -> None:
     calls = (ToolCall("toolu_1", "search_tools", {"query": "x"}), ToolCall("toolu_2", "search_tools", {"query": "y"}))
     results = tuple(ToolResult(call.id, call.name, (Text("ok"),)) for call in calls)
-    messages = (user_message("x"), Message("assistant", calls, provider="anthropic"), Message("tool", results))
+    messages = (user_message("x"), Message("assistant", calls, origin=Origin("anthropic")), Message("tool", results))
     async with Simulator(lambda _view: ["fine"]) as simulator:
         model = gemini(simulator.url, max_retries=0)
         assert (await model.respond(ModelRequest("", messages, (SEARCH,)), ignore)).message.text == "fine"

@@ -7,7 +7,7 @@ import pytest
 
 from mcpagent.errors import ModelError
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
-from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage, user_message
+from mcpagent.messages import Message, Origin, Text, Thinking, ToolCall, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel
 from tests.wire.provider import PlayedProvider, chat_stream, sse
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
@@ -193,8 +193,8 @@ async def test_another_servers_reasoning_is_not_sent_and_long_ids_are_shortened_
     call_id = "call_" + "x" * 60
     foreign = Message(
         "assistant",
-        (Thinking("secret", "vllm", {"reasoning_content": "secret"}), ToolCall(call_id, "f", {"a": 1})),
-        provider="vllm",
+        (Thinking("secret", {"reasoning_content": "secret"}), ToolCall(call_id, "f", {"a": 1})),
+        origin=Origin("vllm"),
     )
     body = local(PlayedProvider(sse())).request_body(ModelRequest("", (*HELLO.messages, foreign)))
     _, written = body["messages"]

@@ -8,7 +8,7 @@ import pytest
 
 from mcpagent.errors import ModelError
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
-from mcpagent.messages import Message, ProviderBlock, Text, Thinking, ToolCall, Usage, user_message
+from mcpagent.messages import Message, Origin, ProviderBlock, Text, Thinking, ToolCall, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIResponsesModel
 from tests.wire.provider import PlayedProvider, call_item, message_item, responses_stream, sse
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
@@ -206,12 +206,12 @@ async def test_what_another_provider_thought_or_signed_is_not_sent() -> None:
     foreign = Message(
         "assistant",
         (
-            Thinking("secret", "anthropic", {"type": "thinking", "signature": "x"}),
-            ProviderBlock("anthropic", {"type": "server_tool_use"}),
+            Thinking("secret", {"type": "thinking", "signature": "x"}),
+            ProviderBlock({"type": "server_tool_use"}),
             Text("Hi.", provider_data={"citations": []}),
             ToolCall("toolu_1", "f", {"a": 1}, provider_data={"caller": {"type": "direct"}}),
         ),
-        provider="anthropic",
+        origin=Origin("anthropic"),
     )
     body = model(PlayedProvider(sse())).request_body(ModelRequest("", (foreign,)))
     assert body["input"] == [

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mcpagent.errors import InputError
 from mcpagent.messages import (
     Message,
+    Origin,
     ProviderBlock,
     Text,
     Thinking,
@@ -307,7 +308,7 @@ def test_what_no_history_is_is_told_in_one_line(data: Any, told: str) -> None:
 WHOLE: list[Any] = dump_messages(
     [
         *whole_request().messages,
-        Message("assistant", (Thinking("Hm.", "p", {"a": [1]}), ProviderBlock("p", {"b": 1})), "p"),
+        Message("assistant", (Thinking("Hm.", {"a": [1]}), ProviderBlock({"b": 1})), Origin("p", model="m")),
         Message("tool", (ToolsChanged((numbered(1),), ("a",), ((0, numbered(2)),), ("b",)),)),
     ]
 )

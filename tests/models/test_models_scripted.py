@@ -14,7 +14,7 @@ HELLO = ModelRequest("sys", (user_message("hello"),))
 
 
 async def test_replies_of_every_kind_in_order() -> None:
-    whole = Message("assistant", (Thinking("hm", "scripted"), Text("done")))
+    whole = Message("assistant", (Thinking("hm"), Text("done")))
     scripted = ScriptedModel(
         [
             "text",

@@ -120,7 +120,7 @@ async def test_growing_the_tools_array_is_what_a_bound_thought_does_not_survive(
 async def test_every_kind_of_change_is_accepted(name: str) -> None:
     async with Simulator(lambda _view: ["ok"]) as simulator:
         model = made(name, simulator, max_retries=0)
-        life = Life(model.provider)
+        life = Life(model.origin)
         life.messages[0] = user_message("Start.")
         for step in (
             ("add", (1, 2)),

@@ -82,7 +82,7 @@ class Talker:
             emit(ThinkingDelta(self.thinks))
         for piece in self.pieces:
             emit(TextDelta(piece))
-        parts = (Thinking(self.thinks, "talker"), Text("".join(self.pieces)))
+        parts = (Thinking(self.thinks), Text("".join(self.pieces)))
         return ModelResponse(Message("assistant", parts), Usage(10, 2, requests=1), "end", 0.25)
 
     async def aclose(self) -> None:

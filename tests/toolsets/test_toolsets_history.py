@@ -43,7 +43,7 @@ async def main():
     print(json.dumps({
         "offered": [tool.name for tool in request.tools],
         "anthropic": anthropic_body(request, "claude-opus-4-8"),
-        "chat": chat_body(request, "gpt-4o", provider="openai-chat"),
+        "chat": chat_body(request, "gpt-4o"),
     }))
 
 asyncio.run(main())

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from mcpagent.conversation import fold_discovery
 from mcpagent.messages import (
     Message,
+    Origin,
     Part,
     Text,
     ToolCall,
@@ -56,8 +57,8 @@ def numbered(number: int, version: int = 0) -> ToolDefinition:
 class Life:
     """One conversation; every step gives the next request."""
 
-    def __init__(self, provider: str) -> None:
-        self.provider = provider
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
         self.messages: list[Message] = [user_message("Start.")]
         self.versions: dict[int, int] = {}
         self.lost: set[int] = set()
@@ -125,7 +126,7 @@ class Life:
                 self._found_elsewhere(definitions)
             case _:
                 self.messages += [
-                    Message("assistant", (Text(f"Answer {self.turn}."),), provider=self.provider),
+                    Message("assistant", (Text(f"Answer {self.turn}."),), origin=self.origin),
                     user_message(f"Question {self.turn}?"),
                 ]
 
@@ -133,7 +134,7 @@ class Life:
         """Another provider's search found them, and its model called the first."""
         made = tuple(ToolCall(f"call_{self.turn}_0", tool.name, {}) for tool in definitions[:1])
         parts: tuple[Part, ...] = (Text("Found."), ToolsChanged(added=tuple(definitions)), *made)
-        self.messages.append(Message("assistant", parts, provider="elsewhere"))
+        self.messages.append(Message("assistant", parts, origin=Origin("elsewhere")))
         results = tuple(ToolResult(call.id, call.name, (Text("ok"),)) for call in made)
         self.messages.append(Message("tool", results) if results else user_message("Go on."))
 
@@ -161,5 +162,5 @@ class Life:
             if change is not None:
                 parts.append(change)
         text = Text(f"Turn {self.turn}.")
-        self.messages.append(Message("assistant", (text, *made), provider=self.provider))
+        self.messages.append(Message("assistant", (text, *made), origin=self.origin))
         self.messages.append(Message("tool", tuple(parts)) if parts else user_message("Go on."))

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult, ToolsShown, user_message
+from mcpagent.messages import (
+    Image,
+    Message,
+    Origin,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolsShown,
+    user_message,
+)
 from mcpagent.models.base import ModelRequest
 
 PNG = "iVBORw0KGgo="
@@ -40,7 +50,7 @@ def whole_request(**changes: object) -> ModelRequest:
                 ToolCall("call_1", "get_weather", {"location": "Rome"}),
                 ToolCall("call_2", "get_weather", {"location": "Paris"}),
             ),
-            provider="elsewhere",
+            origin=Origin("elsewhere"),
         ),
         Message(
             "tool",

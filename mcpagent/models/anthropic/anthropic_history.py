@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mcpagent.errors import ConfigError
@@ -22,6 +23,7 @@ from mcpagent.models.wire_values import (
     NO_INPUT,
     headed,
     ids_on_the_wire,
+    legal_id,
     object_schema,
     sendable_name,
     shown_parts,
@@ -75,7 +77,7 @@ class AnthropicHistory:
         self.changes_tools = self.by_reference and can.tool_changes != "none"
         self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
         self._strategy = request.search_strategy
-        self._ids = ids_on_the_wire(request.messages, PROVIDER, longest=_LONGEST_ID)
+        self._ids = ids_on_the_wire(request.messages, partial(legal_id, longest=_LONGEST_ID))
         self._searchable = {tool.name for tool in request.deferred_tools} if asked else set[str]()
         self._defined = {*(tool.name for tool in self.plan.all_tools), *self._searchable}
         self._referenced: set[str] = set()
@@ -106,7 +108,7 @@ class AnthropicHistory:
             if message.role == "assistant":
                 self._announce()
                 self._append("assistant", self._assistant_blocks(message))
-                if self.searched and message.provider == PROVIDER:
+                if self.searched:
                     self._referenced.update(name for part in message.parts for name in found_names(part))
                 in_answer = (*in_answer, *changes)
             else:  # what a search in the answer found is told where its calls are answered
@@ -119,8 +121,7 @@ class AnthropicHistory:
         return self._turns
 
     def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
-        ours = message.provider == PROVIDER
-        blocks = (_assistant_block(part, ours, self._ids) for part in message.parts)
+        blocks = (_assistant_block(part, self._ids) for part in message.parts)
         return [self._without_lost(block) for block in blocks if block is not None]
 
     def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
 
 def _is_search(part: Part) -> bool:
     """Whether it is a search on Anthropic's side, or its result."""
-    if not isinstance(part, ProviderBlock) or part.provider != PROVIDER:
+    if not isinstance(part, ProviderBlock):
         return False
     return part.data.get("type") == _SEARCH_RESULT or str(part.data.get("name")).startswith("tool_search_tool")
 
@@ -286,21 +287,21 @@ def _image(image: Image) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-def _assistant_block(part: Part, ours: bool, ids: Mapping[str, str]) -> dict[str, Any] | None:
+def _assistant_block(part: Part, ids: Mapping[str, str]) -> dict[str, Any] | None:
     match part:
         case Text() if part.text.strip():
-            return {"type": "text", "text": part.text, **(part.provider_data if ours else {})}
+            return {"type": "text", "text": part.text, **part.provider_data}
         case ToolCall():
             return {
                 "type": "tool_use",
                 "id": ids[part.id],
                 "name": sendable_name(part.name),
                 "input": part.arguments,
-                **(part.provider_data if ours else {}),
+                **part.provider_data,
             }
-        case Thinking() if part.provider == PROVIDER and part.provider_data:
+        case Thinking() if part.provider_data:
             return dict(part.provider_data)
-        case ProviderBlock() if part.provider == PROVIDER and part.data:
+        case ProviderBlock() if part.data:
             return dict(part.data)
         case _:
             return None

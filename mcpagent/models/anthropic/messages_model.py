@@ -40,11 +40,18 @@ LOOKBACK_BLOCKS = 18
 CHANGES_BY_REFERENCE_BETA = "mid-conversation-tool-changes-2026-07-01"
 CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
 
+_NOT_OF_THE_BLOCK = ("type", "estimated_tokens")
+"""Fields of a delta that tell of it, not of its block, which would be refused with them."""
+
+_GOES_ON = ("pause_turn", "compaction")
+"""Stops of a turn that Anthropic wants to go on with, and asks us to ask."""
+
 _CACHED_FROM_HERE = {"type": "ephemeral"}
 _STOPS: dict[str, ResponseStop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "pause_turn": "length",
+    "compaction": "length",
     "refusal": "refusal",
 }
 
@@ -107,7 +114,7 @@ def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) 
         for position, block in enumerate(content)
     ]
     kept = distinct_ids([part for part in parts if part is not None], history)
-    message = Message("assistant", kept, provider=PROVIDER)
+    message = Message("assistant", kept)
     return ModelResponse(message, read_usage(answer), stop or ("tool_calls" if message.tool_calls else "end"))
 
 
@@ -122,9 +129,9 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
             return read_call(call_id, name, arguments, cut_off=cut_off, provider_data=rest)
         case {"type": "thinking" | "redacted_thinking"}:
             thought = block.get("thinking")
-            return Thinking(thought if isinstance(thought, str) else "", PROVIDER, dict(block))
+            return Thinking(thought if isinstance(thought, str) else "", dict(block))
         case _:
-            return ProviderBlock(PROVIDER, dict(block))
+            return ProviderBlock(dict(block))
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
@@ -151,6 +158,7 @@ class MessageStream:
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._texts: dict[tuple[int, str], list[str]] = {}
+        self.was_marked = False
         self.done = False
 
     def add(self, event: Mapping[str, Any]) -> Delta | None:
@@ -174,7 +182,7 @@ class MessageStream:
 
     def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Delta | None:
         block = self._blocks[index]
-        for name, value in without(delta, ("type",)).items():
+        for name, value in without(delta, _NOT_OF_THE_BLOCK).items():
             if delta["type"] == "citations_delta":
                 block["citations"] = [*(block.get("citations") or ()), value]
             elif isinstance(value, str):
@@ -211,6 +219,7 @@ class AnthropicModel(HttpModel):
     """
 
     path = "/v1/messages"
+    protocol = "messages"
     usual_url = ANTHROPIC_URL
     stream_reader = MessageStream
     found_names = staticmethod(found_names)
@@ -225,7 +234,7 @@ class AnthropicModel(HttpModel):
         """By family and version, whatever the address."""
         return anthropic_capabilities(self.model_name)
 
-    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+    def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Messages request."""
         return request_body(request, self.model_name, self.capabilities)
 
@@ -253,6 +262,6 @@ class AnthropicModel(HttpModel):
     def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """The same body with the paused turn at its end, so many times as `MAX_CONTINUATIONS` says."""
         last = answers[-1]
-        if last.get("stop_reason") != "pause_turn" or len(answers) > MAX_CONTINUATIONS:
+        if last.get("stop_reason") not in _GOES_ON or len(answers) > MAX_CONTINUATIONS:
             return None
         return {**body, "messages": [*body["messages"], {"role": "assistant", "content": last.get("content")}]}

@@ -53,6 +53,19 @@ def read_textual_calls(response: ModelResponse, request: ModelRequest) -> ModelR
     return replace(response, message=replace(message, parts=tuple(made)), stop="tool_calls")
 
 
+_NAMED = re.compile(r'"name"\s*:\s*"([^"\n]{1,128})"|<function=([\w.-]{1,128})')
+
+
+def unreadable_call(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """The response whose text was meant as a call that nobody can read, as a malformed call: its result says so."""
+    text = response.message.text
+    found = _NAMED.search(text[:_LONGEST_ANSWER])
+    named = (found[1] or found[2]) if found else ""
+    call = ToolCall(f"call_{len(request.messages)}_0", named, {}, malformed=text)
+    others = tuple(part for part in response.message.parts if not isinstance(part, Text))
+    return replace(response, message=replace(response.message, parts=(*others, call)), stop="tool_calls")
+
+
 def _calls_elsewhere(text: str, request: ModelRequest) -> tuple[str, list[Call]]:
     """Calls in an exact form of which at least one is of a tool that is not offered."""
     words, calls = calls_in(text, _AnyTool({tool.name: tool.parameters for tool in request.tools}))

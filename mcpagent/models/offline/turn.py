@@ -31,16 +31,16 @@ def answer(request: ModelRequest, now: datetime) -> Message:
     said = [message.text for message in messages[:start] if message.role == "assistant" and message.text]
     introduction = "" if any(INTRODUCTION in text for text in said) else f"\n\n{INTRODUCTION}"
     if (talk := small_talk(prompt)) is not None:
-        return Message("assistant", (Text((talk or _abilities(request)) + introduction),), "offline")
+        return Message("assistant", (Text((talk or _abilities(request)) + introduction),))
     needs = _needs(prompt, messages[:start], messages[start:], now)
     outcomes = [decide(need, request.tools) for need in needs]
     calls = [(number, *call) for number, outcome in enumerate(outcomes) for call in outcome.calls]
     if request.tool_choice == "none" or not calls:
-        return Message("assistant", (Text(_final_answer(needs, outcomes) + introduction),), "offline")
+        return Message("assistant", (Text(_final_answer(needs, outcomes) + introduction),))
     known = " ".join(call.id for message in messages for call in message.tool_calls)
     first = max((int(number) for number in re.findall(r"\boffline_(\d{1,9})_", known)), default=0) + 1
     parts = (ToolCall(f"offline_{first + at}_{call[0]}", *call[1:]) for at, call in enumerate(calls))
-    return Message("assistant", tuple(parts), "offline")
+    return Message("assistant", tuple(parts))
 
 
 def _needs(prompt: str, before: Sequence[Message], after: Sequence[Message], now: datetime) -> list[Need]:

@@ -15,9 +15,9 @@ from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import Failure
 from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
 from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, takes_no_tools
-from mcpagent.models.local.textual_calls import read_textual_calls
+from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion, unproxied
-from mcpagent.models.openai.openai_chat_history import GEMINI, OPENAI, USUAL, request_body
+from mcpagent.models.openai.openai_chat_history import dialect_of, request_body
 from mcpagent.python.argument_checks import checked
 
 
@@ -34,6 +34,7 @@ class OpenAIChatModel(OpenAIModel):
     """
 
     path = "/chat/completions"
+    protocol = "chat"
     stream_reader = CompletionStream
 
     @checked()
@@ -51,16 +52,15 @@ class OpenAIChatModel(OpenAIModel):
         super().__init__(provider, model_name, "OPENAI_API_KEY" if at_openai else "", hint=hint, **connection)
         self.calls = calls or ("native" if at_openai else None)
         self._reported = False
-        self._dialect = GEMINI if provider == "gemini" else OPENAI if at_openai else USUAL
+        self._dialect = dialect_of(self.origin)
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
 
-    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+    def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Chat Completions request, in the server's dialect."""
         return request_body(
             request,
             self.model_name,
             self.capabilities,
-            provider=self.provider,
             max_tokens_field=self.max_tokens_field,
             dialect=self._dialect,
         )
@@ -83,8 +83,15 @@ class OpenAIChatModel(OpenAIModel):
             return self.learn(constrains=False)
         return super().learns(failure, way)
 
+    def generated_answer(self, text: str) -> dict[str, Any]:
+        """An answer that says it, and that it was meant as a call."""
+        said = {"role": "assistant", "content": text}
+        return {"choices": [{"message": said, "finish_reason": "stop"}], "failed_generation": text}
+
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        response = read_completion(answer, provider=self.provider, history=request.messages)
+        response = read_completion(answer, history=request.messages)
         if self.is_elsewhere:
             response = read_textual_calls(response, request)  # before what they are calls of is looked at
+        if "failed_generation" in answer and not response.message.tool_calls:
+            response = unreadable_call(response, request)
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response

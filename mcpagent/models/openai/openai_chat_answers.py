@@ -20,10 +20,17 @@ _REASONING_KEYS = ("reasoning_content", "reasoning")
 _CUT = ("length", "max_tokens", "model_length")
 """Finish reasons of an answer that was cut off: OpenAI's, and what other servers say instead."""
 
-_NOT_REPLAYED = ("role", "content", "tool_calls", "refusal", "audio", "function_call")
+_GIVEN_UP = ("insufficient_system_resource", "error", "cancelled")
+"""Finish reasons of an answer that the provider gave up: DeepSeek's, OpenRouter's, and what gateways make of others."""
+
+_NOT_REPLAYED = (
+    *("role", "content", "tool_calls", "refusal", "audio", "function_call"),
+    *("executed_tools", "channel"),  # Groq's, which refuses them in a request
+    "annotations",  # OpenAI's, whose requests have no such field
+)
 
 
-def read_completion(answer: Mapping[str, Any], *, provider: str, history: Sequence[Message] = ()) -> ModelResponse:
+def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
     """A whole Chat Completions answer, its first choice. `history` is what came before: ids of calls
     stay distinct."""
     if answer.get("error"):
@@ -34,12 +41,12 @@ def read_completion(answer: Mapping[str, Any], *, provider: str, history: Sequen
         raise ReportedError(choice["error"])
     cut = reason in _CUT
     calls = _calls_of(message)
-    parts = [*_read_extras(message, provider), *_read_content(message.get("content"), beside_calls=bool(calls))]
+    parts = [*_read_extras(message), *_read_content(message.get("content"), beside_calls=bool(calls))]
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         parts.append(Text(message["refusal"], provider_data={"refusal": True}))
     parts += _read_sound(message.get("audio"))
     parts += [_read_call(call, cut_off=cut and position == len(calls) - 1) for position, call in enumerate(calls)]
-    read = Message("assistant", distinct_ids(parts, history), provider=provider)
+    read = Message("assistant", distinct_ids(parts, history))
     usage = openai_usage(answer.get("usage"), "prompt_tokens", "completion_tokens")
     refused = bool(message.get("refusal")) or reason == "content_filter"
     return ModelResponse(read, usage, stop_of(read, cut=cut, refused=refused))
@@ -48,7 +55,7 @@ def read_completion(answer: Mapping[str, Any], *, provider: str, history: Sequen
 def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The calls; one in the form from before tools (`function_call`) is one too."""
     calls, former = message.get("tool_calls") or [], message.get("function_call")
-    return list(calls) or ([{"function": former}] if isinstance(former, Mapping) else [])
+    return list(calls) or ([{"function": former}] if isinstance(former, Mapping) and former.get("name") else [])
 
 
 def _read_sound(audio: Any) -> list[Part]:
@@ -84,16 +91,16 @@ def _unwrapped(call: ToolCall) -> ToolCall:
     return replace(call, name=name, arguments=arguments)
 
 
-def _read_extras(message: Mapping[str, Any], provider: str) -> list[Part]:
+def _read_extras(message: Mapping[str, Any]) -> list[Part]:
     extra = {key: value for key, value in without(message, _NOT_REPLAYED).items() if value not in (None, "", [], {})}
     reasoning = {key: value for key, value in extra.items() if key.startswith("reasoning")}
     others = without(extra, tuple(reasoning))
     parts: list[Part] = []
     if reasoning:
         texts = [reasoning[key] for key in _REASONING_KEYS if isinstance(reasoning.get(key), str)]
-        parts.append(Thinking(texts[0] if texts else "", provider, reasoning))
+        parts.append(Thinking(texts[0] if texts else "", reasoning))
     if others:
-        parts.append(ProviderBlock(provider, others))
+        parts.append(ProviderBlock(others))
     return parts
 
 
@@ -118,6 +125,7 @@ class CompletionStream:
     done = False  # usage comes after what looks like the end
 
     def __init__(self) -> None:
+        self.was_marked = False
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[Any]] = {}
         self._others: dict[str, Any] = {}
@@ -138,10 +146,13 @@ class CompletionStream:
         if choice.get("error"):
             raise ReportedError(choice["error"])
         self._finish = choice.get("finish_reason") or self._finish
+        if self._finish in _GIVEN_UP:
+            raise ReportedError({"type": "overloaded_error", "message": f"it gave the answer up: {self._finish}"})
         delta = choice.get("delta") or {}
         for call in delta.get("tool_calls") or ():
             self._add_call(call)
-        if former := delta.get("function_call"):
+        former = delta.get("function_call") or {}
+        if former.get("name") or (former.get("arguments") and self._calls):
             self._add_call({"index": 0, "function": former})
         for key, value in without(delta, ("role", "tool_calls", "function_call")).items():
             self._add_field(key, value)
@@ -188,8 +199,11 @@ class CompletionStream:
         call["function"] |= without(function, ("name", "arguments"))
 
     def answer(self) -> dict[str, Any]:
-        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early."""
-        if self._finish is None:
+        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early.
+
+        Some servers send no finish reason: then `[DONE]` alone says that all of it came.
+        """
+        if self._finish is None and not (self.was_marked and (self._texts or self._lists or self._calls)):
             raise AnswerError("the stream ended early", "cut")
         message: dict[str, Any] = {"role": "assistant", "content": None, **self._others, **self._lists}
         message |= {key: "".join(pieces) for key, pieces in self._texts.items()}

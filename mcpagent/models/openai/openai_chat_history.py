@@ -5,11 +5,24 @@ Format: https://platform.openai.com/docs/api-reference/chat. A server's own addi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
-from mcpagent.messages import Image, Message, ProviderBlock, Text, Thinking, ToolCall, ToolDefinition, ToolResult
+from mcpagent.messages import (
+    Image,
+    Message,
+    Origin,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.gemini_schema import UNSIGNED, gemini_schema
@@ -23,11 +36,13 @@ from mcpagent.models.tool_changes_in_history import (
     redefinition_notes,
 )
 from mcpagent.models.wire_values import (
+    NO_ANSWER,
     NO_INPUT,
     Written,
     data_url,
     ids_on_the_wire,
     json_text,
+    legal_id,
     marked_error,
     object_schema,
     plain_content,
@@ -55,14 +70,18 @@ _LONGEST_ID = 40
 _NOTHING: Mapping[str, Any] = {}
 
 
+_usual_id = partial(legal_id, longest=_LONGEST_ID)
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a server wants otherwise: how `parameters` are written, the turns that another provider made, and which
-    `turns` may follow each other."""
+    """What a server wants otherwise: how `parameters` are written, the turns that another model made, which `turns` may
+    follow each other and what they must hold, and what stands for a `call_id` that is not the server's own."""
 
     parameters: Callable[[Mapping[str, Any]], dict[str, Any]] = object_schema
     foreign: Callable[[dict[str, Any]], dict[str, Any]] = lambda turn: turn
     turns: Callable[[list[Written]], list[Written]] = lambda turns: turns
+    call_id: Callable[[str], str] = _usual_id
 
 
 def _signed(turn: dict[str, Any]) -> dict[str, Any]:
@@ -95,9 +114,63 @@ def _joined(*contents: str | list[Written]) -> str | list[Written]:
     return [piece for pieces in as_lists for piece in pieces]
 
 
+def _answered(turns: list[Written]) -> list[Written]:
+    """An answer between results and the next words of a user's: Mistral refuses the role "user" after the role "tool".
+
+    Such words follow images, and results that the model was not asked about any more.
+    """
+    made: list[Written] = []
+    for turn in alternating(turns):
+        if turn["role"] == "user" and made and made[-1]["role"] == "tool":
+            made.append({"role": "assistant", "content": NO_ANSWER})
+        made.append(turn)
+    return made
+
+
+def _reasoned(turns: list[Written]) -> list[Written]:
+    """Each answer with reasoning, if only with none: "Missing `reasoning_content` field in the assistant message"."""
+    missing = {"reasoning_content": ""}
+    return [{**missing, **turn} if turn["role"] == "assistant" else turn for turn in alternating(turns)]
+
+
+_NINE = re.compile(r"[a-zA-Z0-9]{9}")
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def nine_characters(call_id: str) -> str:
+    """The id as Mistral's API and the chat templates of its models demand one: nine letters and digits."""
+    if _NINE.fullmatch(call_id):
+        return call_id
+    number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest())
+    return "".join(_DIGITS[number // 62**place % 62] for place in range(9))
+
+
 OPENAI = Dialect()
-USUAL = Dialect(turns=alternating)
+USUAL = Dialect(turns=alternating, call_id=nine_characters)
+MISTRAL = replace(USUAL, turns=_answered)
+DEEPSEEK = replace(USUAL, turns=_reasoned)
 GEMINI = Dialect(gemini_schema, _signed, alternating)
+
+_BY_ADDRESS = (
+    ("api.openai.com", OPENAI),
+    ("openai.azure.com", OPENAI),
+    ("generativelanguage.googleapis.com", GEMINI),
+    ("api.mistral.ai", MISTRAL),
+    ("api.deepseek.com", DEEPSEEK),
+    ("api.moonshot.ai", DEEPSEEK),  # "thinking is enabled but reasoning_content is missing"
+)
+_MISTRALS = re.compile(r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pixtral)", re.IGNORECASE)
+
+
+def dialect_of(to: Origin) -> Dialect:
+    """By the address; elsewhere by the model, whose chat template has rules of its own."""
+    host = to.address.partition("/")[0].partition(":")[0]
+    for end, dialect in _BY_ADDRESS:
+        if host == end or host.endswith(f".{end}"):
+            return dialect
+    if to.provider == "gemini":
+        return GEMINI
+    return MISTRAL if _MISTRALS.search(to.model) else USUAL
 
 
 def request_body(
@@ -105,7 +178,6 @@ def request_body(
     model_name: str,
     can: Capabilities = SAFE,
     *,
-    provider: str,
     max_tokens_field: str = "max_completion_tokens",
     dialect: Dialect = OPENAI,
 ) -> dict[str, Any]:
@@ -118,7 +190,7 @@ def request_body(
     body: dict[str, Any] = {"model": model_name}
     if tools:
         body["tools"] = [write_tool(tool, dialect) for tool in tools]
-    written = write_messages(request.messages, plan, provider=provider, proxied=proxied, dialect=dialect)
+    written = write_messages(request.messages, plan, proxied=proxied, dialect=dialect)
     body["messages"] = [*system, *written]
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
@@ -137,21 +209,21 @@ def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any
 
 
 def write_messages(
-    messages: Sequence[Message], plan: ToolPlan, *, provider: str, proxied: bool, dialect: Dialect = OPENAI
+    messages: Sequence[Message], plan: ToolPlan, *, proxied: bool, dialect: Dialect = OPENAI
 ) -> list[dict[str, Any]]:
     """The history. Images of tool results follow in a user message: the format has no place for them in a result.
 
     With `proxied`, found tools are described in the result that found them and called through `call_tool`.
     """
     written: list[dict[str, Any]] = []
-    ids = ids_on_the_wire(messages, provider, longest=_LONGEST_ID)
+    ids = ids_on_the_wire(messages, dialect.call_id)
     notes_of = proxy_notes if proxied else redefinition_notes
     proxied_names = frozenset(plan.found) if proxied else frozenset()
     changes = changes_in_words(plan, messages)
     for position, message in enumerate(messages):
         if message.role == "assistant":
-            said = _assistant_message(message, provider, proxied_names, ids)
-            written += said if message.provider == provider else [dialect.foreign(turn) for turn in said]
+            said = _assistant_message(message, proxied_names, ids)
+            written += said if message.origin is not None else [dialect.foreign(turn) for turn in said]
             continue
         pictures: list[Text | Image] = []
         own: list[Text | Image] = []
@@ -187,13 +259,11 @@ def proxy_notes(change: Change) -> list[str]:
     return [*new, *redefinition_notes(change)]
 
 
-def _assistant_message(
-    message: Message, provider: str, proxied: frozenset[str], ids: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    ours = message.provider == provider
+def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[str, str]) -> list[dict[str, Any]]:
+    ours = message.origin is not None
     content, marked = _said([part for part in message.parts if isinstance(part, Text)], ours)
     calls = [
-        _write_call(part, ours, ids[part.id], proxied=part.name in proxied)
+        _write_call(part, ids[part.id], proxied=part.name in proxied)
         for part in message.parts
         if isinstance(part, ToolCall)
     ]
@@ -201,9 +271,9 @@ def _assistant_message(
         return []
     written: dict[str, Any] = {"role": "assistant", "content": content}
     for part in message.parts:
-        if isinstance(part, Thinking) and part.provider == provider:
+        if isinstance(part, Thinking):
             written |= part.provider_data
-        elif isinstance(part, ProviderBlock) and part.provider == provider:
+        elif isinstance(part, ProviderBlock):
             written |= part.data
     written |= marked
     if calls:
@@ -217,7 +287,7 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
     sounds: list[Any] = []
     pieces: list[Any] = []
     for part in texts:
-        sent = part.provider_data if ours else _NOTHING
+        sent = part.provider_data
         if "audio" in sent:
             sounds.append(sent["audio"])
         if sent.get("refusal") is True:
@@ -230,9 +300,9 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
     return content, {key: value for key, value in marked.items() if value}
 
 
-def _write_call(call: ToolCall, ours: bool, call_id: str, *, proxied: bool) -> dict[str, Any]:
+def _write_call(call: ToolCall, call_id: str, *, proxied: bool) -> dict[str, Any]:
     """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
-    sent = call.provider_data if ours and not call.malformed else _NOTHING
+    sent = _NOTHING if call.malformed else call.provider_data
     as_sent = sent.get("function", _NOTHING)
     name, arguments = sendable_name(call.name), call.arguments
     if proxied:

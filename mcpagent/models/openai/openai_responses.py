@@ -23,19 +23,25 @@ from mcpagent.python.argument_checks import checked
 def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
     """A whole Responses answer. Raises `ReportedError` if it failed. `history` is what came before: ids of calls
     stay distinct."""
-    if answer.get("status") == "failed" or answer.get("error"):
-        raise ReportedError(answer.get("error"))
+    _check(answer)
     reason = (answer.get("incomplete_details") or {}).get("reason")
     cut = answer.get("status") == "incomplete" and reason != "content_filter"
     output = answer["output"]
     parts: list[Part] = []
     for position, item in enumerate(output):
         parts += read_item(item, cut_off=cut and position == len(output) - 1)
-    message = Message("assistant", distinct_ids(parts, history), provider=PROVIDER)
+    message = Message("assistant", distinct_ids(parts, history))
     contents = [part.provider_data.get("content", {}) for part in parts if isinstance(part, Text)]
     refused = reason == "content_filter" or any(content.get("type") == "refusal" for content in contents)
     usage = openai_usage(answer.get("usage"), "input_tokens", "output_tokens")
     return ModelResponse(message, usage, stop_of(message, cut=cut, refused=refused))
+
+
+def _check(answer: Mapping[str, Any]) -> None:
+    """Raises `ReportedError` if the answer failed, or was cancelled by somebody else than us."""
+    if answer.get("status") in ("failed", "cancelled") or answer.get("error"):
+        told = answer.get("error") or {"type": "server_error", "message": f"the answer is {answer.get('status')}"}
+        raise ReportedError(told)
 
 
 def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
@@ -51,9 +57,9 @@ def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
             return [read_call(call_id, name, arguments, cut_off=cut_off, provider_data=rest)]
         case {"type": "reasoning"}:
             shown = [*_texts(item.get("summary")), *_texts(item.get("content"))]
-            return [Thinking("\n\n".join(shown), PROVIDER, dict(item))]
+            return [Thinking("\n\n".join(shown), dict(item))]
         case _:
-            return [ProviderBlock(PROVIDER, dict(item))]
+            return [ProviderBlock(dict(item))]
 
 
 def _texts(pieces: object) -> list[str]:
@@ -70,7 +76,7 @@ def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part
         case {"type": "output_text", "text": str(text)}:
             return Text(text, provider_data={**place, "content": without(content, ("text",))})
         case _:
-            return ProviderBlock(PROVIDER, {**place, "content": content})
+            return ProviderBlock({**place, "content": content})
 
 
 class ResponseStream:
@@ -80,6 +86,7 @@ class ResponseStream:
     """
 
     def __init__(self) -> None:
+        self.was_marked = False
         self._items: dict[int, dict[str, Any]] = {}
         self._answer: dict[str, Any] | None = None
 
@@ -98,7 +105,8 @@ class ResponseStream:
             case "response.output_item.done":
                 # llama.cpp and LiteLLM give no index: their items come in order
                 self._items[event.get("output_index", len(self._items))] = dict(event["item"])
-            case "response.completed" | "response.incomplete" | "response.failed":
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
+                _check(event["response"])
                 self._answer = dict(event["response"])
             case "error":
                 raise ReportedError(event.get("error") or without(event, ("type",)))
@@ -121,6 +129,7 @@ class OpenAIResponsesModel(OpenAIModel):
     """
 
     path = "/responses"
+    protocol = "responses"
     stream_reader = ResponseStream
     found_names = staticmethod(found_names)
     search_events = staticmethod(search_events)
@@ -133,7 +142,7 @@ class OpenAIResponsesModel(OpenAIModel):
         """By family and version at OpenAI itself, elsewhere none."""
         return openai_capabilities(self.model_name) if self.at_openai else SAFE
 
-    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+    def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Responses request."""
         return request_body(request, self.model_name, self.capabilities)
 

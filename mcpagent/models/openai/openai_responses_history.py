@@ -6,6 +6,7 @@ Forms: https://platform.openai.com/docs/api-reference/responses, and its guide t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -18,6 +19,7 @@ from mcpagent.models.wire_values import (
     data_url,
     ids_on_the_wire,
     json_text,
+    legal_id,
     marked_error,
     object_schema,
     plain_content,
@@ -208,7 +210,7 @@ def write_input(
     What another provider's search found stands before that answer, since its calls follow in it.
     """
     items: list[dict[str, Any]] = []
-    ids = ids_on_the_wire(messages, PROVIDER, longest=_LONGEST_ID)
+    ids = ids_on_the_wire(messages, partial(legal_id, longest=_LONGEST_ID))
     for position, message in enumerate(messages):
         new = search.arriving.get(position) if inline else None
         added = [{"type": "additional_tools", "role": "developer", "tools": new}] if new else []
@@ -259,21 +261,20 @@ def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
 def _assistant_items(
     message: Message, ids: Mapping[str, str], namespaces: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    ours = message.provider == PROVIDER
     items: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
-            case Text() if ours and "content" in part.provider_data:
+            case Text() if "content" in part.provider_data:
                 _add_content(items, part.provider_data, _with_text(part))
             case Text() if part.text.strip():
                 items.append({"role": "assistant", "content": part.text})
             case ToolCall():
-                items.append(_call_item(part, ids[part.id], namespaces, ours=ours))
-            case Thinking() if part.provider == PROVIDER and part.provider_data:
+                items.append(_call_item(part, ids[part.id], namespaces))
+            case Thinking() if part.provider_data:
                 items.append(dict(part.provider_data))
-            case ProviderBlock(provider=provider, data={"item": dict(), "content": content}) if provider == PROVIDER:
+            case ProviderBlock(data={"item": dict(), "content": content}):
                 _add_content(items, part.data, content)
-            case ProviderBlock() if part.provider == PROVIDER and part.data:
+            case ProviderBlock() if part.data:
                 items.append(dict(part.data))
             case _:
                 pass
@@ -294,12 +295,10 @@ def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content:
         items.append({**item, "content": [content]})
 
 
-def _call_item(
-    call: ToolCall, call_id: str, namespaces: Mapping[str, Mapping[str, Any]], *, ours: bool
-) -> dict[str, Any]:
-    sent = call.provider_data if ours else {}
+def _call_item(call: ToolCall, call_id: str, namespaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    sent = call.provider_data
     arguments = sent["arguments"] if "arguments" in sent else json_text(call.arguments)
     item = {"type": "function_call", "call_id": call_id, "name": sendable_name(call.name), "arguments": arguments}
-    if ours:
+    if sent:
         return {**item, **sent}
     return {**item, "namespace": namespaces[call.name]["name"]} if call.name in namespaces else item

@@ -1,0 +1,148 @@
+"""What of an answer may be written to which model: the one place that decides it.
+
+Words, calls and results are everybody's. All else that came with an answer (reasoning, items of tools that the
+provider ran, ids, signatures, citations) belongs to the model that wrote it, at its address, in its protocol:
+
+- Reasoning goes back to the same model alone. Anthropic signs it for one model ("Invalid `signature` in `thinking`
+  block" after a switch), OpenAI's encrypted content is read by the model that wrote it, other servers refuse each
+  other's fields.
+- Tools that the provider ran go to another of its models at the same address, but for searches of our tools: what they
+  found is told in the target's own way. Where OpenAI's reasoning is left out, its other items cannot stand alone
+  ("provided without its required 'reasoning' item"), so that words and calls remain.
+- An answer that was cut off may end in what a provider refuses to see at the end: reasoning, or a tool of its own
+  without the result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from mcpagent.messages import Message, Origin, Part, ProviderBlock, Text, Thinking, ToolCall, ToolsChanged, ToolsShown
+from mcpagent.models.wire_values import json_text
+
+PROTOCOLS = {"anthropic": "messages", "openai": "responses"}
+"""By the providers whose name says it; all others speak Chat Completions."""
+
+SERVER_TOOLS: Mapping[str, frozenset[str]] = {
+    "messages": frozenset(
+        "server_tool_use mcp_tool_use mcp_tool_result container_upload web_search_tool_result web_fetch_tool_result "  # noqa: SIM905
+        "code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result "
+        "tool_search_tool_result".split()
+    ),
+    "responses": frozenset(
+        "web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call "  # noqa: SIM905
+        "tool_search_call tool_search_output".split()
+    ),
+    "chat": frozenset(),
+}
+"""What stands in an answer of tools that the provider ran: nobody answers it, and it goes back as it is."""
+
+_SNAPSHOT = re.compile(r"(?:-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8})$")
+_SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
+
+
+def written_for(
+    messages: Sequence[Message], to: Origin, *, searches: bool = True, refused: Collection[str] = ()
+) -> tuple[Message, ...]:
+    """The history as it may be written to a model: as many messages, in order; `origin` is left where it is the target.
+
+    `searches`: whether the target searches deferred tools by itself. `refused` is reasoning that it refused already, by
+    `key_of`.
+    """
+    return tuple(
+        _answer_for(message, to, searches, refused) if message.role == "assistant" else message for message in messages
+    )
+
+
+def key_of(thought: Thinking) -> str:
+    """Stands for what a provider sent of a thought."""
+    return sha256(json_text(thought.provider_data).encode("utf-8", "replace")).hexdigest()
+
+
+def _answer_for(message: Message, to: Origin, searches: bool, refused: Collection[str]) -> Message:
+    origin = message.origin
+    if origin is None or not _is_at(origin, to):
+        return _words_and_calls(message)
+    is_same = _is_same_model(origin.model, to.model)
+    if not is_same and to.protocol == "chat":
+        return _words_and_calls(message)
+    parts = [part for part in message.parts if not isinstance(part, Thinking) or (is_same and _may_go(part, refused))]
+    if len(parts) < len(message.parts) and to.protocol == "responses":
+        return _words_and_calls(message)
+    if not is_same:
+        parts = [_between(part) for part in parts if not isinstance(part, ProviderBlock) or _is_shared(part, to)]
+    elif not origin.model and not searches:
+        parts = [part for part in parts if not isinstance(part, ProviderBlock) or not _is_search(part)]
+    kept = _whole(parts) if to.protocol != "chat" else parts
+    return message if len(kept) == len(message.parts) and is_same else replace(message, parts=tuple(kept))
+
+
+def _may_go(thought: Thinking, refused: Collection[str]) -> bool:
+    return not refused or key_of(thought) not in refused
+
+
+def _is_at(origin: Origin, to: Origin) -> bool:
+    """Whether an answer came from the target's address; by the provider's name if no address is known."""
+    if (origin.protocol or PROTOCOLS.get(origin.provider, "chat")) != to.protocol:
+        return False
+    return origin.address == to.address if origin.address else origin.provider == to.provider
+
+
+def _is_same_model(one: str, other: str) -> bool:
+    """A model and its dated snapshots are the same; one that is not known may be."""
+    return not one or _SNAPSHOT.sub("", one) == _SNAPSHOT.sub("", other)
+
+
+def _words_and_calls(message: Message) -> Message:
+    parts = tuple(_plain(part) for part in message.parts if not isinstance(part, Thinking | ProviderBlock))
+    return replace(message, parts=parts, origin=None)
+
+
+def _plain(part: Part) -> Part:
+    return replace(part, provider_data={}) if isinstance(part, Text | ToolCall) and part.provider_data else part
+
+
+def _between(part: Part) -> Part:
+    """How a call was made (by a program, in a namespace, after a thought) is between its model and the provider."""
+    return _plain(part) if isinstance(part, ToolCall) else part
+
+
+def _is_shared(block: ProviderBlock, to: Origin) -> bool:
+    return block.data.get("type") in SERVER_TOOLS[to.protocol or "chat"] and not _is_search(block)
+
+
+def _is_search(block: ProviderBlock) -> bool:
+    """Whether it is a search of deferred tools on a provider's side, or its result."""
+    kind, name = str(block.data.get("type")), str(block.data.get("name"))
+    return kind.startswith("tool_search_") or (kind == "server_tool_use" and name.startswith("tool_search_tool"))
+
+
+def _whole(parts: Sequence[Part]) -> list[Part]:
+    """The parts without calls of a provider's tools that got no result, and without reasoning at the end."""
+    answered = {part.data.get("tool_use_id") for part in parts if isinstance(part, ProviderBlock)}
+    kept = [part for part in parts if not _is_unanswered(part, answered)]
+    last = next((place for place in reversed(range(len(kept))) if _is_written(kept[place])), -1)
+    return [part for place, part in enumerate(kept) if place <= last or not isinstance(part, Thinking)]
+
+
+def _is_unanswered(part: Part, answered: Collection[object]) -> bool:
+    return (
+        isinstance(part, ProviderBlock)
+        and part.data.get("type") in _SERVER_CALLS
+        and part.data.get("id") not in answered
+    )
+
+
+def _is_written(part: Part) -> bool:
+    """Whether it is written after reasoning, so that the reasoning is not the end."""
+    if isinstance(part, Text):
+        return bool(part.text.strip() or part.provider_data)
+    return not isinstance(part, Thinking | ToolsChanged | ToolsShown)
+
+
+def thoughts_of(messages: Iterable[Message]) -> frozenset[str]:
+    """The keys of all reasoning in a history."""
+    return frozenset(key_of(part) for message in messages for part in message.parts if isinstance(part, Thinking))
