@@ -128,7 +128,7 @@ async def mcpagent_system(address: str) -> AsyncIterator[Ready]:
 
 
 def _mcpagent_history(lines: Sequence[Line]) -> list[Any]:
-    from mcpagent.messages import Message, Text, ToolCall, ToolResult
+    from mcpagent.messages import Message, Origin, Text, ToolCall, ToolResult
 
     def called(line: Line) -> ToolCall:
         as_sent = {"function": {"name": "look_up", "arguments": json.dumps(line.arguments)}}
@@ -136,9 +136,9 @@ def _mcpagent_history(lines: Sequence[Line]) -> list[Any]:
 
     forms: Mapping[str, Callable[[Line], Message]] = {
         "question": lambda line: Message("user", (Text(line.text),)),
-        "call": lambda line: Message("assistant", (called(line),), "local"),
+        "call": lambda line: Message("assistant", (called(line),), Origin("local")),
         "result": lambda line: Message("tool", (ToolResult(line.call_id, "look_up", (Text(line.text),)),)),
-        "answer": lambda line: Message("assistant", (Text(line.text),), "local"),
+        "answer": lambda line: Message("assistant", (Text(line.text),), Origin("local")),
     }
     return [forms[line.kind](line) for line in lines]
 

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
@@ -28,7 +28,7 @@ from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure,
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
-from mcpagent.models.origins import thoughts_of, written_for
+from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import known_search_cost
 from mcpagent.text.known_secrets import hide
 
@@ -112,7 +112,7 @@ class HttpModel(ApiFormat):
         self.endpoint = Endpoint(provider, model_name, url, variable, hint, silent_seconds=silent)
         self.provider = provider
         self.model_name = model_name
-        self.origin = Origin(provider, self.protocol, _address(url), model_name)
+        self.origin = Origin(provider, self.protocol, address_of(url), model_name)
         self.settings = connection.get("settings") or ModelSettings()
         self._api_key = connection.get("api_key")
         self._http_client = connection.get("http_client")
@@ -334,14 +334,23 @@ class OpenAIModel(HttpModel):
 def _marked_stream() -> type[openai.AsyncStream[object]]:
     """The SDK's stream, which keeps to itself that `[DONE]` came."""
     import openai
+    from openai._streaming import ServerSentEvent, SSEDecoder
 
-    class MarkedStream(openai.AsyncStream[object]):
+    class MarkedDecoder(SSEDecoder):
         was_marked = False
 
-        async def _iter_events(self) -> AsyncIterator[Any]:
-            async for event in super()._iter_events():
-                self.was_marked = self.was_marked or event.data.startswith("[DONE]")
-                yield event
+        def decode(self, line: str) -> ServerSentEvent | None:
+            self.was_marked = self.was_marked or line.startswith(("data: [DONE]", "data:[DONE]"))
+            return super().decode(line)
+
+    class MarkedStream(openai.AsyncStream[object]):
+        def __init__(self, **about: Any) -> None:
+            super().__init__(**about)
+            self._decoder = self.marked = MarkedDecoder()
+
+        @property
+        def was_marked(self) -> bool:
+            return self.marked.was_marked
 
     return MarkedStream
 
@@ -349,12 +358,6 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
 def is_openai(base_url: str | None) -> bool:
     """Whether this is OpenAI's own address; None stands for it."""
     return base_url is None or base_url.rstrip("/") == OPENAI_URL
-
-
-def _address(base_url: str) -> str:
-    """Host, port and path, without what is secret or makes no difference."""
-    parts = urlsplit(base_url)
-    return (parts.netloc.rpartition("@")[2].lower() + parts.path).rstrip("/")
 
 
 def usable_key(key: str | None, variable: str) -> str:

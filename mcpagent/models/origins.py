@@ -19,6 +19,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from mcpagent.messages import Message, Origin, Part, ProviderBlock, Text, Thinking, ToolCall, ToolsChanged, ToolsShown
 from mcpagent.models.wire_values import json_text
@@ -44,37 +46,69 @@ _SNAPSHOT = re.compile(r"(?:-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8})$")
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
+def address_of(base_url: str) -> str:
+    """Host, port and path, without what is secret or makes no difference: on this machine ports come and go."""
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    is_here = host in ("localhost", "::1") or host.startswith("127.")
+    return ("localhost" if is_here else parts.netloc.rpartition("@")[2].lower()) + parts.path.rstrip("/")
+
+
 def written_for(
     messages: Sequence[Message], to: Origin, *, searches: bool = True, refused: Collection[str] = ()
 ) -> tuple[Message, ...]:
-    """The history as it may be written to a model: as many messages, in order; `origin` is left where it is the target.
+    """The history as it may be written to a model: as many messages, in order. `origin` is left at those of the
+    target's address; an answer that is the model's own, and whole, stays as it is.
 
     `searches`: whether the target searches deferred tools by itself. `refused` is reasoning that it refused already, by
     `key_of`.
     """
-    return tuple(
-        _answer_for(message, to, searches, refused) if message.role == "assistant" else message for message in messages
-    )
+    origin: Origin | None = None
+    nearness: _Nearness = "elsewhere"
+    written: list[Message] = []
+    for message in messages:
+        if message.role == "assistant":
+            if message.origin is not origin:  # mostly all are of one
+                origin, nearness = message.origin, _nearness(message.origin, to)
+            if nearness == "elsewhere":
+                message = _words_and_calls(message)
+            else:
+                message = _at_home(message, to, nearness == "same model", searches, refused)
+        written.append(message)
+    return tuple(written)
 
 
-def key_of(thought: Thinking) -> str:
-    """Stands for what a provider sent of a thought."""
-    return sha256(json_text(thought.provider_data).encode("utf-8", "replace")).hexdigest()
+_Nearness: TypeAlias = Literal["same model", "same address", "elsewhere"]
 
 
-def _answer_for(message: Message, to: Origin, searches: bool, refused: Collection[str]) -> Message:
-    origin = message.origin
-    if origin is None or not _is_at(origin, to):
-        return _words_and_calls(message)
-    is_same = _is_same_model(origin.model, to.model)
-    if not is_same and to.protocol == "chat":
-        return _words_and_calls(message)
+def _nearness(origin: Origin | None, to: Origin) -> _Nearness:
+    """By the provider's name if no address is known.
+
+    A model and its dated snapshots are the same; one that is not known may be. Of servers that speak Chat Completions
+    nothing is known that their models share.
+    """
+    if origin is None or (origin.protocol or PROTOCOLS.get(origin.provider, "chat")) != to.protocol:
+        return "elsewhere"
+    if origin.address != to.address if origin.address else origin.provider != to.provider:
+        return "elsewhere"
+    if not origin.model or _SNAPSHOT.sub("", origin.model) == _SNAPSHOT.sub("", to.model):
+        return "same model"
+    return "elsewhere" if to.protocol == "chat" else "same address"
+
+
+def _at_home(message: Message, to: Origin, is_same: bool, searches: bool, refused: Collection[str]) -> Message:
+    """An answer of a model at the target's address."""
+    for part in message.parts:
+        if isinstance(part, Thinking | ProviderBlock):
+            break
+    else:
+        return message if is_same else replace(message, parts=tuple(map(_between, message.parts)))
     parts = [part for part in message.parts if not isinstance(part, Thinking) or (is_same and _may_go(part, refused))]
     if len(parts) < len(message.parts) and to.protocol == "responses":
         return _words_and_calls(message)
     if not is_same:
         parts = [_between(part) for part in parts if not isinstance(part, ProviderBlock) or _is_shared(part, to)]
-    elif not origin.model and not searches:
+    elif not searches and message.origin is not None and not message.origin.model:
         parts = [part for part in parts if not isinstance(part, ProviderBlock) or not _is_search(part)]
     kept = _whole(parts) if to.protocol != "chat" else parts
     return message if len(kept) == len(message.parts) and is_same else replace(message, parts=tuple(kept))
@@ -82,18 +116,6 @@ def _answer_for(message: Message, to: Origin, searches: bool, refused: Collectio
 
 def _may_go(thought: Thinking, refused: Collection[str]) -> bool:
     return not refused or key_of(thought) not in refused
-
-
-def _is_at(origin: Origin, to: Origin) -> bool:
-    """Whether an answer came from the target's address; by the provider's name if no address is known."""
-    if (origin.protocol or PROTOCOLS.get(origin.provider, "chat")) != to.protocol:
-        return False
-    return origin.address == to.address if origin.address else origin.provider == to.provider
-
-
-def _is_same_model(one: str, other: str) -> bool:
-    """A model and its dated snapshots are the same; one that is not known may be."""
-    return not one or _SNAPSHOT.sub("", one) == _SNAPSHOT.sub("", other)
 
 
 def _words_and_calls(message: Message) -> Message:
@@ -121,26 +143,26 @@ def _is_search(block: ProviderBlock) -> bool:
 
 
 def _whole(parts: Sequence[Part]) -> list[Part]:
-    """The parts without calls of a provider's tools that got no result, and without reasoning at the end."""
-    answered = {part.data.get("tool_use_id") for part in parts if isinstance(part, ProviderBlock)}
-    kept = [part for part in parts if not _is_unanswered(part, answered)]
-    last = next((place for place in reversed(range(len(kept))) if _is_written(kept[place])), -1)
-    return [part for place, part in enumerate(kept) if place <= last or not isinstance(part, Thinking)]
+    """The parts without what an answer that was cut off may end in."""
+    last = next((place for place in reversed(range(len(parts))) if not _is_cut_off(parts[place])), -1)
+    return [part for place, part in enumerate(parts) if place <= last or not _is_refused_last(part)]
 
 
-def _is_unanswered(part: Part, answered: Collection[object]) -> bool:
-    return (
-        isinstance(part, ProviderBlock)
-        and part.data.get("type") in _SERVER_CALLS
-        and part.data.get("id") not in answered
-    )
-
-
-def _is_written(part: Part) -> bool:
-    """Whether it is written after reasoning, so that the reasoning is not the end."""
+def _is_cut_off(part: Part) -> bool:
+    """Whether an answer cannot end with it, or it is not written at all."""
     if isinstance(part, Text):
-        return bool(part.text.strip() or part.provider_data)
-    return not isinstance(part, Thinking | ToolsChanged | ToolsShown)
+        return not (part.text.strip() or part.provider_data)
+    return _is_refused_last(part) or isinstance(part, ToolsChanged | ToolsShown)
+
+
+def _is_refused_last(part: Part) -> bool:
+    is_call = isinstance(part, ProviderBlock) and part.data.get("type") in _SERVER_CALLS
+    return is_call or isinstance(part, Thinking)
+
+
+def key_of(thought: Thinking) -> str:
+    """Stands for what a provider sent of a thought."""
+    return sha256(json_text(thought.provider_data).encode("utf-8", "replace")).hexdigest()
 
 
 def thoughts_of(messages: Iterable[Message]) -> frozenset[str]:

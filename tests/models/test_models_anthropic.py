@@ -151,7 +151,7 @@ async def test_a_streamed_answer_with_thinking_search_and_parallel_calls_is_kept
     ]
     assert answer.stop == "tool_calls"
     assert answer.usage == Usage(350, 20, cache_read_tokens=300, cache_write_tokens=40, requests=1)
-    assert answer.message.origin == Origin("anthropic", "messages", "api.anthropic.com", answer.message.origin.model)
+    assert answer.message.origin == Origin("anthropic", "messages", "api.anthropic.com", "claude-x")
     assert [type(part) for part in answer.message.parts] == [
         Thinking,
         Thinking,
@@ -278,3 +278,28 @@ async def test_betas_are_sent_as_a_header() -> None:
     await model(provider, betas=("a-2026", "b-2026")).respond(HELLO, ignore)
     assert provider.requests[0].headers["anthropic-beta"] == "a-2026,b-2026"
     assert provider.requests[0].url.params["beta"] == "true"
+
+
+async def test_what_a_delta_tells_of_itself_is_not_the_blocks() -> None:
+    thought = [
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "", "estimated_tokens": 120},
+        {"type": "thinking_delta", "thinking": "Hm.", "estimated_tokens": 240},
+        {"type": "signature_delta", "signature": "s"},
+    ]
+    played = PlayedProvider(anthropic_stream(thought, text_block("Fine.")))
+    answer = await model(played).respond(HELLO, ignore)
+    body = model(played).request_body(ModelRequest("", (*HELLO.messages, answer.message, user_message("And now?"))))
+    assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+
+
+async def test_an_answer_that_ends_with_a_compaction_goes_on() -> None:
+    compaction = [
+        {"type": "compaction", "content": None},
+        {"type": "compaction_delta", "content": "They greeted.", "encrypted_content": None},
+    ]
+    played = PlayedProvider(anthropic_stream(compaction, stop="compaction"), anthropic_stream(text_block("Fine.")))
+    answer = await model(played).respond(HELLO, ignore)
+    assert (answer.message.text, answer.stop, answer.usage.requests) == ("Fine.", "end", 2)
+    kept = {"type": "compaction", "content": "They greeted.", "encrypted_content": None}
+    assert played.bodies[1]["messages"][-1] == {"role": "assistant", "content": [kept]}

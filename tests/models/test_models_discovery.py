@@ -83,7 +83,7 @@ def undeferred(body: dict[str, Any]) -> list[Any]:
 @bounded
 def test_what_anthropic_demands_holds_in_every_life(life: list[Step]) -> None:
     for adapter in ("anthropic-references", "anthropic-by-reference", "anthropic-changes"):
-        lived = Life("anthropic")
+        lived = Life(Origin("anthropic"))
         for step in life:
             lived.live(step)
             body = ADAPTERS[adapter].request_body(lived.request())
@@ -110,7 +110,7 @@ def test_what_anthropic_demands_holds_in_every_life(life: list[Step]) -> None:
 @given(life=st.lists(steps, max_size=10))
 @bounded
 def test_the_model_is_never_allowed_a_tool_it_was_not_shown_nor_denied_one_it_has(life: list[Step]) -> None:
-    lived = Life("openai")
+    lived = Life(Origin("openai"))
     model = ADAPTERS["openai-inline"]
     for step in life:
         lived.live(step)

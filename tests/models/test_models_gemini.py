@@ -64,7 +64,7 @@ async def test_calls_of_another_provider_are_marked_as_unsigned() -> None:
 async def test_every_kind_of_change_is_accepted() -> None:
     async with Simulator(lambda _view: ["ok"]) as simulator:
         model = gemini(simulator.url, max_retries=0)
-        life = Life("anthropic")
+        life = Life(Origin("anthropic"))
         for kind in ("add", "call", "remove", "add", "change", "attach", "lose", "withdraw_eager", "return_eager"):
             life.live((kind, (1, 2)))
             await model.respond(life.request(), ignore)
@@ -201,7 +201,9 @@ async def test_the_recorded_exchange() -> None:
     usage = {"prompt_tokens": answered["usageMetadata"]["promptTokenCount"], "completion_tokens": 19}
     history = (
         user_message(asked["contents"][0]["parts"][0]["text"]),
-        Message("assistant", (ToolCall(call["functionCall"]["id"], "search_tools", {"query": "x"}),), "anthropic"),
+        Message(
+            "assistant", (ToolCall(call["functionCall"]["id"], "search_tools", {"query": "x"}),), Origin("anthropic")
+        ),
         Message("tool", (ToolResult(call["functionCall"]["id"], "search_tools", (Text("found"),)),)),
         user_message(asked["contents"][3]["parts"][0]["text"]),
     )

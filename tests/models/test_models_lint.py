@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpagent import Agent, ToolSearch
+from mcpagent.messages import Origin
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.local.prompted_calls import prompted
@@ -73,7 +74,7 @@ CAN = {
 @given(life=st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4)).map(tuple)), max_size=10))
 @bounded
 def test_none_is_in_any_request_of_ours(can: str, life: list[tuple[str, tuple[int, ...]]]) -> None:
-    lived = Life("anthropic")
+    lived = Life(Origin("anthropic"))
     anthropic = AnthropicModel("claude-x", capabilities=CAN[can])
     openai = OpenAIResponsesModel("m", capabilities=Capabilities("additional_tools", allowed_tools=True))
     for step in life:
@@ -100,7 +101,7 @@ MODES: dict[str, Callable[[ModelRequest], dict[str, Any]]] = {
 @bounded
 def test_what_can_be_called_was_read_as_it_is_now(mode: str, life: list[tuple[str, tuple[int, ...]]]) -> None:
     """In every mode, after any change, and after what another provider's search found."""
-    lived = Life("anthropic")
+    lived = Life(Origin("anthropic"))
     for step in life:
         lived.live(step)
         request = lived.request()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 import pytest
 
 from mcpagent.errors import ModelError
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
-from mcpagent.messages import Message, Origin, Text, Thinking, ToolCall, Usage, user_message
+from mcpagent.messages import Message, Origin, Text, Thinking, ToolCall, ToolDefinition, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel
-from tests.wire.provider import PlayedProvider, chat_stream, sse
+from tests.wire.provider import PlayedProvider, Waits, chat_stream, failed, sse
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
 
 HELLO = ModelRequest("", (user_message("hello"),))
@@ -203,8 +205,78 @@ async def test_another_servers_reasoning_is_not_sent_and_long_ids_are_shortened_
 
 
 async def test_a_stream_without_its_end_is_no_answer() -> None:
+    chunks = [{"choices": [{"index": 0, "delta": {"content": "Hel"}, "finish_reason": None}]}]
     with pytest.raises(ModelError, match="cut off"):
-        await model(PlayedProvider(chat_stream({"content": "Hel"}, finish=None)), max_retries=0).respond(HELLO, ignore)
+        await model(PlayedProvider(sse(*chunks, named=False)), max_retries=0).respond(HELLO, ignore)
+    with pytest.raises(ModelError, match="cut off"):  # nothing came at all
+        await model(PlayedProvider(sse(named=False, done=True)), max_retries=0).respond(HELLO, ignore)
+
+
+@pytest.mark.parametrize(
+    ("delta", "stop"),
+    [
+        ({"content": "Hello."}, "end"),
+        ({"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "f", "arguments": "{}"}}]}, "tool_calls"),
+    ],
+)
+async def test_some_servers_say_only_done(delta: dict[str, Any], stop: str) -> None:
+    answer = await model(PlayedProvider(chat_stream(delta, finish=None))).respond(HELLO, ignore)
+    assert answer.stop == stop
+    assert answer.message.text == delta.get("content", "")
+
+
+@pytest.mark.parametrize("former", [None, {}, {"name": "", "arguments": ""}, {"name": None, "arguments": "{}"}])
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_an_empty_function_call_is_none(former: Any, is_streamed: bool) -> None:
+    said = {"role": "assistant", "content": "Hello.", "function_call": former}
+    whole = httpx2.Response(200, json={"choices": [{"message": said, "finish_reason": "stop"}]})
+    answer = await model(PlayedProvider(chat_stream(said) if is_streamed else whole)).respond(HELLO, ignore)
+    assert (answer.message.text, answer.message.tool_calls, answer.stop) == ("Hello.", (), "end")
+
+
+async def test_an_answer_that_its_provider_gave_up_is_asked_for_again() -> None:
+    waits = Waits()
+    played = PlayedProvider(chat_stream({}, finish="insufficient_system_resource"), chat_stream({"content": "Hello."}))
+    answer = await model(played, sleep=waits).respond(HELLO, ignore)
+    assert answer.message.text == "Hello."
+    assert len(waits.seconds) == 1
+
+
+async def test_what_groq_says_of_its_own_tools_is_not_sent_back() -> None:
+    said = {
+        "content": "42.",
+        "executed_tools": [{"index": 0, "type": "python"}],
+        "channel": "final",
+        "reasoning": "Hm.",
+    }
+    played = PlayedProvider(chat_stream(said))
+    groq = model(played, base_url="https://api.groq.com/openai/v1", provider="groq")
+    answer = await groq.respond(HELLO, ignore)
+    body = groq.request_body(ModelRequest("", (*HELLO.messages, answer.message, user_message("And now?"))))
+    assert body["messages"][1] == {"role": "assistant", "content": "42.", "reasoning": "Hm."}
+
+
+GENERATED = {
+    "a form that is known": ('<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>', "f", {"a": 1}, ""),
+    "JSON": ('{"name": "f", "arguments": {"a": 1}}', "f", {"a": 1}, ""),
+    "one that nobody can read": ('<function=f>{"a": 1', "f", {}, '<function=f>{"a": 1'),
+    "words": ("I would call it.", "", {}, "I would call it."),
+}
+
+
+@pytest.mark.parametrize("case", list(GENERATED))
+@pytest.mark.parametrize("in_stream", [True, False])
+async def test_a_call_that_groq_could_not_read_is_the_models_to_put_right(case: str, in_stream: bool) -> None:
+    text, name, arguments, malformed = GENERATED[case]
+    told = "Failed to call a function. Please adjust your prompt."
+    error = {"message": told, "type": "invalid_request_error", "code": "tool_use_failed", "failed_generation": text}
+    played = PlayedProvider(sse({"error": error}, named=False) if in_stream else failed(400, {"error": error}))
+    groq = model(played, base_url="https://api.groq.com/openai/v1", provider="groq")
+    tools = (ToolDefinition("f", "F.", {"type": "object", "properties": {"a": {"type": "integer"}}}),)
+    answer = await groq.respond(ModelRequest("", HELLO.messages, tools), ignore)
+    [call] = answer.message.tool_calls
+    assert (call.name, call.arguments, call.malformed) == (name, arguments, malformed)
+    assert (answer.stop, answer.message.text, len(played.requests)) == ("tool_calls", "", 1)
 
 
 async def test_an_error_inside_the_stream_is_an_error() -> None:

@@ -10,7 +10,7 @@ from mcpagent.errors import ModelError
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
 from mcpagent.messages import Message, Origin, ProviderBlock, Text, Thinking, ToolCall, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIResponsesModel
-from tests.wire.provider import PlayedProvider, call_item, message_item, responses_stream, sse
+from tests.wire.provider import PlayedProvider, Waits, call_item, message_item, responses_stream, sse
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
 
 HELLO = ModelRequest("", (user_message("hello"),))
@@ -258,3 +258,13 @@ async def test_a_stream_without_its_end_is_no_answer() -> None:
     provider = PlayedProvider(sse({"type": "response.output_item.done", "output_index": 0, "item": item}))
     with pytest.raises(ModelError, match="cut off"):
         await model(provider, max_retries=0).respond(HELLO, ignore)
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+async def test_an_answer_that_its_provider_gave_up_is_asked_for_again(status: str) -> None:
+    error = {"code": "server_error", "message": "overloaded"} if status == "failed" else None
+    played = PlayedProvider(responses_stream(status=status, error=error), responses_stream(message_item("Fine.")))
+    waits = Waits()
+    answer = await model(played, sleep=waits).respond(HELLO, ignore)
+    assert answer.message.text == "Fine."
+    assert len(waits.seconds) == 1

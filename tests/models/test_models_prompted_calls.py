@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mcpagent import Agent
 from mcpagent.errors import ConfigError, ModelError
 from mcpagent.events import Event, Notice, TextDelta, ignore
-from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult, Usage, user_message
+from mcpagent.messages import Image, Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel, resolve_model
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.http_model import encoded
@@ -256,7 +256,7 @@ def test_the_schema_allows_calls_of_the_offered_tools_and_an_answer_alone() -> N
 @given(life=st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4)).map(tuple)), max_size=10))
 @bounded
 def test_over_a_whole_life_the_messages_only_grow(life: list[tuple[str, tuple[int, ...]]]) -> None:
-    lived = Life("ollama")
+    lived = Life(Origin("ollama"))
     made, _ = model()
     bodies = [made.request_body(prompted(lived.request(), constrained=True))]
     for step in life:

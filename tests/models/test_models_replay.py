@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -146,13 +146,19 @@ ANSWERS: dict[str, Any] = {
 
 
 def sent_of(protocol: str, answer: dict[str, Any]) -> list[Any]:
-    """What has to come back. In a Chat message a null and an empty list say the same as nothing."""
+    """What has to come back: not what an answer cannot end in. In a Chat message a null and an empty list say the same
+    as nothing."""
     if protocol == "messages":
-        return list(answer["content"])
+        return without_end(answer["content"], {"thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"})
     if protocol == "responses":
-        return list(answer["output"])
+        return without_end(answer["output"], {"reasoning"})
     message = answer["choices"][0]["message"]
     return [{key: value for key, value in message.items() if value not in (None, "", [], {})}]
+
+
+def without_end(blocks: Sequence[Any], refused: Collection[str]) -> list[Any]:
+    last = max((place for place, block in enumerate(blocks) if block.get("type") not in refused), default=-1)
+    return list(blocks[: last + 1])
 
 
 def replayed(model: HttpModel, protocol: str, message: Message) -> list[Any]:

@@ -24,6 +24,7 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import (
     Image,
     Message,
+    Origin,
     Text,
     ToolCall,
     ToolDefinition,
@@ -661,9 +662,11 @@ def test_no_tool_is_called_where_none_may_be() -> None:
 def test_another_models_history_is_continued() -> None:
     history = (
         user_message("time in Tokyo?"),
-        Message("assistant", (ToolCall("toolu_x", "get_current_time", {"timezone": "Asia/Tokyo"}),), "anthropic"),
+        Message(
+            "assistant", (ToolCall("toolu_x", "get_current_time", {"timezone": "Asia/Tokyo"}),), Origin("anthropic")
+        ),
         Message("tool", (ToolResult("toolu_x", "get_current_time", (Text("{}"),)),)),
-        Message("assistant", (Text("It is noon."),), "anthropic"),
+        Message("assistant", (Text("It is noon."),), Origin("anthropic")),
         user_message("and in Paris?"),
     )
     (call,) = answer(_request(*history), NOW).tool_calls

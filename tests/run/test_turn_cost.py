@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent
-from mcpagent.messages import Message, Text, ToolCall, ToolDefinition, ToolResult, user_message
+from mcpagent.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel, encoded
 from mcpagent.models.scripted import Reply, ScriptedModel
@@ -32,14 +32,14 @@ class Counted:
         self.calls += event == "call"
 
 
-def conversation(length: int, provider: str = "scripted") -> list[Message]:
+def conversation(length: int, origin: Origin | None = None) -> list[Message]:
     """Questions, calls, results and answers, four messages after each other."""
     messages: list[Message] = []
     for number in range(length // 4):
         call = ToolCall(f"call_{number}", "look_up", {"query": f"question {number}"})
         result = ToolResult(call.id, "look_up", (Text(f"result {number}"),))
-        messages += [user_message(f"question {number}"), Message("assistant", (call,), provider)]
-        messages += [Message("tool", (result,)), Message("assistant", (Text(f"answer {number}"),), provider)]
+        messages += [user_message(f"question {number}"), Message("assistant", (call,), origin)]
+        messages += [Message("tool", (result,)), Message("assistant", (Text(f"answer {number}"),), origin)]
     return messages
 
 
@@ -90,7 +90,7 @@ def test_a_body_is_written_in_few_steps_for_each_message(model: HttpModel) -> No
     tool = ToolDefinition("look_up", "Looks up.", {"type": "object", "properties": {"query": {"type": "string"}}})
     steps: list[int] = []
     for length in (400, 800):
-        request = ModelRequest("You help.", tuple(conversation(length, model.provider)), (tool,))
+        request = ModelRequest("You help.", tuple(conversation(length, model.origin)), (tool,))
         with Counted() as counted:
             encoded(model.request_body(request))
         steps.append(counted.calls)

@@ -17,6 +17,9 @@ CHANGE_BETAS = {"mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-0
 BOUND_MODELS = ("claude-fable-5-1", "claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5")
 """Models that refuse a replayed thought whose prefix is another."""
 
+OLD_MODELS = ("claude-3", "claude-opus-4-0", "claude-opus-4-1", "claude-sonnet-4-0", "claude-sonnet-4-2")
+"""Models that search no tools."""
+
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _PARAMETER = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -46,6 +49,8 @@ def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
 
 
 def _check_tools(body: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
+    model = body["model"]
+    able = not model.startswith(OLD_MODELS)
     require(len(tools) == len(body.get("tools", ())), "tools: Tool names must be unique.")
     for name, tool in tools.items():
         require(_NAME.fullmatch(name), f"tools.{name}: String should match pattern")
@@ -60,6 +65,8 @@ def _check_tools(body: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
         require(legal, f"tools.{name}.input_schema.properties: Property keys should match pattern")
         deferred = tool.get("defer_loading")
         require(not (deferred and "cache_control" in tool), "Tools with defer_loading cannot use prompt caching")
+    searching = any(tool.get("type", "").startswith("tool_search") for tool in tools.values())
+    require(not searching or able, f"'{model}' does not support tool search")
     deferred_count = sum(bool(tool.get("defer_loading")) for tool in tools.values())
     require(
         not tools or deferred_count < len(tools),
@@ -94,9 +101,15 @@ def _check_assistant(
     place: int, turn: Mapping[str, Any], after: Mapping[str, Any] | None, tools: Mapping[str, Any]
 ) -> None:
     calls = [block["id"] for block in turn["content"] if block["type"] == "tool_use"]
+    last = turn["content"][-1]["type"]
+    ended = last not in ("thinking", "redacted_thinking")
+    require(ended, f"messages.{place}: The final block in an assistant message cannot be `thinking`.")
+    require(last != "server_tool_use", f"messages.{place}: `server_tool_use` ids were found without a result block")
     for block in turn["content"]:
         _check_text(place, block)
         if block["type"] == "tool_search_tool_result":
+            searching = any(tool.get("type", "").startswith("tool_search") for tool in tools.values())
+            require(searching, "tool_search_tool_result: needs a tool search tool")
             lost = [name for name in _named(block) if name not in tools]
             require(not lost, f"Tool reference '{''.join(lost[:1])}' not found in available tools")
     require(all(_CALL_ID.fullmatch(call) for call in calls), f"messages.{place}: tool_use.id: invalid")

@@ -10,6 +10,8 @@ from typing import Any
 from tests.simulator.values import PROVIDER_SEARCH, Said, Unit, View, matching, rendered, require
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+OLD_MODELS = ("gpt-3", "gpt-4", "o1", "o3", "o4", "gpt-5-", "gpt-5.1", "gpt-5.2", "gpt-5.3")
+"""Models that search no tools."""
 
 
 def _check_function(function: Mapping[str, Any]) -> None:
@@ -31,6 +33,9 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
     spaces_named = [tool["name"] for tool in responses_tools(body) if tool["type"] == "namespace"]
     require(len(spaces_named) == len(set(spaces_named)), "Duplicate namespace names found")
     require(all(tool.get("tools", True) for tool in responses_tools(body)), "namespace.tools: array too short")
+    hosted = any("tool_search" in str(tool.get("type")) for tool in body.get("tools", ()))
+    hosted = hosted or any(str(item.get("type")).startswith("tool_search") for item in body["input"])
+    require(not (hosted and body["model"].startswith(OLD_MODELS)), f"tool_search is not supported by {body['model']}")
     deferred = any(function.get("defer_loading") for function in functions)
     searching = {"type": "tool_search"} in body.get("tools", ())
     require(
@@ -39,8 +44,13 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
     spaces = namespaces(body)
     calls: dict[str, str] = {}
     open_calls: set[str] = set()
-    for item in body["input"]:
+    for item, following in zip(body["input"], [*body["input"][1:], {"role": "user"}], strict=True):
         kind = item.get("type", "message")
+        if kind == "reasoning":
+            refused = body["model"].startswith(("gpt-3", "gpt-4"))
+            require(not refused, "Reasoning input items can only be provided to a reasoning or computer use model.")
+            ended = following.get("role") == "user" or following.get("type") == "function_call_output"
+            require(not ended, f"Item '{item['id']}' of type 'reasoning' was provided without its following item.")
         if kind == "function_call":
             space = spaces.get(item["name"], "")
             require(
@@ -204,7 +214,8 @@ def check_chat(body: Mapping[str, Any], _headers: Mapping[str, str]) -> None:
             continue
         require(not open_calls, f"tool_call_ids did not have response messages: {', '.join(open_calls)}")
         open_calls = [call["id"] for call in message.get("tool_calls", ())]
-        require(message.get("content") or open_calls, f"messages.{place}.content: must not be empty")
+        said = message.get("content") or message.get("refusal")
+        require(said or open_calls, f"messages.{place}.content: must not be empty")
         for call in message.get("tool_calls", ()):
             require(len(call["id"]) <= 40, "string too long. Expected a string with maximum length 40")
             json.loads(call["function"]["arguments"])

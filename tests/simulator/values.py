@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 
-@dataclass(frozen=True)
+@dataclass
 class Refusal(Exception):  # noqa: N818 - a provider refuses
     """An answer with an error status."""
 

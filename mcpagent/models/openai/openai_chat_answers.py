@@ -25,8 +25,7 @@ _GIVEN_UP = ("insufficient_system_resource", "error", "cancelled")
 
 _NOT_REPLAYED = (
     *("role", "content", "tool_calls", "refusal", "audio", "function_call"),
-    *("executed_tools", "channel"),  # Groq's, which refuses them in a request
-    "annotations",  # OpenAI's, whose requests have no such field
+    *("executed_tools", "channel"),  # Groq's, which refuses them in requests
 )
 
 

@@ -302,7 +302,7 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
 
 def _write_call(call: ToolCall, call_id: str, *, proxied: bool) -> dict[str, Any]:
     """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
-    sent = _NOTHING if call.malformed else call.provider_data
+    sent = without(call.provider_data, ("function",)) if call.malformed else call.provider_data
     as_sent = sent.get("function", _NOTHING)
     name, arguments = sendable_name(call.name), call.arguments
     if proxied:
