@@ -43,7 +43,6 @@ SERVER_TOOLS: Mapping[str, frozenset[str]] = {
 """What stands in an answer of tools that the provider ran: nobody answers it, and it goes back as it is."""
 
 _SNAPSHOT = re.compile(r"(?:-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8})$")
-_SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
 def address_of(base_url: str) -> str:
@@ -61,7 +60,7 @@ def written_for(
     target's address; an answer that is the model's own, and whole, stays as it is.
 
     `searches`: whether the target searches deferred tools by itself. `refused` is reasoning that it refused already, by
-    `key_of`.
+    `thought_key`.
     """
     origin: Origin | None = None
     nearness: _Nearness = "elsewhere"
@@ -110,12 +109,12 @@ def _at_home(message: Message, to: Origin, is_same: bool, searches: bool, refuse
         parts = [_between(part) for part in parts if not isinstance(part, ProviderBlock) or _is_shared(part, to)]
     elif not searches and message.origin is not None and not message.origin.model:
         parts = [part for part in parts if not isinstance(part, ProviderBlock) or not _is_search(part)]
-    kept = _whole(parts) if to.protocol != "chat" else parts
+    kept = _whole(parts, to) if to.protocol != "chat" else parts
     return message if len(kept) == len(message.parts) and is_same else replace(message, parts=tuple(kept))
 
 
 def _may_go(thought: Thinking, refused: Collection[str]) -> bool:
-    return not refused or key_of(thought) not in refused
+    return not refused or thought_key(thought) not in refused
 
 
 def _words_and_calls(message: Message) -> Message:
@@ -142,29 +141,27 @@ def _is_search(block: ProviderBlock) -> bool:
     return kind.startswith("tool_search_") or (kind == "server_tool_use" and name.startswith("tool_search_tool"))
 
 
-def _whole(parts: Sequence[Part]) -> list[Part]:
+def _whole(parts: Sequence[Part], to: Origin) -> list[Part]:
     """The parts without what an answer that was cut off may end in."""
-    last = next((place for place in reversed(range(len(parts))) if not _is_cut_off(parts[place])), -1)
-    return [part for place, part in enumerate(parts) if place <= last or not _is_refused_last(part)]
+    kept = list(parts)
+    for place in reversed(range(len(parts))):
+        part = parts[place]
+        if isinstance(part, Thinking) or (to.protocol == "messages" and _is_server_call(part)):
+            del kept[place]
+        elif not isinstance(part, ToolsChanged | ToolsShown) and part != Text(""):
+            break
+    return kept
 
 
-def _is_cut_off(part: Part) -> bool:
-    """Whether an answer cannot end with it, or it is not written at all."""
-    if isinstance(part, Text):
-        return not (part.text.strip() or part.provider_data)
-    return _is_refused_last(part) or isinstance(part, ToolsChanged | ToolsShown)
+def _is_server_call(part: Part) -> bool:
+    return isinstance(part, ProviderBlock) and part.data.get("type") in ("server_tool_use", "mcp_tool_use")
 
 
-def _is_refused_last(part: Part) -> bool:
-    is_call = isinstance(part, ProviderBlock) and part.data.get("type") in _SERVER_CALLS
-    return is_call or isinstance(part, Thinking)
-
-
-def key_of(thought: Thinking) -> str:
+def thought_key(thought: Thinking) -> str:
     """Stands for what a provider sent of a thought."""
     return sha256(json_text(thought.provider_data).encode("utf-8", "replace")).hexdigest()
 
 
 def thoughts_of(messages: Iterable[Message]) -> frozenset[str]:
     """The keys of all reasoning in a history."""
-    return frozenset(key_of(part) for message in messages for part in message.parts if isinstance(part, Thinking))
+    return frozenset(thought_key(part) for message in messages for part in message.parts if isinstance(part, Thinking))

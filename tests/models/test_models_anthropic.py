@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from mcpagent.errors import ModelError
@@ -294,7 +297,7 @@ async def test_what_a_delta_tells_of_itself_is_not_the_blocks() -> None:
 
 
 async def test_an_answer_that_ends_with_a_compaction_goes_on() -> None:
-    compaction = [
+    compaction: list[Mapping[str, Any]] = [
         {"type": "compaction", "content": None},
         {"type": "compaction_delta", "content": "They greeted.", "encrypted_content": None},
     ]

@@ -151,9 +151,8 @@ def responses_view(body: Mapping[str, Any]) -> View:
 def responses_answer(
     body: Mapping[str, Any], said: Sequence[Said], number: int, usage: Mapping[str, int]
 ) -> dict[str, Any]:
-    output: list[dict[str, Any]] = [
-        {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": f"gAAA{number}"}
-    ]
+    thought = {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": f"gAAA{number}"}
+    output: list[dict[str, Any]] = [] if body["model"].startswith(("gpt-3", "gpt-4")) else [thought]
     for place, piece in enumerate(said):
         if isinstance(piece, str):
             text = {"type": "output_text", "text": piece, "annotations": [], "logprobs": []}
