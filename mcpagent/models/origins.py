@@ -148,9 +148,15 @@ def _whole(parts: Sequence[Part], to: Origin) -> list[Part]:
         part = parts[place]
         if isinstance(part, Thinking) or (to.protocol == "messages" and _is_server_call(part)):
             del kept[place]
-        elif not isinstance(part, ToolsChanged | ToolsShown) and part != Text(""):
+        elif _is_written(part):
             break
     return kept
+
+
+def _is_written(part: Part) -> bool:
+    if isinstance(part, Text):
+        return bool(part.text.strip() or part.provider_data)
+    return not isinstance(part, ToolsChanged | ToolsShown)
 
 
 def _is_server_call(part: Part) -> bool:

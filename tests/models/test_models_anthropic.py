@@ -284,7 +284,7 @@ async def test_betas_are_sent_as_a_header() -> None:
 
 
 async def test_what_a_delta_tells_of_itself_is_not_the_blocks() -> None:
-    thought = [
+    thought: list[Mapping[str, Any]] = [
         {"type": "thinking", "thinking": "", "signature": ""},
         {"type": "thinking_delta", "thinking": "", "estimated_tokens": 120},
         {"type": "thinking_delta", "thinking": "Hm.", "estimated_tokens": 240},
