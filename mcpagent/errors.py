@@ -60,7 +60,7 @@ class ModelError(McpAgentError):
 
     `status` is the HTTP status, None if no answer came. `retryable` says whether the same request may
     succeed later; the adapter has already used up its own retries. `retry_after_seconds` is the wait the provider
-    asked for.
+    asked for. `code` is its name of the error, `request_id` what it calls the request: its support asks for it.
     """
 
     def __init__(
@@ -71,12 +71,16 @@ class ModelError(McpAgentError):
         status: int | None = None,
         retryable: bool = False,
         retry_after_seconds: float | None = None,
+        code: str = "",
+        request_id: str = "",
     ) -> None:
         super().__init__(message)
         self.provider = provider
         self.status = status
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
+        self.code = code
+        self.request_id = request_id
 
 
 class ContextOverflowError(ModelError):

@@ -13,10 +13,12 @@ from mcpagent.cards.card import AgentCard, CardError, CardStrategy, ToolSearchCo
 from mcpagent.cards.reading import FOREIGN, REQUEST_PARAMS
 from mcpagent.cards.teams import CONNECT_KNOWN, Team, card_at, card_servers, reachable
 from mcpagent.config import ServerConfig, ServersConfig
+from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.fallback import FallbackModel
 from mcpagent.models.resolve import spec_of
+from mcpagent.models.settings import merged
 from mcpagent.python.argument_checks import expect_options
 from mcpagent.run import RunOptions
 from mcpagent.text.safe_text import safe_line
@@ -102,8 +104,7 @@ def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
     usual = RunOptions()
     said = card.max_turns or int(_params(card).get("max_iterations") or 0)
     turns = said if asked.max_turns == usual.max_turns else 0
-    settings = _settings(card) if asked.settings == usual.settings else asked.settings
-    return replace(asked, max_turns=turns or asked.max_turns, settings=settings)
+    return replace(asked, max_turns=turns or asked.max_turns, settings=merged(_settings(card), asked.settings))
 
 
 def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
@@ -148,12 +149,19 @@ def _params(card: AgentCard) -> dict[str, Any]:
 
 
 def _settings(card: AgentCard) -> ModelSettings:
-    params = _params(card)
-    for name, kinds in (("max_tokens", int), ("temperature", (int, float)), ("max_iterations", int)):
-        value = params.get(name)
-        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-            raise CardError(f"'request_params.{name}' must be a number in {card.path}", f"Got: {value!r}")
-    return ModelSettings(max_output_tokens=params.get("max_tokens"), temperature=params.get("temperature"))
+    params = {name: value for name, value in _params(card).items() if value is not None}
+    turns = params.pop("max_iterations", None)
+    if turns is not None and (not isinstance(turns, int) or isinstance(turns, bool)):
+        raise CardError(f"'request_params.max_iterations' must be a number in {card.path}", f"Got: {turns!r}")
+    if isinstance(params.get("stop"), list | str):
+        params["stop"] = tuple([params["stop"]] if isinstance(params["stop"], str) else params["stop"])
+    settings = ModelSettings()
+    for name, value in params.items():
+        try:
+            settings = replace(settings, **{name: value})
+        except ConfigError as error:
+            raise CardError(f"'request_params.{name}' cannot be used in {card.path}", str(error)) from None
+    return settings
 
 
 def card_warnings(card: AgentCard) -> list[str]:
@@ -208,14 +216,16 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         values = config.servers if isinstance(config, ServersConfig) else tuple(config)
         servers["servers"] = tuple(server.name for server in values)
     options, instructions = agent.options, agent.instructions
-    params = {"max_tokens": options.settings.max_output_tokens, "temperature": options.settings.temperature}
+    params = {name: value for name, value in options.settings.given().items() if name != "headers"}
+    if "stop" in params:
+        params["stop"] = list(params["stop"])
     return AgentCard(
         name or "agent",
         instructions.strip() if isinstance(instructions, str) else "",
         model=_model_text(agent.model_choice),
         tool_search=_search_config(agent.tool_search),
         max_turns=options.max_turns if options.max_turns != RunOptions().max_turns else 0,
-        request_params={key: value for key, value in params.items() if value is not None},
+        request_params=params,
         **servers,
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.cards.card import STRATEGIES, AgentCard, CardError, ToolSearchConfig
 from mcpagent.config.bounded_files import LargerError, read_bounded
+from mcpagent.models.settings import SETTING_NAMES
 from mcpagent.text.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
@@ -48,9 +49,10 @@ FOREIGN: Mapping[str, tuple[object, ...]] = {
 """Fields of fast-agent's cards (its documentation, 0.10) without a counterpart here, with the values that ask for
 nothing: those are passed over, any other is warned of."""
 
-REQUEST_PARAMS = {"maxTokens": "max_tokens", "max_tokens": "max_tokens", "temperature": "temperature"}
-REQUEST_PARAMS |= {"max_iterations": "max_iterations"}
-"""The `request_params` that mean something here."""
+REQUEST_PARAMS = {name: name for name in (*SETTING_NAMES, "extra", "max_iterations")}
+REQUEST_PARAMS |= {"maxTokens": "max_output_tokens", "max_tokens": "max_output_tokens"}
+REQUEST_PARAMS |= {"stopSequences": "stop", "stop_sequences": "stop", "reasoning_effort": "thinking"}
+"""The `request_params` that mean something here: settings of the model, some as fast-agent calls them."""
 
 _OWN = {item.name for item in fields(AgentCard)} - {"foreign", "path"}
 MAX_DEPTH = 64

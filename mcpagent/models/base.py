@@ -4,34 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import NoneType
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from mcpagent.events import Emit
 from mcpagent.messages import Message, ToolDefinition, Usage
-from mcpagent.python.argument_checks import expect
+from mcpagent.models.settings import ModelSettings as ModelSettings
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """What a caller may set for every request; None leaves the provider's default.
-
-    `extra` is merged into the request body last, for whatever a provider has beyond these.
-    """
-
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def __post_init__(self) -> None:
-        most, heat = self.max_output_tokens, self.temperature
-        said = "a whole number, 1 or more, or None"
-        expect("max_output_tokens", most, (int, NoneType), said, holds=lambda tokens: tokens is None or tokens >= 1)
-        said = "a number, 0 or more, or None"
-        expect("temperature", heat, (int, float, NoneType), said, holds=lambda heat: heat is None or heat >= 0)
-        expect("extra", self.extra, dict, "a dict of what is to be in the request")
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,10 @@ class ApiFormat(ABC):
         message = replace(response.message, origin=self.origin)
         return replace(response, message=with_found(message, request, self.found_names))
 
+    def most_output(self, failure: Failure) -> int | None:  # noqa: ARG002
+        """The longest answer that may be asked for, if the failure says so."""
+        return None
+
     def generated_answer(self, text: str) -> dict[str, Any]:
         """The answer that is what the model wrote, if the provider could not read it and gave it back with an error."""
         raise NotImplementedError(text)
@@ -207,6 +211,12 @@ class Exchange:
         if failure.kind == "cut" and not self._began:
             failure = replace(failure, kind="closed")
         if self._api.learns(failure, self._way) and not self._shown:
+            self._ask()
+            return 0.0
+        most = self._api.most_output(failure)
+        if most is not None and most != self._request.settings.max_output_tokens:
+            settings = replace(self._request.settings, max_output_tokens=most)
+            self._request = replace(self._request, settings=settings)
             self._ask()
             return 0.0
         if failure.generated and not self._shown:

@@ -47,6 +47,7 @@ _OVERFLOW_WORDS = (
     "maximum number of tokens",
     "too many tokens",
     "input is too long",
+    "exceed context limit",
 )
 """As Anthropic, OpenAI, vLLM, llama.cpp, Gemini and OpenRouter word it; none of them has a code in common."""
 
@@ -101,6 +102,10 @@ class Failure:
     """What the provider's `x-should-retry` says."""
     window_tokens: int | None = None
     """The most tokens the model takes, if the failure says it."""
+    param: str = ""
+    """The field of the request that is refused, if it is named."""
+    request_id: str = ""
+    """What the provider calls the attempt."""
     generated: str = ""
     """What the model wrote, if the failure is that the provider could not read a call in it (Groq)."""
 
@@ -227,8 +232,17 @@ def _answered_failure(error: Exception) -> Failure:
         retry_after_seconds=retry_after_seconds({**_google_wait(details), **headers}),
         retry_advised={"true": True, "false": False}.get(headers.get("x-should-retry", "")),
         window_tokens=_told_window(inner, message),
+        param=str(inner.get("param") or ""),
+        request_id=_request_id(body, headers),
         generated=_generated(inner),
     )
+
+
+def _request_id(body: object, headers: Mapping[str, str]) -> str:
+    """Anthropic's and OpenAI's, in a header and, with some errors, in the body."""
+    told = body.get("request_id") if isinstance(body, Mapping) else None
+    named = (told, headers.get("request-id"), headers.get("x-request-id"), headers.get("apim-request-id"))
+    return safe_line(next((one for one in named if isinstance(one, str) and one), ""), 80)
 
 
 def _generated(inner: Mapping[str, Any]) -> str:
@@ -276,6 +290,7 @@ def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
     """The exception a caller gets, with one line that says who failed, how, and what to do."""
     who, status = endpoint.provider, failure.status
     said = f"HTTP {status}: {failure.message}" if status else failure.message
+    said += f"; request {failure.request_id}" if failure.request_id else ""
     if status in (401, 403):
         return CredentialsError(_refused(endpoint, said))
     wait = failure.retry_after_seconds
@@ -296,7 +311,15 @@ def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
         text = f"{who}: {endpoint.model} failed ({said})" + (later if failure.may_pass else "")
     else:
         text = _no_answer(failure, endpoint)
-    return kind(text, provider=who, status=status, retryable=failure.may_pass, retry_after_seconds=wait)
+    return kind(
+        text,
+        provider=who,
+        status=status,
+        retryable=failure.may_pass,
+        retry_after_seconds=wait,
+        code=failure.code,
+        request_id=failure.request_id,
+    )
 
 
 def _refused(endpoint: Endpoint, said: str) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDic
 from urllib.parse import urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.events import Emit
+from mcpagent.events import Emit, Notice
 from mcpagent.messages import Origin, ToolDefinition, WireProtocol
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
 from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
@@ -30,6 +30,8 @@ from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import known_search_cost
+from mcpagent.models.settings import merged
+from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.text.known_secrets import hide
 
 if TYPE_CHECKING:
@@ -51,6 +53,17 @@ _REFUSES_THOUGHTS = re.compile(
     re.IGNORECASE,
 )
 """As Anthropic, Gemini and OpenAI say that reasoning in a history is of another model, account or conversation."""
+
+_FIELDS_OF = {
+    "thinking": ("thinking", "output_config", "reasoning", "reasoning_effort", "chat_template_kwargs"),
+    "max_output_tokens": ("max_tokens", "max_output_tokens", "max_completion_tokens"),
+    "stop": ("stop", "stop_sequences"),
+    "seed": ("seed", "random_seed"),
+    "cache_ttl": ("prompt_cache_retention", "prompt_cache_options"),
+}
+"""The fields of a body that a setting makes where it is not called as it is here."""
+
+_NEEDED = (("max_tokens", "messages"),)
 
 END_SECONDS = 1.0
 """Longest wait for the end of a stream whose answer is whole."""
@@ -74,8 +87,9 @@ class Connection(TypedDict, total=False):
     """How a provider is reached: what every adapter takes as keywords, beside what is its own.
 
     `api_key` None reads `key_variable` at the first request; "" there sends no real key, for servers without one.
-    `base_url` is the provider's own if it is None. `http_client` is used as it is and not closed. `settings` are
-    defaults that a request's own settings override. `capabilities` overrules what is known of the model.
+    `base_url` is the provider's own if it is None. `http_client` is used as it is and not closed, and so is `client`, a
+    client of the protocol's SDK: `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAzureOpenAI` and the like.
+    `settings` are defaults that a request's own settings override. `capabilities` overrules what is known of the model.
     `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts, for tests. `traits`
     remembers beyond this object what was found out about a server of one's own.
     """
@@ -83,6 +97,7 @@ class Connection(TypedDict, total=False):
     api_key: str | None
     base_url: str | None
     http_client: httpx2.AsyncClient | None
+    client: Any
     max_retries: int
     settings: ModelSettings | None
     capabilities: Capabilities | None
@@ -105,7 +120,8 @@ class HttpModel(ApiFormat):
         for key in connection:
             if key not in Connection.__annotations__:
                 raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {key!r}")
-        url = connection.get("base_url") or self.usual_url
+        own = connection.get("client")
+        url = connection.get("base_url") or (str(own.base_url) if own is not None else self.usual_url)
         named = connection.get("key_variable")
         variable = named if named is not None else usual_key
         silent = connection.get("silent_seconds", 300.0)
@@ -116,6 +132,7 @@ class HttpModel(ApiFormat):
         self.settings = connection.get("settings") or ModelSettings()
         self._api_key = connection.get("api_key")
         self._http_client = connection.get("http_client")
+        self._own_client = own.with_options(max_retries=0) if own is not None else None
         self._max_retries = connection.get("max_retries", 2)
         self._sleep = connection.get("sleep", asyncio.sleep)
         self.capabilities = connection.get("capabilities") or self.known_capabilities()
@@ -124,6 +141,8 @@ class HttpModel(ApiFormat):
         self._client: SdkClient | None = None
         self._has_answered = False
         self._refused: frozenset[str] = frozenset()
+        self._unwanted: dict[str, str] = {}
+        self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def known_capabilities(self) -> Capabilities:
@@ -142,11 +161,17 @@ class HttpModel(ApiFormat):
         """The JSON of a request, with what of the history the model may be sent."""
         able = self.capabilities.searches
         messages = written_for(request.messages, self.origin, searches=able, refused=self._refused)
-        return self.write(replace(request, messages=messages))
+        body, settings = self.write(replace(request, messages=messages)), self.settings_of(request).fields
+        kept = {name: value for name, value in {**body, **settings}.items() if name not in self._unwanted}
+        return {**kept, "stream": True, **request.settings.extra}
+
+    def settings_of(self, request: ModelRequest) -> WrittenSettings:
+        """The request's settings as the model takes them, and what it does not take."""
+        return written_settings(request, self.origin)
 
     @abstractmethod
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a request whose history is the model's to read."""
+        """The JSON of a request whose history is the model's to read, without its settings."""
 
     @abstractmethod
     def sdk(self) -> ProviderSdk:
@@ -177,7 +202,15 @@ class HttpModel(ApiFormat):
         return self.endpoint.base_url.rstrip("/") != self.usual_url
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """Elsewhere, what may be a call written as text is shown only when it is none."""
+        """Elsewhere, what may be a call written as text is shown only when it is none.
+
+        What of the settings the model does not take is told once.
+        """
+        left_out = {**self.settings_of(request).left_out, **dict.fromkeys(self._unwanted.values(), "it was refused")}
+        for name, why in left_out.items():
+            if name and name not in self._told:
+                self._told.add(name)
+                emit(Notice(f"{self.name}: {name} is left out: {why}", "warning"))
         return textual_way(request, emit) if self.is_elsewhere else AskedWay(request, emit)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
@@ -196,6 +229,9 @@ class HttpModel(ApiFormat):
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """How much a server of one's own takes, which changes nothing about this request, how it wants schemas, and
         which reasoning of the history a model refuses: the conversation goes on without it."""
+        if failure.status in (400, 422) and (refused := self._refused_setting(failure, way.request)):
+            self._unwanted |= refused
+            return True
         if failure.status == 400 and _REFUSES_THOUGHTS.search(failure.message):
             able = self.capabilities.searches
             sent = thoughts_of(written_for(way.request.messages, self.origin, searches=able, refused=self._refused))
@@ -209,6 +245,19 @@ class HttpModel(ApiFormat):
             body = self.request_body(way.request)
             return with_loose_schemas(body) != body and self.learn(takes_schemas=False)
         return False
+
+    def _refused_setting(self, failure: Failure, request: ModelRequest) -> dict[str, str]:
+        """The field of the body that the failure names, if a setting made it, with the setting's name."""
+        if "include" in self.request_body(request) and "encrypted content is not supported" in failure.message.lower():
+            return {"include": ""}
+        given, fields = request.settings.given(), self.settings_of(request).fields
+        said = f"{failure.param} {failure.message}"
+        for name in fields:
+            setting = next((one for one, names in _FIELDS_OF.items() if name in names), name)
+            is_named = re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", said) is not None
+            if is_named and setting in given and name not in self._unwanted and (name, self.protocol) not in _NEEDED:
+                return {one: setting for one in fields if one == name or one in _FIELDS_OF.get(setting, ())}
+        return {}
 
     def server(self) -> ServerTraits:
         """What is known of the server, maybe from an earlier process."""
@@ -249,8 +298,8 @@ class HttpModel(ApiFormat):
                     stream = await client.post(
                         self.path,
                         cast_to=object,
-                        content=encoded(body),
-                        options={"follow_redirects": False, **self.request_options(body)},  # they would get the key
+                        **(as_json(body) if self._own_client is not None else {"content": encoded(body)}),
+                        options=self._options(body, merged_request.settings),
                         stream=True,
                         stream_cls=sdk.stream,
                     )
@@ -272,8 +321,23 @@ class HttpModel(ApiFormat):
                     await stream.response.aclose()
         return exchange.response()
 
+    def _options(self, body: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:
+        import httpx2
+
+        options: dict[str, Any] = {"follow_redirects": False, **self.request_options(body)}  # they would get the key
+        if settings.headers:
+            hide(*settings.headers.values())
+            options["headers"] = {**settings.headers, **options.get("headers", {})}
+        if settings.timeout_seconds is not None:
+            options["timeout"] = httpx2.Timeout(settings.timeout_seconds, connect=10.0, pool=30.0)
+        return options
+
     def _connected(self, sdk: ProviderSdk) -> SdkClient:
         import httpx2
+
+        if self._own_client is not None:
+            own: SdkClient = self._own_client
+            return own
 
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # pooled connections belong to the loop that opened them
@@ -375,13 +439,6 @@ def usable_key(key: str | None, variable: str) -> str:
     return key
 
 
-def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
-    """The request's settings, with the model's own if it sets none."""
-    named: dict[str, Any] = {"max_output_tokens": given.max_output_tokens, "temperature": given.temperature}
-    told = {key: value for key, value in named.items() if value is not None}
-    return replace(defaults, **told, extra={**defaults.extra, **given.extra})
-
-
 def encoded(body: Mapping[str, Any]) -> bytes:
     """The bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
     try:
@@ -391,6 +448,11 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     if r"\u0000" in text:  # no provider takes it; a backslash before it would make it other words
         text = re.sub(r"(?<!\\)((?:\\\\)*)\\u0000", "\\1\N{REPLACEMENT CHARACTER}", text)
     return text.encode("utf-8", "replace")
+
+
+def as_json(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The same body for a client that rewrites it on its way."""
+    return {"body": json.loads(encoded(body))}
 
 
 def _failures(sdk_error: type[Exception]) -> tuple[type[Exception], ...]:

@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mcpagent.config.secret_store import EnvironmentWithKeys, with_stored_keys
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.models.base import Model, ModelSettings
+from mcpagent.models.base import Model
+from mcpagent.models.settings import INSIDE, SETTING_NAMES, as_texts, settings_of
 from mcpagent.python.argument_checks import expect, expect_arguments
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import without_credentials
@@ -38,6 +39,8 @@ class Provider:
     base_url_variable: str = ""
     needs_key: bool = True
     hint: str = ""
+    client: str = ""
+    """The class of Anthropic's SDK that reaches it, with the cloud's own credentials."""
 
 
 def _own_server(port: int, hint: str, *key_variables: str) -> Provider:
@@ -60,6 +63,13 @@ PROVIDERS: Mapping[str, Provider] = {
         "https://generativelanguage.googleapis.com/v1beta/openai",
     ),
     "openrouter": Provider("chat", ("OPENROUTER_API_KEY",), "openrouter/auto", "https://openrouter.ai/api/v1"),
+    "groq": Provider("chat", ("GROQ_API_KEY",), base_url="https://api.groq.com/openai/v1"),
+    "mistral": Provider("chat", ("MISTRAL_API_KEY",), base_url="https://api.mistral.ai/v1"),
+    "deepseek": Provider("chat", ("DEEPSEEK_API_KEY",), base_url="https://api.deepseek.com/v1"),
+    "xai": Provider("chat", ("XAI_API_KEY",), base_url="https://api.x.ai/v1"),
+    "azure": Provider("responses", ("AZURE_OPENAI_API_KEY",), base_url_variable="AZURE_OPENAI_ENDPOINT"),
+    "bedrock": Provider("messages", client="AsyncAnthropicBedrock", needs_key=False),
+    "vertex": Provider("messages", client="AsyncAnthropicVertex", needs_key=False),
     "ollama": replace(
         _own_server(11434, "is ollama running there, and is the model pulled? (ollama serve, ollama pull <model>)"),
         key_variables=("OLLAMA_API_KEY",),
@@ -75,16 +85,8 @@ PROVIDERS: Mapping[str, Provider] = {
 _Default = TypeVar("_Default", float, None)
 _TRIED_BY_KEY = ("anthropic", "openai", "gemini", "openrouter")
 _OBVIOUS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
-_OPTIONS = (
-    "api_key_env",
-    "base_url",
-    "calls",
-    "discovery",
-    "max_output_tokens",
-    "max_retries",
-    "temperature",
-    "timeout_seconds",
-)
+_OPTIONS = ("api_key_env", "base_url", "calls", "discovery", "max_retries")
+"""Beside the settings of `settings.py`."""
 
 
 def resolve_model(
@@ -169,8 +171,7 @@ def spec_of(model: Model) -> str:
         "api_key_env": model.endpoint.key_variable
         if model.endpoint.key_variable and model.endpoint.key_variable not in at.key_variables
         else None,
-        "temperature": settings.temperature,
-        "max_output_tokens": settings.max_output_tokens,
+        **as_texts(settings),
     }
     given = urlencode({key: value for key, value in options.items() if value is not None}, safe=":/")
     return f"{provider}:{name}?{given}" if given else f"{provider}:{name}"
@@ -197,8 +198,9 @@ def parse_spec(spec: str) -> ModelSpec:
         raise ConfigError(f'model: "{prefix}{colon}" names no model; write {prefix}:<model>')
     options: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in _OPTIONS:
-            raise ConfigError(f'model: unknown option "{safe_line(key, 80)}"; known options: {", ".join(_OPTIONS)}')
+        if key not in (*_OPTIONS, *SETTING_NAMES) and not key.startswith(INSIDE):
+            known = ", ".join(sorted((*_OPTIONS, *SETTING_NAMES)))
+            raise ConfigError(f'model: unknown option "{safe_line(key, 80)}"; known options: {known}')
         options[key] = value
     return ModelSpec(prefix, model, options)
 
@@ -254,17 +256,13 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
     provider = PROVIDERS[spec.prefix]
     base_url = _base_url(spec, provider, environ)
     variable, key = _key(spec, provider, environ, base_url)
-    limit = _number(spec.options, "max_output_tokens", 1, 10_000_000, None)
+    set_here = {name: text for name, text in spec.options.items() if name not in _OPTIONS}
     shared: dict[str, Any] = {
         "api_key": key,
         "base_url": base_url,
         "http_client": http_client,
         "max_retries": int(_number(spec.options, "max_retries", 0, 20, 2.0)),
-        "settings": ModelSettings(
-            max_output_tokens=None if limit is None else int(limit),
-            temperature=_number(spec.options, "temperature", 0, 2, None),
-        ),
-        "silent_seconds": _number(spec.options, "timeout_seconds", 1, 86_400, 300.0),
+        "settings": settings_of(set_here, "model: option"),
         "key_variable": variable,
         "capabilities": _capabilities(spec.options, provider),
     }
@@ -274,18 +272,32 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
     shared["traits"] = TraitCache(cache_folder(environ) / "models")
     if provider.protocol != "chat" and "calls" in spec.options:
         raise ConfigError(f"model: option calls is not for {spec.prefix}:, whose models all can call")
+    shared["provider"] = spec.prefix
     if provider.protocol == "messages":
         from mcpagent.models.anthropic.messages_model import AnthropicModel
 
-        return AnthropicModel(spec.model, **shared)
+        return AnthropicModel(spec.model, **shared, client=_cloud(spec.prefix, provider.client))
     if provider.protocol == "responses":
         from mcpagent.models.openai.openai_responses import OpenAIResponsesModel
 
         return OpenAIResponsesModel(spec.model, **shared)
     from mcpagent.models.openai.openai_chat import OpenAIChatModel
 
-    shared |= {"provider": spec.prefix, "hint": provider.hint, "calls": _calls(spec.options)}
+    shared |= {"hint": provider.hint, "calls": _calls(spec.options)}
     return OpenAIChatModel(spec.model, **shared)
+
+
+def _cloud(prefix: str, client: str) -> Any:
+    """The client of a cloud's own, None for none. Its credentials are looked for where the cloud's tools keep them."""
+    if not client:
+        return None
+    import anthropic
+
+    try:
+        return getattr(anthropic, client)()
+    except Exception as error:  # each cloud raises its own: no region, no project, a package that is missing
+        said = safe_line(str(error), 200)
+        raise ConfigError(f"model: {prefix}: {said}; see pip install 'anthropic[{prefix}]'") from None
 
 
 def _calls(options: Mapping[str, str]) -> Literal["native", "prompted"] | None:
@@ -323,6 +335,8 @@ def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -
         source, url = provider.base_url_variable, environ.get(provider.base_url_variable, "").strip() or None
         if url and source == "OLLAMA_HOST":
             url = _ollama_url(url)
+        if source == "AZURE_OPENAI_ENDPOINT":
+            url = _azure_url(url)
     url = url if url is not None else provider.base_url
     if url is not None:
         parts = urlsplit(url)
@@ -331,6 +345,13 @@ def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -
                 f'model: {source} "{safe_line(without_credentials(url), 80)}" is not an address; write http://host:port/v1'
             )
     return url.rstrip("/") if url is not None else None
+
+
+def _azure_url(endpoint: str | None) -> str:
+    """The resource's address, with the version of the API that all its models speak."""
+    if not endpoint:
+        raise ConfigError("model: AZURE_OPENAI_ENDPOINT is not set; export it as https://<resource>.openai.azure.com")
+    return endpoint if "/openai/" in endpoint else f"{endpoint.rstrip('/')}/openai/v1"
 
 
 def _ollama_url(host: str) -> str:

@@ -83,6 +83,18 @@ class Options:
         help="provider:model, such as anthropic:claude-sonnet-5-5, openai:gpt-5.5, ollama:qwen3; or offline. "
         "Default: the first provider whose key is set, else offline.",
     )
+    thinking: str | None = _option(
+        None,
+        metavar="LEVEL|TOKENS",
+        help="How much the model thinks before it answers: off, low, medium, high, or the most tokens for it.",
+    )
+    set: tuple[str, ...] = _option(
+        (),
+        envvar=None,
+        metavar="NAME=VALUE",
+        help="A setting of the model: temperature=0, top_p=.9, stop=END, seed=1, cache_ttl=1h, header.X-Name=v, ... "
+        "Repeatable; behind a model's name it is for that one of a chain: -m 'NAME?temperature=0'.",
+    )
     card: Path | None = _option(
         None,
         metavar="FILE|FOLDER",

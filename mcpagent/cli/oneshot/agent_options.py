@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import counted
-from mcpagent.errors import AgentStateError, InputError, ServerError
+from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
 from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.text.safe_text import safe_line
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mcpagent.mcp.lists.pins import AllowChange, ToolChange
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.messages import ToolDefinition
+    from mcpagent.models.settings import ModelSettings
     from mcpagent.search import SearchHistory
     from mcpagent.session import Wrapper
 
@@ -82,6 +83,7 @@ def make_agent(
         "approval": ApprovalPolicy(approvals.needed, approvals.decide) if approvals is not None else False,
         "options": RunOptions(
             max_turns=options.max_turns,
+            settings=_settings(options),
             max_tokens=options.max_tokens,
             # What costs nothing is within a limit of nothing.
             max_dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
@@ -103,6 +105,21 @@ def make_agent(
     if requests is not None:
         requests.agent = agent
     return agent
+
+
+def _settings(options: Options) -> ModelSettings:
+    """What `--thinking` and `--set` say. Raises `ConfigError`."""
+    from mcpagent.models.settings import settings_of
+
+    told: dict[str, str] = {}
+    for pair in options.set:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f'--set "{safe_line(pair, 80)}" has no value; write NAME=VALUE, --set temperature=0')
+        told[name.strip()] = value
+    if options.thinking is not None:
+        told["thinking"] = options.thinking
+    return settings_of(told, "--set")
 
 
 def _with_flags(text: str, *, is_card: bool) -> str:

@@ -7,6 +7,7 @@ turn with very many blocks one more is set, where the request before ended.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -23,16 +24,19 @@ from mcpagent.models.anthropic.anthropic_history import (
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
 from mcpagent.models.exchange import Delta
-from mcpagent.models.failures_and_retries import AnswerError, ReportedError
+from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel, ProviderSdk
 from mcpagent.models.wire_values import distinct_ids, parse_object, read_call, usage_count, without
 from mcpagent.python.argument_checks import checked
 
-DEFAULT_MAX_TOKENS = 32_000
-"""Anthropic demands a limit; every model from Claude 4.5 on can write at least this much."""
-
 MAX_CONTINUATIONS = 5
 """How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""
+
+LEAST_ROOM = 1024
+"""Tokens: where a conversation leaves less for its answer, it is too long."""
+
+_TOO_LONG_AN_ANSWER = re.compile(r"max_tokens: [0-9]{1,9} > ([0-9]{1,9})\b")
+_NO_ROOM = re.compile(r"exceed context limit: ([0-9]{1,9}) \+ ([0-9]{1,9}) > ([0-9]{1,9})\b")
 
 LOOKBACK_BLOCKS = 18
 """Anthropic looks for a cached prefix at most 20 blocks before a breakpoint; the answer and a note need some room."""
@@ -46,7 +50,6 @@ _NOT_OF_THE_BLOCK = ("type", "estimated_tokens")
 _GOES_ON = ("pause_turn", "compaction")
 """Stops of a turn that Anthropic wants to go on with, and asks us to ask."""
 
-_CACHED_FROM_HERE = {"type": "ephemeral"}
 _STOPS: dict[str, ResponseStop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -57,29 +60,27 @@ _STOPS: dict[str, ResponseStop] = {
 
 
 def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
-    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
-    settings = request.settings
+    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    cached = {"type": "ephemeral", "ttl": "1h"} if request.settings.cache_ttl == "1h" else {"type": "ephemeral"}
     history = AnthropicHistory(request, can)
     messages = history.write(request.messages)
-    body: dict[str, Any] = {"model": model_name, "max_tokens": settings.max_output_tokens or DEFAULT_MAX_TOKENS}
+    body: dict[str, Any] = {"model": model_name}
     tools = history.tools()
     if tools:
         body["tools"] = tools
     if request.system.strip():
-        body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHED_FROM_HERE}]
+        body["system"] = [{"type": "text", "text": request.system, "cache_control": cached}]
     elif eager := [tool for tool in tools if not tool.get("defer_loading")]:
-        eager[-1]["cache_control"] = _CACHED_FROM_HERE
+        eager[-1]["cache_control"] = cached
     body["messages"] = messages
-    body["cache_control"] = _CACHED_FROM_HERE
-    _reach_back(messages)
+    body["cache_control"] = cached
+    _reach_back(messages, cached)
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = {"type": "none"}
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
-    return {**body, "stream": True, **settings.extra}
+    return body
 
 
-def _reach_back(messages: Sequence[dict[str, Any]]) -> None:
+def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
     """Marks where the request before this one ended, when more blocks came since than Anthropic looks back over.
 
     Without it a turn with many parallel calls would lose the cached conversation. The mark itself is no part of what
@@ -89,7 +90,7 @@ def _reach_back(messages: Sequence[dict[str, Any]]) -> None:
     before = next((place for place in places if messages[place + 1]["role"] == "assistant"), None)
     if before is not None and sum(len(turn["content"]) for turn in messages[before + 1 :]) > LOOKBACK_BLOCKS:
         content = messages[before]["content"]
-        content[-1] = {**content[-1], "cache_control": _CACHED_FROM_HERE}
+        content[-1] = {**content[-1], "cache_control": cached}
 
 
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -226,8 +227,15 @@ class AnthropicModel(HttpModel):
     search_events = staticmethod(search_events)
 
     @checked()
-    def __init__(self, model_name: str, *, betas: Sequence[str] = (), **connection: Unpack[Connection]) -> None:
-        super().__init__(PROVIDER, model_name, "ANTHROPIC_API_KEY", **connection)
+    def __init__(
+        self,
+        model_name: str,
+        *,
+        provider: str = PROVIDER,
+        betas: Sequence[str] = (),
+        **connection: Unpack[Connection],
+    ) -> None:
+        super().__init__(provider, model_name, "ANTHROPIC_API_KEY", **connection)
         self.betas = tuple(betas)
 
     def known_capabilities(self) -> Capabilities:
@@ -237,6 +245,15 @@ class AnthropicModel(HttpModel):
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Messages request."""
         return request_body(request, self.model_name, self.capabilities)
+
+    def most_output(self, failure: Failure) -> int | None:
+        """The longest answer that the model takes, or that this conversation leaves room for, as Anthropic told it."""
+        if found := _TOO_LONG_AN_ANSWER.search(failure.message):
+            return int(found[1])
+        if found := _NO_ROOM.search(failure.message):
+            room = int(found[3]) - int(found[1])
+            return room if room >= LEAST_ROOM else None
+        return None
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         return read_message(answer, history=request.messages)

@@ -18,6 +18,7 @@ from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, t
 from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion, unproxied
 from mcpagent.models.openai.openai_chat_history import dialect_of, request_body
+from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
 
 
@@ -61,9 +62,12 @@ class OpenAIChatModel(OpenAIModel):
             request,
             self.model_name,
             self.capabilities,
-            max_tokens_field=self.max_tokens_field,
             dialect=self._dialect,
         )
+
+    def settings_of(self, request: ModelRequest) -> WrittenSettings:
+        """With the longest answer as the server calls it."""
+        return written_settings(request, self.origin, limit_field=self.max_tokens_field)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """With prompted calls if that was asked for, or if the server takes no tools, which is reported once."""

@@ -178,11 +178,9 @@ def request_body(
     model_name: str,
     can: Capabilities = SAFE,
     *,
-    max_tokens_field: str = "max_completion_tokens",
     dialect: Dialect = OPENAI,
 ) -> dict[str, Any]:
-    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
-    settings = request.settings
+    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
     plan = plan_tools(request)
     proxied = can.discovery == "call_tool" and bool(plan.eager)
     tools = (*plan.eager, CALL_TOOL) if proxied else plan.all_tools
@@ -194,11 +192,7 @@ def request_body(
     body["messages"] = [*system, *written]
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
-    if settings.max_output_tokens is not None:
-        body[max_tokens_field] = settings.max_output_tokens
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
-    return {**body, "stream": True, "stream_options": {"include_usage": True}, **settings.extra}
+    return {**body, "stream_options": {"include_usage": True}}
 
 
 def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any]:

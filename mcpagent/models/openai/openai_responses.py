@@ -135,8 +135,8 @@ class OpenAIResponsesModel(OpenAIModel):
     search_events = staticmethod(search_events)
 
     @checked()
-    def __init__(self, model_name: str, **connection: Unpack[Connection]) -> None:
-        super().__init__(PROVIDER, model_name, "OPENAI_API_KEY", **connection)
+    def __init__(self, model_name: str, *, provider: str = PROVIDER, **connection: Unpack[Connection]) -> None:
+        super().__init__(provider, model_name, "OPENAI_API_KEY", **connection)
 
     def known_capabilities(self) -> Capabilities:
         """By family and version at OpenAI itself, elsewhere none."""

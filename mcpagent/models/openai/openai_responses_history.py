@@ -11,9 +11,21 @@ from itertools import count
 from typing import Any
 
 from mcpagent.events import Event, ToolsSearched
-from mcpagent.messages import Image, Message, Part, ProviderBlock, Text, Thinking, ToolCall, ToolDefinition, ToolResult
+from mcpagent.messages import (
+    Image,
+    Message,
+    Origin,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
+from mcpagent.models.profiles import profile_of
 from mcpagent.models.tool_changes_in_history import ToolPlan, annotated, plan_tools, redefinition_notes
 from mcpagent.models.wire_values import (
     data_url,
@@ -38,8 +50,7 @@ _LONGEST_ID = 64
 
 
 def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
-    """The body for one request. `tool_choice` "none" keeps the tools, and so the cached prefix."""
-    settings = request.settings
+    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
     plan = plan_tools(request)
     inline = can.discovery == "additional_tools"
     search = HostedSearch(request, plan, can)
@@ -57,19 +68,10 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
         body["tool_choice"] = "none"
     elif plan.withdrawn and can.allowed_tools and not search.tools:  # it cannot name tools in namespaces
         body["tool_choice"] = _allowed(plan.callable_names())
-    if reasons(model_name):
+    if profile_of(Origin(PROVIDER, model=model_name)).encrypts is not False:
         body["include"] = ["reasoning.encrypted_content"]
     body["store"] = False
-    if settings.max_output_tokens is not None:
-        body["max_output_tokens"] = settings.max_output_tokens
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
-    return {**body, "stream": True, **settings.extra}
-
-
-def reasons(model_name: str) -> bool:
-    """Whether a model's reasoning can be asked for; those that do not reason refuse the request that asks."""
-    return not model_name.startswith(("gpt-3", "gpt-4", "chatgpt-4")) and "-chat" not in model_name
+    return body
 
 
 def _allowed(names: Sequence[str]) -> dict[str, Any] | str:

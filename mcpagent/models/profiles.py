@@ -1,0 +1,177 @@
+"""What each model and each server takes of what can be set: two tables, each row with its source.
+
+A model that no row names is sent what was set as its protocol writes it; what it then refuses is left out and not sent
+again (`HttpModel.learns`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from mcpagent.messages import Origin
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high"]
+_EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a model takes; `source` is where that is known from.
+
+    `max_output_tokens` is its largest answer. `thinking`: "none"; "budget" of tokens; "adaptive", by effort; "effort"
+    of OpenAI's; "unknown". `can_stop`: whether it answers without thinking. `sampling`: whether temperature and top_p
+    may be set, "one" of them, only "unless thinking", or "none". `efforts` are those it knows; `stops`: whether texts
+    may end an answer. `encrypts`: whether its reasoning comes encrypted, None if that has to be found out.
+    """
+
+    source: str
+    max_output_tokens: int | None = None
+    thinking: Literal["none", "budget", "adaptive", "effort", "unknown"] = "unknown"
+    can_stop: bool = True
+    sampling: Literal["both", "one", "unless thinking", "none"] = "both"
+    efforts: tuple[Effort, ...] = _EFFORTS
+    stops: bool = True
+    encrypts: bool | None = None
+
+
+UNKNOWN = Profile("nothing is known of this model")
+
+_OVERVIEW = "Anthropic docs, models overview and effort (Nov 2026)"
+_MIGRATION = (
+    "Anthropic docs, migration guides: 4.7 and later refuse sampling and budgets; 4.1 and later both of sampling"
+)
+
+_Version: TypeAlias = tuple[int, int]
+_K = 1000
+_CLAUDES: tuple[tuple[str, _Version, _Version, Profile], ...] = (
+    # family, from version, to version (both included); the first row that fits counts
+    ("fable", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none")),
+    ("mythos", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none")),
+    ("opus", (4, 7), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none")),
+    ("sonnet", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none")),
+    ("haiku", (5, 0), (5, 9), Profile(_OVERVIEW, 64 * _K, "adaptive", sampling="none")),
+    ("opus", (4, 6), (4, 6), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one")),
+    ("sonnet", (4, 6), (4, 6), Profile(_OVERVIEW, 64 * _K, "adaptive", sampling="one")),
+    ("opus", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
+    ("sonnet", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
+    ("haiku", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
+    ("opus", (4, 1), (4, 1), Profile(_MIGRATION, 32 * _K, "budget", sampling="one")),
+    ("opus", (4, 0), (4, 0), Profile(_OVERVIEW, 32 * _K, "budget")),
+    ("sonnet", (4, 0), (4, 0), Profile(_OVERVIEW, 64 * _K, "budget")),
+    ("sonnet", (3, 7), (3, 7), Profile(_OVERVIEW, 64 * _K, "budget")),
+    ("sonnet", (3, 5), (3, 5), Profile(_OVERVIEW, 8192, "none")),
+    ("haiku", (3, 5), (3, 5), Profile(_OVERVIEW, 8192, "none")),
+    ("opus", (3, 0), (3, 0), Profile(_OVERVIEW, 4096, "none")),
+    ("sonnet", (3, 0), (3, 0), Profile(_OVERVIEW, 4096, "none")),
+    ("haiku", (3, 0), (3, 0), Profile(_OVERVIEW, 4096, "none")),
+)
+
+_NEW = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d)(?:-(?P<minor>\d)(?!\d))?")
+_OLD = re.compile(r"claude-(?P<major>3)(?:-(?P<minor>\d))?-(?P<family>[a-z]+)")
+
+_GUIDE = "OpenAI docs, reasoning guide and model pages (Nov 2026); reported refusals of temperature and effort"
+_PLAIN = "OpenAI docs, model pages (Nov 2026)"
+_REASONING: Mapping[str, Any] = {"thinking": "effort", "stops": False, "encrypts": True}
+_GPTS: tuple[tuple[str, Profile], ...] = (
+    # how the name looks, without "ft:" and a date; the first row that fits counts
+    (r"gpt-5(\.\d)?-chat.*|chatgpt-.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
+    (r"gpt-4o-(mini-)?search.*", Profile(_PLAIN, 16_384, "none", sampling="none", encrypts=False)),
+    (r"gpt-4o.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
+    (r"gpt-4\.1.*", Profile(_PLAIN, 32_768, "none", encrypts=False)),
+    (r"gpt-(4|3\.5).*", Profile(_PLAIN, 4096, "none", encrypts=False)),
+    (r"gpt-audio.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
+    (r"gpt-oss.*", Profile(_GUIDE, None, "effort", can_stop=False)),
+    (r"o[1-4](-.*)?", Profile(_GUIDE, 100 * _K, can_stop=False, sampling="none", **_REASONING)),
+    (r"gpt-5-pro.*", Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=("high",), **_REASONING)),
+    (
+        r"gpt-[5-9]\.\d-pro.*",
+        Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=("medium", "high"), **_REASONING),
+    ),
+    (
+        r"gpt-5(-.*)?",
+        Profile(
+            _GUIDE,
+            128 * _K,
+            can_stop=False,
+            sampling="none",
+            efforts=("minimal", "low", "medium", "high"),
+            **_REASONING,
+        ),
+    ),
+    (
+        r"gpt-([6-9](\.\d)?|5\.\d)(-.*)?",
+        Profile(_GUIDE, 128 * _K, sampling="unless thinking", efforts=("none", *_EFFORTS), **_REASONING),
+    ),
+)
+
+
+def profile_of(to: Origin) -> Profile:
+    """By the model's name, whatever else stands around it: `us.anthropic.claude-opus-4-5-20251101-v1:0`,
+    `claude-opus-4-5@20251101`, `anthropic/claude-opus-4.5`, `ft:gpt-4o-2024-08-06:us::id`, `openai/gpt-5.5`."""
+    name = to.model.lower()
+    claude = name.replace(".", "-")
+    found = _NEW.search(claude) or _OLD.search(claude)
+    if found:
+        version = (int(found["major"]), int(found["minor"] or 0))
+        fitting = (row[3] for row in _CLAUDES if row[0] == found["family"] and row[1] <= version <= row[2])
+        return next(fitting, UNKNOWN)
+    base = name.removeprefix("ft:").partition(":")[0].rpartition("/")[2]
+    return next((profile for looks, profile in _GPTS if re.fullmatch(looks, base)), UNKNOWN)
+
+
+# -- Servers of Chat Completions --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What an address takes beside temperature, and how it calls it; `source` is where that is known from."""
+
+    source: str
+    fields: Mapping[str, str]
+    thinking: Literal["effort", "object", "switch", "template", "none"] = "effort"
+    """`reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template."""
+
+
+def _named(*same: str, **others: str) -> dict[str, str]:
+    return {**{name: name for name in same}, **others}
+
+
+_ALL = _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
+_LOCAL = _named("top_p", "stop", "seed", "parallel_tool_calls")
+_SERVERS: tuple[tuple[str, Server], ...] = (
+    ("api.openai.com", Server("OpenAI's SDK, CompletionCreateParams", _ALL)),
+    ("openai.azure.com", Server("the same API", _ALL)),
+    (
+        "generativelanguage.googleapis.com",
+        Server("Google docs, OpenAI compatibility: unknown names are refused", _named("top_p", "stop")),
+    ),
+    (
+        "api.mistral.ai",
+        Server("Mistral's API reference", _named("top_p", "stop", "parallel_tool_calls", seed="random_seed"), "none"),
+    ),
+    ("api.deepseek.com", Server("DeepSeek's API reference", _named("top_p", "stop"), "switch")),
+    (
+        "api.groq.com",
+        Server("Groq's API reference", _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier")),
+    ),
+    ("api.x.ai", Server("xAI's API reference", _LOCAL)),
+    ("openrouter.ai", Server("OpenRouter docs, parameters and reasoning tokens", _LOCAL, "object")),
+)
+_OWN: Mapping[str, Server] = {
+    "vllm": Server("vLLM docs, OpenAI-compatible server", _LOCAL, "template"),
+    "llamacpp": Server("llama.cpp, tools/server/README.md", _LOCAL, "template"),
+    "ollama": Server("Ollama docs, OpenAI compatibility", _named("top_p", "stop", "seed")),
+    "lmstudio": Server("LM Studio docs, OpenAI compatibility", _named("top_p", "stop", "seed")),
+}
+_ANY = Server("what most servers of this format take", _LOCAL)
+
+
+def server_of(to: Origin) -> Server:
+    """By the address; for servers of one's own by the provider's name."""
+    host = to.address.partition("/")[0].partition(":")[0]
+    return next(
+        (server for end, server in _SERVERS if host == end or host.endswith(f".{end}")), _OWN.get(to.provider, _ANY)
+    )

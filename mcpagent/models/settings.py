@@ -1,0 +1,202 @@
+"""What can be set for a model, for any model in the same words; `profiles.py` says who takes what of it.
+
+One value, wherever it is set: in code, behind a model's name, on the command line and in a card.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import NoneType
+from typing import Any, Literal, TypeAlias
+
+from mcpagent.errors import ConfigError
+from mcpagent.python.argument_checks import expect
+from mcpagent.text.safe_text import safe_line
+
+ThinkingLevel: TypeAlias = Literal["off", "low", "medium", "high"]
+LEVELS: tuple[ThinkingLevel, ...] = ("off", "low", "medium", "high")
+
+LEAST_BUDGET = 1024
+"""Tokens: Anthropic takes no smaller budget."""
+
+CACHE_TTLS = ("5m", "30m", "1h", "12h", "24h", "in_memory")
+"""How long a provider may keep a cached prefix: Anthropic knows 5m and 1h, OpenAI the others, by model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What a caller may set for every request; None, or nothing, leaves the provider's default.
+
+    What a model does not take is left out of the request, which is told once.
+
+    `thinking` is "off", "low", "medium", "high", or the most tokens to think. `tool_choice` is "auto", "none",
+    "required", or the name of a tool: a call that is demanded is demanded of the first answer to a question, since the
+    run would have no end otherwise. `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`.
+    `timeout_seconds` is the longest wait for the next byte. `headers` go out with each request. `extra` is merged into
+    the request body last, for whatever a provider has beyond these.
+    """
+
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    thinking: ThinkingLevel | int | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+    service_tier: str | None = None
+    cache_ttl: str | None = None
+    prompt_cache_key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, (kinds, said, holds) in _RULES.items():
+            expect(name, getattr(self, name), kinds, said, holds=holds)
+
+    def given(self) -> dict[str, Any]:
+        """Those that are set, by name."""
+        return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) != _UNSET[item.name]}
+
+
+def _is_none_or(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or holds(value)
+
+
+def _is_thinking(value: Any) -> bool:
+    return value in LEVELS or (isinstance(value, int) and value >= LEAST_BUDGET)
+
+
+def _are_texts(value: Any) -> bool:
+    return all(isinstance(text, str) and text for text in value)
+
+
+def _are_headers(value: Any) -> bool:
+    lines = [*value, *value.values()]
+    return all(isinstance(text, str) and text.isascii() and text.isprintable() for text in lines) and all(value)
+
+
+_NUMBER = (int, float, NoneType)
+_TEXT = (str, NoneType)
+_RULES: Mapping[str, tuple[Any, str, Callable[[Any], bool]]] = {
+    "max_output_tokens": ((int, NoneType), "a whole number, 1 or more, or None", _is_none_or(lambda most: most >= 1)),
+    "temperature": (_NUMBER, "a number from 0 to 2, or None", _is_none_or(lambda heat: 0 <= heat <= 2)),
+    "extra": (dict, "a dict of what is to be in the request", lambda _: True),
+    "thinking": (
+        (str, int, NoneType),
+        f'"off", "low", "medium", "high", a number of tokens from {LEAST_BUDGET:,}, or None',
+        _is_none_or(_is_thinking),
+    ),
+    "top_p": (_NUMBER, "a number above 0 and up to 1, or None", _is_none_or(lambda share: 0 < share <= 1)),
+    "stop": (tuple, 'a tuple of texts, ("END",)', _are_texts),
+    "seed": ((int, NoneType), "a whole number or None", lambda _: True),
+    "tool_choice": (_TEXT, '"auto", "none", "required", the name of a tool, or None', _is_none_or(bool)),
+    "parallel_tool_calls": ((bool, NoneType), "True, False or None", lambda _: True),
+    "service_tier": (_TEXT, "a provider's name of a tier, or None", _is_none_or(bool)),
+    "cache_ttl": (_TEXT, f"one of {', '.join(CACHE_TTLS)}, or None", _is_none_or(lambda ttl: ttl in CACHE_TTLS)),
+    "prompt_cache_key": (_TEXT, "a text or None", _is_none_or(bool)),
+    "headers": (Mapping, "a dict of names and values in ASCII", _are_headers),
+    "timeout_seconds": (_NUMBER, "a number above 0, or None", _is_none_or(lambda seconds: 0 < seconds < 1e6)),
+}
+_UNSET = {name: getattr(ModelSettings(), name) for name in _RULES}
+
+
+def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
+    """The given settings, with the defaults for what they leave open; `extra` and `headers` field by field."""
+    both = {name: {**getattr(defaults, name), **getattr(given, name)} for name in ("extra", "headers")}
+    return replace(defaults, **{**given.given(), **both})
+
+
+# -- As text ----------------------------------------------------------------------------------------------------------
+
+
+def _whole(text: str) -> int:
+    return int(text)
+
+
+def _thinking(text: str) -> str | int:
+    return int(text) if text.isdigit() else text
+
+
+def _yes(text: str) -> bool:
+    return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+
+
+def _stop(text: str) -> tuple[str, ...]:
+    """One text, or several as a list in JSON."""
+    return tuple(json.loads(text)) if text.startswith("[") else (text,)
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "max_output_tokens": _whole,
+    "temperature": float,
+    "thinking": _thinking,
+    "top_p": float,
+    "stop": _stop,
+    "seed": _whole,
+    "tool_choice": str,
+    "parallel_tool_calls": _yes,
+    "service_tier": str,
+    "cache_ttl": str,
+    "prompt_cache_key": str,
+    "timeout_seconds": float,
+}
+SETTING_NAMES = tuple(_READERS)
+INSIDE = ("header.", "extra.")
+"""`header.NAME` is one of `headers`, `extra.NAME` a field of the body, in JSON if it is any, else as text."""
+
+
+def settings_of(told: Mapping[str, str], where: str) -> ModelSettings:
+    """The settings that are told as texts by name. Raises `ConfigError` that names the one that cannot be, and how to
+    write it; `where` begins its line."""
+    made: dict[str, Any] = {}
+    for name, text in told.items():
+        inside = next((start for start in INSIDE if name.startswith(start) and name != start), None)
+        if inside is not None:
+            group = {"header.": "headers", "extra.": "extra"}[inside]
+            value = _as_json(text) if group == "extra" else text
+            made[group] = {**made.get(group, {}), name.removeprefix(inside): value}
+        elif name in _READERS:
+            made[name] = _read(name, text, where)
+        else:
+            known = ", ".join((*SETTING_NAMES, "header.NAME", "extra.NAME"))
+            raise ConfigError(f'{where} "{safe_line(name, 80)}" is not known; write one of {known}')
+    try:
+        return ModelSettings(**made)
+    except ConfigError as error:  # of headers: all others were tried one by one
+        raise ConfigError(f"{where} {error}") from None
+
+
+def _read(name: str, text: str, where: str) -> Any:
+    try:
+        value = _READERS[name](text)
+        ModelSettings(**{name: value})
+    except (ValueError, KeyError, TypeError, ConfigError):
+        said = _RULES[name][1].removesuffix(", or None").removesuffix(" or None")
+        raise ConfigError(f'{where} {name} is "{safe_line(text, 80)}"; write {said}') from None
+    return value
+
+
+def _as_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def as_texts(settings: ModelSettings) -> dict[str, str]:
+    """The settings as `settings_of` reads them, without headers: they may hold secrets."""
+    given = settings.given()
+    inside = given.pop("extra", {})
+    given.pop("headers", None)
+    texts = {name: _as_text(name, value) for name, value in given.items()}
+    return {**texts, **{f"extra.{name}": json.dumps(value) for name, value in inside.items()}}
+
+
+def _as_text(name: str, value: Any) -> str:
+    if name == "stop":
+        return json.dumps(list(value)) if len(value) > 1 or value[0].startswith("[") else str(value[0])
+    return str(value).lower() if isinstance(value, bool) else str(value)

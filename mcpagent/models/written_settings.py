@@ -1,0 +1,229 @@
+"""Settings as fields of a request body: what the model takes, as its protocol and its server call it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcpagent.messages import Origin
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.profiles import Effort, Profile, Server, profile_of, server_of
+from mcpagent.models.settings import LEAST_BUDGET, ModelSettings
+
+DEFAULT_MAX_TOKENS = 32_000
+"""Of an Anthropic model that no row names: it demands a limit."""
+
+_BUDGETS: Mapping[str, int] = {"low": 4_000, "medium": 12_000, "high": 31_999}
+"""Tokens to think, for models that take a number."""
+
+_MEDIUM_FROM, _HIGH_FROM = 8_000, 20_000
+"""Budgets from which on an effort is called so, for models that take an effort."""
+
+_EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high")
+
+_UNKNOWN_TO = {
+    "messages": ("seed", "prompt_cache_key"),
+    "responses": ("stop", "seed"),
+}
+"""Settings that a protocol has no field for."""
+
+
+@dataclass(slots=True)
+class WrittenSettings:
+    """The settings as fields of a request body, and, by setting, why it is left out."""
+
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def written_settings(request: ModelRequest, to: Origin, *, limit_field: str = "max_tokens") -> WrittenSettings:
+    """The request's settings as the model takes them. `limit_field` is what a server of Chat Completions calls the
+    longest answer."""
+    profile, settings, made = profile_of(to), request.settings, WrittenSettings()
+    most = _most(settings, profile, made)
+    match to.protocol:
+        case "messages":
+            most = most or profile.max_output_tokens or DEFAULT_MAX_TOKENS
+            made.fields["max_tokens"] = most
+            _think_as_claude(request, profile, most, made)
+            _as_messages(request, made)
+        case "responses":
+            made.fields |= {} if most is None else {"max_output_tokens": most}
+            _take_effort("reasoning", settings.thinking, profile, made)
+            _as_responses(settings, made)
+        case _:
+            server = server_of(to)
+            made.fields |= {} if most is None else {limit_field: most}
+            _think_by_chat(settings.thinking, profile, server, made)
+            _as_chat(request, profile, server, made)
+    _sample(settings, profile, made)
+    for name in _UNKNOWN_TO.get(to.protocol, ()):
+        if getattr(settings, name):
+            made.left_out[name] = "its API knows none"
+    if settings.tool_choice not in (None, "auto") and request.tools and request.tool_choice == "auto":
+        _choose_tools(settings.tool_choice, request, to, made)
+    return made
+
+
+def _most(settings: ModelSettings, profile: Profile, made: WrittenSettings) -> int | None:
+    most, largest = settings.max_output_tokens, profile.max_output_tokens
+    if most is not None and largest is not None and most > largest:
+        made.left_out["max_output_tokens"] = f"its largest answer has {largest:,} tokens, not {most:,}"
+        return largest
+    return most
+
+
+def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) -> None:
+    named = {"temperature": settings.temperature, "top_p": settings.top_p}
+    given = {name: value for name, value in named.items() if value is not None and name not in made.left_out}
+    why = ""
+    if profile.sampling == "none":
+        why = "it takes none"
+    elif profile.sampling == "unless thinking" and settings.thinking != "off":
+        why = 'it takes none unless thinking is "off"'
+    elif made.fields.get("thinking", {}).get("type") == "enabled" and "budget_tokens" in made.fields["thinking"]:
+        why = "it takes none while it thinks"
+    elif profile.sampling == "one" and len(given) == 2:
+        made.left_out["top_p"] = "it takes temperature or top_p, not both"
+        del given["top_p"]
+    if why:
+        made.left_out |= dict.fromkeys(given, why)
+    else:
+        made.fields |= given
+
+
+def _effort(thinking: str | int, profile: Profile) -> Effort:
+    """The effort that comes nearest, of two the higher."""
+    if isinstance(thinking, int):
+        thinking = "high" if thinking >= _HIGH_FROM else "medium" if thinking >= _MEDIUM_FROM else "low"
+    wanted = _EFFORTS.index("none" if thinking == "off" else thinking)
+    return min(profile.efforts, key=lambda effort: (abs(_EFFORTS.index(effort) - wanted), -_EFFORTS.index(effort)))
+
+
+def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: WrittenSettings) -> None:
+    thinking = request.settings.thinking
+    if thinking is None or (thinking == "off" and profile.thinking == "none"):
+        return
+    if profile.thinking == "none":
+        made.left_out["thinking"] = "it does not think"
+    elif thinking == "off" and not profile.can_stop:
+        made.left_out["thinking"] = "it always thinks"
+    elif thinking == "off":
+        made.fields["thinking"] = {"type": "disabled"}
+    elif profile.thinking != "budget":
+        made.fields |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": _effort(thinking, profile)}}
+    elif (budget := min(thinking if isinstance(thinking, int) else _BUDGETS[thinking], most - 1)) < LEAST_BUDGET:
+        made.left_out["thinking"] = f"an answer of {most:,} tokens has no room for it"
+    elif not _goes_on_without_thought(request):
+        made.fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+
+
+def _goes_on_without_thought(request: ModelRequest) -> bool:
+    """Whether the model is in the middle of calls that it began without thinking: then it cannot begin to."""
+    answers = [message for message in request.messages if message.role == "assistant"]
+    return request.messages[-1].role == "tool" and all(part.type != "thinking" for part in answers[-1].parts[:1])
+
+
+def _as_messages(request: ModelRequest, made: WrittenSettings) -> None:
+    settings = request.settings
+    if settings.stop:
+        made.fields["stop_sequences"] = list(settings.stop)
+    if settings.service_tier in ("auto", "standard_only"):
+        made.fields["service_tier"] = settings.service_tier
+    elif settings.service_tier is not None:
+        made.left_out["service_tier"] = "Anthropic's are auto and standard_only"
+    if settings.cache_ttl not in (None, "5m", "1h"):
+        made.left_out["cache_ttl"] = "Anthropic's are 5m and 1h"
+    if settings.parallel_tool_calls is False and request.tools and request.tool_choice == "auto":
+        made.fields["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+
+
+def _take_effort(name: str, thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
+    """The effort in a field of this name, `reasoning` or `reasoning_effort`."""
+    if thinking is None or (thinking == "off" and profile.thinking == "none"):
+        return
+    if profile.thinking == "none":
+        made.left_out["thinking"] = "it does not think"
+        return
+    effort = "none" if thinking == "off" and profile.thinking == "unknown" else _effort(thinking, profile)
+    if thinking == "off" and effort != "none":
+        made.left_out["thinking"] = f'it always thinks; "{effort}" is sent'
+    made.fields[name] = {"effort": effort} if name == "reasoning" else effort
+
+
+def _as_responses(settings: ModelSettings, made: WrittenSettings) -> None:
+    named = ("parallel_tool_calls", "service_tier", "prompt_cache_key")
+    made.fields |= {name: value for name in named if (value := getattr(settings, name)) is not None}
+    _keep_cache(settings.cache_ttl, made)
+
+
+def _keep_cache(ttl: str | None, made: WrittenSettings) -> None:
+    match ttl:
+        case None:
+            pass
+        case "24h" | "in_memory":
+            made.fields["prompt_cache_retention"] = ttl
+        case "30m" | "12h":
+            made.fields["prompt_cache_options"] = {"ttl": ttl}
+        case _:
+            made.left_out["cache_ttl"] = "OpenAI's are in_memory, 30m, 12h and 24h"
+
+
+def _think_by_chat(thinking: str | int | None, profile: Profile, server: Server, made: WrittenSettings) -> None:
+    off = thinking == "off"
+    match server.thinking:
+        case _ if thinking is None:
+            pass
+        case "effort":
+            _take_effort("reasoning_effort", thinking, profile, made)
+        case "object" if profile.thinking != "none":
+            asked = {"max_tokens": thinking} if isinstance(thinking, int) else {"effort": thinking}
+            made.fields["reasoning"] = {"enabled": False} if off else asked
+        case "switch":
+            made.fields["thinking"] = {"type": "disabled" if off else "enabled"}
+        case "template":
+            made.fields["chat_template_kwargs"] = {"enable_thinking": not off}
+        case _ if not off:
+            made.left_out["thinking"] = "it cannot be set there"
+        case _:
+            pass
+
+
+_BY_NAME = ("stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
+
+
+def _as_chat(request: ModelRequest, profile: Profile, server: Server, made: WrittenSettings) -> None:
+    settings = request.settings
+    given = settings.given()
+    if not request.tools:
+        given.pop("parallel_tool_calls", None)
+    asked = [name for name in (*_BY_NAME, "top_p", "cache_ttl") if name in given]
+    for name in asked:
+        known = name in server.fields or (name == "cache_ttl" and "prompt_cache_key" in server.fields)
+        if not known or (name == "stop" and not profile.stops):
+            made.left_out[name] = "it takes none" if known else "it is not known there"
+        elif name in _BY_NAME:
+            made.fields[server.fields[name]] = list(given[name]) if name == "stop" else given[name]
+        elif name == "cache_ttl":
+            _keep_cache(settings.cache_ttl, made)
+
+
+def _choose_tools(chosen: str | None, request: ModelRequest, to: Origin, made: WrittenSettings) -> None:
+    """Which tool is to be called, if the question was just asked; or that none is."""
+    if chosen is None or (chosen != "none" and request.messages[-1].role != "user"):
+        return
+    is_name = chosen not in ("none", "required")
+    if is_name and chosen not in {tool.name for tool in request.tools}:
+        made.left_out["tool_choice"] = f'no tool "{chosen[:64]}" is offered'
+    elif chosen != "none" and "budget_tokens" in made.fields.get("thinking", {}):
+        made.left_out["tool_choice"] = "no call can be demanded while it thinks"
+    elif to.protocol == "messages":
+        before = made.fields.get("tool_choice", {}) if chosen != "none" else {}
+        kind = {"none": "none", "required": "any"}.get(chosen, "tool")
+        made.fields["tool_choice"] = {**before, "type": kind, **({"name": chosen} if is_name else {})}
+    elif is_name:
+        named = {"name": chosen} if to.protocol == "responses" else {"function": {"name": chosen}}
+        made.fields["tool_choice"] = {"type": "function", **named}
+    else:
+        made.fields["tool_choice"] = chosen
