@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.cards.card import STRATEGIES, AgentCard, CardError, ToolSearchConfig
 from mcpagent.config.bounded_files import LargerError, read_bounded
-from mcpagent.models.settings import SETTING_NAMES
+from mcpagent.models.model_settings import SETTING_NAMES
 from mcpagent.text.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from mcpagent.events import Emit
 from mcpagent.messages import Message, ToolDefinition, Usage
-from mcpagent.models.settings import ModelSettings as ModelSettings
+from mcpagent.models.model_settings import ModelSettings as ModelSettings
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
 

@@ -28,9 +28,9 @@ from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure,
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
+from mcpagent.models.model_settings import merged
 from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import known_search_cost
-from mcpagent.models.settings import merged
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.text.known_secrets import hide
 
@@ -298,7 +298,7 @@ class HttpModel(ApiFormat):
                     stream = await client.post(
                         self.path,
                         cast_to=object,
-                        **(as_json(body) if self._own_client is not None else {"content": encoded(body)}),
+                        **self._content(body),
                         options=self._options(body, merged_request.settings),
                         stream=True,
                         stream_cls=sdk.stream,
@@ -320,6 +320,10 @@ class HttpModel(ApiFormat):
                 if stream is not None:
                     await stream.response.aclose()
         return exchange.response()
+
+    def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
+        return {"content": encoded(body)} if self._own_client is None else {"body": json.loads(encoded(body))}
 
     def _options(self, body: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:
         import httpx2
@@ -448,11 +452,6 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     if r"\u0000" in text:  # no provider takes it; a backslash before it would make it other words
         text = re.sub(r"(?<!\\)((?:\\\\)*)\\u0000", "\\1\N{REPLACEMENT CHARACTER}", text)
     return text.encode("utf-8", "replace")
-
-
-def as_json(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The same body for a client that rewrites it on its way."""
-    return {"body": json.loads(encoded(body))}
 
 
 def _failures(sdk_error: type[Exception]) -> tuple[type[Exception], ...]:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from mcpagent.config.secret_store import EnvironmentWithKeys, with_stored_keys
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.base import Model
-from mcpagent.models.settings import INSIDE, SETTING_NAMES, as_texts, settings_of
+from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, as_texts, settings_of
 from mcpagent.python.argument_checks import expect, expect_arguments
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import without_credentials
@@ -86,7 +86,7 @@ _Default = TypeVar("_Default", float, None)
 _TRIED_BY_KEY = ("anthropic", "openai", "gemini", "openrouter")
 _OBVIOUS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
 _OPTIONS = ("api_key_env", "base_url", "calls", "discovery", "max_retries")
-"""Beside the settings of `settings.py`."""
+"""Beside the settings of `model_settings.py`."""
 
 
 def resolve_model(
@@ -295,7 +295,7 @@ def _cloud(prefix: str, client: str) -> Any:
 
     try:
         return getattr(anthropic, client)()
-    except Exception as error:  # each cloud raises its own: no region, no project, a package that is missing
+    except Exception as error:  # noqa: BLE001 - each cloud has its own: no region, no project, no package
         said = safe_line(str(error), 200)
         raise ConfigError(f"model: {prefix}: {said}; see pip install 'anthropic[{prefix}]'") from None
 

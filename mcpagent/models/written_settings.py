@@ -8,8 +8,8 @@ from typing import Any
 
 from mcpagent.messages import Origin
 from mcpagent.models.base import ModelRequest
+from mcpagent.models.model_settings import LEAST_BUDGET, ModelSettings
 from mcpagent.models.profiles import Effort, Profile, Server, profile_of, server_of
-from mcpagent.models.settings import LEAST_BUDGET, ModelSettings
 
 DEFAULT_MAX_TOKENS = 32_000
 """Of an Anthropic model that no row names: it demands a limit."""

@@ -468,7 +468,7 @@ async def test_what_servers_share_holds_for_those_of_members(tmp_path: Path) -> 
             "has no one card to begin with: write 'default: true' into one of: a, b",
         ),
         ({"a": "servers: [github]\nmcp_config: none.json"}, "none.json"),
-        ({"a": "request_params: {temperature: hot}"}, "'request_params.temperature' must be a number"),
+        ({"a": "request_params: {temperature: hot}"}, "'request_params.temperature' cannot be used"),
     ],
 )
 def test_teams_that_cannot_be_are_named(cards: dict[str, str], words: str, tmp_path: Path) -> None:
@@ -648,7 +648,7 @@ CHOICES: dict[str, tuple[Any, Any]] = {
         OpenAIChatModel(
             "m", base_url="http://localhost:8000/v1", settings=ModelSettings(16, 0.5), key_variable="MY_KEY"
         ),
-        "openai-chat:m?base_url=http://localhost:8000/v1&api_key_env=MY_KEY&temperature=0.5&max_output_tokens=16",
+        "openai-chat:m?base_url=http://localhost:8000/v1&api_key_env=MY_KEY&max_output_tokens=16&temperature=0.5",
     ),
     "an object that is a chain": (
         FallbackModel([AnthropicModel("claude-opus-5-5"), ScriptedModel([])]),

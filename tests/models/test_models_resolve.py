@@ -148,7 +148,7 @@ def test_base_url_variables() -> None:
         ("openai:x?temprature=1", ['unknown option "temprature"; known options: api_key_env, base_url']),
         ("openai:x?temperature=hot", ['option temperature is "hot"; write a number from 0 to 2']),
         ("openai:x?temperature=nan", ["write a number from 0 to 2"]),
-        ("openai:x?max_output_tokens=0", ["write a number from 1 to"]),
+        ("openai:x?max_output_tokens=0", ["write a whole number from 1 to"]),
         ("openai:x?base_url=localhost:8000", ['base_url "localhost:8000" is not an address']),
         ("zz\x1b[2J:x", ['no provider for "zz[2J:x"']),
     ],

@@ -93,7 +93,7 @@ class Options:
         envvar=None,
         metavar="NAME=VALUE",
         help="A setting of the model: temperature=0, top_p=.9, stop=END, seed=1, cache_ttl=1h, header.X-Name=v, ... "
-        "Repeatable; behind a model's name it is for that one of a chain: -m 'NAME?temperature=0'.",
+        "Repeatable. Behind a model's name it is for that one: -m 'NAME?temperature=0'. [MCPAGENT_SET]",
     )
     card: Path | None = _option(
         None,
@@ -337,6 +337,9 @@ def _options_of(given: Mapping[str, Any]) -> Options:
             raise typer.BadParameter("--server is empty; write NAME='command args' or NAME=URL")
         lines = values["server"] or os.environ.get("MCPAGENT_SERVER", "").splitlines()
         values["server"] = tuple(line.strip() for line in lines if line.strip())
+    if "set" in values:
+        lines = values["set"] or os.environ.get("MCPAGENT_SET", "").splitlines()
+        values["set"] = tuple(line for line in lines if line.strip())
     if given.get("yes"):
         values["approve"] = "all"
     if given.get("json"):

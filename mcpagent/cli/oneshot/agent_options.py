@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcpagent.mcp.lists.pins import AllowChange, ToolChange
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.messages import ToolDefinition
-    from mcpagent.models.settings import ModelSettings
+    from mcpagent.models.model_settings import ModelSettings
     from mcpagent.search import SearchHistory
     from mcpagent.session import Wrapper
 
@@ -109,7 +109,7 @@ def make_agent(
 
 def _settings(options: Options) -> ModelSettings:
     """What `--thinking` and `--set` say. Raises `ConfigError`."""
-    from mcpagent.models.settings import settings_of
+    from mcpagent.models.model_settings import settings_of
 
     told: dict[str, str] = {}
     for pair in options.set:

@@ -82,7 +82,11 @@ def _are_headers(value: Any) -> bool:
 _NUMBER = (int, float, NoneType)
 _TEXT = (str, NoneType)
 _RULES: Mapping[str, tuple[Any, str, Callable[[Any], bool]]] = {
-    "max_output_tokens": ((int, NoneType), "a whole number, 1 or more, or None", _is_none_or(lambda most: most >= 1)),
+    "max_output_tokens": (
+        (int, NoneType),
+        "a whole number from 1 to 10,000,000, or None",
+        _is_none_or(lambda most: 1 <= most <= 10**7),
+    ),
     "temperature": (_NUMBER, "a number from 0 to 2, or None", _is_none_or(lambda heat: 0 <= heat <= 2)),
     "extra": (dict, "a dict of what is to be in the request", lambda _: True),
     "thinking": (
