@@ -225,7 +225,8 @@ class Exchange:
         final = self._shown or self._attempt == self._max_retries
         delay = None if final else failure.seconds_before_retry(self._attempt)
         if delay is None:
-            raise to_error(failure, self._api.endpoint) from None
+            silent = self._request.settings.timeout_seconds or self._api.endpoint.silent_seconds
+            raise to_error(failure, replace(self._api.endpoint, silent_seconds=silent)) from None
         self._attempt += 1
         what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
         self._emit(Notice(f"{self._api.provider}: {what}; trying again in {delay:.1f} s", "warning"))

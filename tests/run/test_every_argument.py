@@ -220,7 +220,9 @@ TAKEN: Mapping[str, str] = {
     "Handlers": "elicit=None; sample=None; visit=None; roots=[]",
     "ListCache": "max_age_seconds=5; stale_seconds=5",
     "RunOptions": "max_turns=5; max_tokens=None 5; max_dollars=None 5; tool_timeout_seconds=5",
-    "ModelSettings": "max_output_tokens=None 5; temperature=None 5; extra={}",
+    "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
+    "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
+    "headers={}; timeout_seconds=None 5",
     "ToolSearch": (
         "enabled=True; auto_tokens=None 5; max_results=5; prefetch=None 5; extra_tools=[]; eager_tools={}; "
         "renderer=None; cache_folder=None; history=None; examples={}"
@@ -234,9 +236,9 @@ TAKEN: Mapping[str, str] = {
     "ScriptedModel": "replies=[]; name=x",
     "FallbackModel": "owned=[]",
     "resolve_model": "environ=None {}; http_client=None",
-    "AnthropicModel": "model_name=x; betas=[]",
+    "AnthropicModel": "model_name=x; betas=[]; provider=x",
     "OpenAIChatModel": "model_name=x; provider=x; hint=x; max_tokens_field=None x; calls=None; traits=None",
-    "OpenAIResponsesModel": "model_name=x",
+    "OpenAIResponsesModel": "model_name=x; provider=x",
     "function_tool": (
         "name=None x; description=None x; category=x; timeout_seconds=None 5; defer_loading=None True; "
         "approval=True; read_only=None True"
