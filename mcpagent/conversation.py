@@ -166,6 +166,19 @@ def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
     return f"Your tools have changed; {'; '.join(parts)}." if parts else "Your tools have changed."
 
 
+LONGEST_BEGINNING = 2_000
+"""Characters of a result that is too long for the model."""
+
+
+def _shortened(result: ToolResult) -> ToolResult:
+    """The result with its beginning alone; itself if it is no longer."""
+    text = result.text
+    if len(text) <= LONGEST_BEGINNING and not any(isinstance(part, Image) for part in result.content):
+        return result
+    left = f"{text[:LONGEST_BEGINNING]}\n[the rest is left out: {len(text):,} characters are too long; ask for less]"
+    return replace(result, content=(Text(left),))
+
+
 class Messages(Sequence[Message]):
     """The first messages of a list that only ever grows: what a conversation was when somebody looked, not copied."""
 
@@ -273,6 +286,28 @@ class Conversation:
         self.deliver()
         self._append(Message("user", (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)))
         self._unanswered_prompt = True
+
+    def take_back_prompt(self) -> bool:
+        """Takes back the user's last message if nobody answered it yet."""
+        was_there, self._unanswered_prompt = self._unanswered_prompt, False
+        if was_there:
+            self._messages = self._messages[:-1]
+        return was_there
+
+    def shorten_results(self) -> tuple[str, ...]:
+        """Leaves of the last message's long results their beginnings; gives the names of what was called for them."""
+        last = self._messages[-1] if self._messages else None
+        if last is None or last.role != "tool":
+            return ()
+        parts = tuple(_shortened(part) if isinstance(part, ToolResult) else part for part in last.parts)
+        names = (
+            old.name
+            for old, new in zip(last.parts, parts, strict=True)
+            if isinstance(old, ToolResult) and old is not new
+        )
+        if found := tuple(dict.fromkeys(names)):
+            self._messages = [*self._messages[:-1], replace(last, parts=parts)]
+        return found
 
     def announce(self, text: str, change: ToolsChanged | ToolsShown | None = None) -> None:
         """Keeps something the model should know about its tools until there is a place for it in the history."""

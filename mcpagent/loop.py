@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from mcpagent.approval import PendingCall
 from mcpagent.conversation import change_words
+from mcpagent.errors import ContextOverflowError
 from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
 from mcpagent.execution import run_calls
 from mcpagent.messages import Spent, ToolCall, ToolResult, ToolsChanged, user_message
@@ -51,7 +52,12 @@ async def converse(run: RunContext[Any]) -> RunFinished:
                     run.emit(event)
             run.conversation.deliver()
             while run.has_turns_left:
-                response = await step(run)
+                try:
+                    response = await step(run)
+                except ContextOverflowError:
+                    if not _makes_room(run):
+                        raise
+                    continue
                 calls = response.message.tool_calls
                 if not calls:
                     stop, answer = _ended(response), response.message.text
@@ -86,6 +92,19 @@ async def _settled(run: RunContext[Any]) -> None:
     for server in run.tools.listing.connecting:
         text = f'server "{safe_line(server, 64)}" is still connecting; this question is answered without its tools'
         run.emit(Notice(text, "warning"))
+
+
+def _makes_room(run: RunContext[Any]) -> bool:
+    """Whether the last results made the request too long for the model, and their beginnings are what it is shown now.
+
+    Else what was asked is taken back: it can never be answered, and must not be in the way of what is asked next.
+    """
+    if names := run.conversation.shorten_results():
+        shown = ", ".join(safe_line(name, 64) for name in names)
+        run.emit(Notice(f"too long for the model: results of {shown}; it is shown their beginnings", "warning"))
+    elif run.conversation.take_back_prompt():
+        run.emit(Notice("what was asked is too long, and is taken back: ask for less", "warning"))
+    return bool(names)
 
 
 async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse:

@@ -25,6 +25,7 @@ from mcpagent import (
     Usage,
 )
 from mcpagent.conversation import closed
+from mcpagent.errors import ContextOverflowError
 from mcpagent.events import (
     CustomEvent,
     Emit,
@@ -567,3 +568,52 @@ async def test_arguments_of_any_depth_are_an_error_for_the_model(levels: int) ->
 def test_arguments_that_no_tool_takes_are_kept_as_text(text: str) -> None:
     called = read_call("1", "work", text, cut_off=False)
     assert (called.arguments, called.malformed) == ({}, text)
+
+
+TOO_LONG = ContextOverflowError("test: the conversation is too long", provider="test", status=400)
+
+
+async def test_a_question_that_does_not_fit_is_not_in_the_way_of_the_next() -> None:
+    events: list[Event] = []
+    model = ScriptedModel(["Hello.", TOO_LONG, "Fine."])
+    async with Agent(model, on_event=events.append) as agent:
+        await agent.ask("Hi.")
+        with pytest.raises(ContextOverflowError):
+            await agent.ask("x" * 100_000)
+        assert [message.text for message in agent.messages] == ["Hi.", "Hello."]
+        assert await agent.ask("And now?") == "Fine."
+    assert [message.text for message in model.requests[-1].messages] == ["Hi.", "Hello.", "And now?"]
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert told == ["what was asked is too long, and is taken back: ask for less"]
+
+
+async def test_results_that_do_not_fit_are_shown_in_part() -> None:
+    """The call was made, and the model knows it: nothing of it is lost but the length."""
+    events: list[Event] = []
+
+    def read_all() -> str:
+        """Reads all."""
+        return "line\n" * 50_000
+
+    model = ScriptedModel([[ToolCall("c1", "read_all", {})], TOO_LONG, "It is long."])
+    async with Agent(model, tools=[read_all], on_event=events.append) as agent:
+        assert await agent.ask("Read all.") == "It is long."
+        [result] = agent.messages[2].tool_results
+    assert result.text.startswith("line\nline")
+    assert "[the rest is left out: 250,000 characters are too long; ask for less]" in result.text
+    assert len(result.text) < 2_200
+    assert model.requests[1].messages[2].tool_results[0].text == "line\n" * 50_000  # what was seen then stays seen
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert told == ["too long for the model: results of read_all; it is shown their beginnings"]
+
+
+async def test_what_still_does_not_fit_is_an_error_and_the_conversation_goes_on() -> None:
+    def read_all() -> str:
+        """Reads all."""
+        return "line\n" * 50_000
+
+    model = ScriptedModel([[ToolCall("c1", "read_all", {})], TOO_LONG, TOO_LONG, "Fine."])
+    async with Agent(model, tools=[read_all]) as agent:
+        with pytest.raises(ContextOverflowError):
+            await agent.ask("Read all.")
+        assert await agent.ask("And now?") == "Fine."
