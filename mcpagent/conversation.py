@@ -173,7 +173,7 @@ LONGEST_BEGINNING = 2_000
 def _shortened(result: ToolResult) -> ToolResult:
     """The result with its beginning alone; itself if it is no longer."""
     text = result.text
-    if len(text) <= LONGEST_BEGINNING and not any(isinstance(part, Image) for part in result.content):
+    if len(text) <= 1.1 * LONGEST_BEGINNING and not any(isinstance(part, Image) for part in result.content):
         return result
     left = f"{text[:LONGEST_BEGINNING]}\n[the rest is left out: {len(text):,} characters are too long; ask for less]"
     return replace(result, content=(Text(left),))
@@ -300,12 +300,8 @@ class Conversation:
         if last is None or last.role != "tool":
             return ()
         parts = tuple(_shortened(part) if isinstance(part, ToolResult) else part for part in last.parts)
-        names = (
-            old.name
-            for old, new in zip(last.parts, parts, strict=True)
-            if isinstance(old, ToolResult) and old is not new
-        )
-        if found := tuple(dict.fromkeys(names)):
+        changed = (old for old, new in zip(last.parts, parts, strict=True) if old is not new)
+        if found := tuple(dict.fromkeys(old.name for old in changed if isinstance(old, ToolResult))):
             self._messages = [*self._messages[:-1], replace(last, parts=parts)]
         return found
 

@@ -42,8 +42,6 @@ async def converse(run: RunContext[Any]) -> RunFinished:
     pending: tuple[PendingCall, ...] = ()
     with run.entered():
         async with run.exits:
-            if run.tool_context.namespaces:
-                run.emit(run.state.snapshot())
             await _settled(run)
             if run.answers is not None:
                 await run_calls(run.conversation.open_calls, run, run.answers)
@@ -52,11 +50,7 @@ async def converse(run: RunContext[Any]) -> RunFinished:
                     run.emit(event)
             run.conversation.deliver()
             while run.has_turns_left:
-                try:
-                    response = await step(run)
-                except ContextOverflowError:
-                    if not _makes_room(run):
-                        raise
+                if (response := await step(run)) is None:
                     continue
                 calls = response.message.tool_calls
                 if not calls:
@@ -87,6 +81,8 @@ async def converse(run: RunContext[Any]) -> RunFinished:
 
 async def _settled(run: RunContext[Any]) -> None:
     """Waits a bounded time for servers that are connecting; whoever asked is told which still are."""
+    if run.tool_context.namespaces:
+        run.emit(run.state.snapshot())
     await run.tools.settle()
     await run.refresh()
     for server in run.tools.listing.connecting:
@@ -107,8 +103,8 @@ def _makes_room(run: RunContext[Any]) -> bool:
     return bool(names)
 
 
-async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse:
-    """One request to the model; its answer becomes part of the conversation."""
+async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse | None:
+    """One request to the model; its answer becomes part of the conversation. None: it was too long, and is shorter now."""
     run.count_turn()
     tools, turn = run.tools, run.tally.turns
     offered = tools.offer()
@@ -135,7 +131,12 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
         )
     )
     started = time.monotonic()
-    response = await run.model.respond(request, run.emit)
+    try:
+        response = await run.model.respond(request, run.emit)
+    except ContextOverflowError:
+        if _makes_room(run):
+            return None
+        raise
     expect(f"model {safe_line(run.model.name, 80)}: respond()", response, ModelResponse, "a ModelResponse")
     price, paid = response.dollars, bool(response.usage.input_tokens or response.usage.output_tokens)
     priced = price is not None or not paid
@@ -158,7 +159,8 @@ def _report_found(found: ToolsChanged, run: RunContext[Any]) -> None:
 
 async def _forced_answer(run: RunContext[Any], reason: str) -> str:
     run.conversation.append(user_message(final_answer_note(reason)))
-    response = await step(run, tool_choice="none")
+    while (response := await step(run, tool_choice="none")) is None:
+        pass
     # A model may call all the same; nothing is run, and the history must not keep an open call.
     run.conversation.close_open_calls(NOT_RUN)
     return response.message.text
