@@ -104,7 +104,7 @@ def _makes_room(run: RunContext[Any]) -> bool:
 
 
 async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse | None:
-    """One request to the model; its answer becomes part of the conversation. None: it was too long, and is shorter now."""
+    """One request to the model; its answer becomes part of the conversation. None: it was too long, and now is not."""
     run.count_turn()
     tools, turn = run.tools, run.tally.turns
     offered = tools.offer()
