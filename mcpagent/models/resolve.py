@@ -334,7 +334,7 @@ def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -
     if url is None and provider.base_url_variable:
         source, url = provider.base_url_variable, environ.get(provider.base_url_variable, "").strip() or None
         if url and source == "OLLAMA_HOST":
-            url = _ollama_url(url)
+            url = ollama_url(url)
         if source == "AZURE_OPENAI_ENDPOINT":
             url = _azure_url(url)
     url = url if url is not None else provider.base_url
@@ -354,7 +354,7 @@ def _azure_url(endpoint: str | None) -> str:
     return endpoint if "/openai/" in endpoint else f"{endpoint.rstrip('/')}/openai/v1"
 
 
-def _ollama_url(host: str) -> str:
+def ollama_url(host: str) -> str:
     """OLLAMA_HOST is what `ollama serve` binds to: a host with or without port and scheme, maybe 0.0.0.0."""
     url = host if "://" in host else f"http://{host}"
     parts = urlsplit(url)

@@ -15,7 +15,7 @@ import pytest
 
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Terminal, make_console
-from mcpagent.cli.setup.first_steps import Surroundings, look_around, offer, ollama_model
+from mcpagent.cli.setup.first_steps import Surroundings, look_around, model_here, offer
 from tests.terminal.process import on_a_terminal
 
 
@@ -50,7 +50,7 @@ def test_any_other_key_goes_on_as_it_is(screen: Screen) -> None:
 
 
 def test_a_model_of_ollama_is_used_now_and_from_now_on(screen: Screen, tmp_path: Path) -> None:
-    chosen = screen.offer(Surroundings(ollama_model="qwen3:8b"), "ox")
+    chosen = screen.offer(Surroundings(local_model="ollama:qwen3:8b"), "ox")
     assert chosen == replace(screen.options, model="ollama:qwen3:8b")
     assert (tmp_path / "home" / "config" / "config.toml").read_text("utf-8") == 'model = "ollama:qwen3:8b"\n'
     assert screen.text.count("[o]") == 1  # what is done is not offered again
@@ -64,8 +64,8 @@ def test_servers_of_another_program_are_taken_over(
     (home / ".cursor").mkdir()
     entry = {"command": sys.executable, "args": ["x.py"]}
     (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"files": entry}}), "utf-8")
-    around = look_around(screen.options, "https://example.com")
-    assert (around.servers, around.clients, around.ollama_model) == (1, "cursor", "")
+    around = look_around(screen.options, {"ollama": "https://example.com"})
+    assert (around.servers, around.clients, around.local_model) == (1, "cursor", "")
     screen.offer(around, "i\x1b")
     assert "[i] take over 1 server from cursor" in screen.text
     written = json.loads((home / "config" / "mcp.json").read_text("utf-8"))
@@ -80,11 +80,11 @@ def test_what_fails_is_one_line_and_the_rest_is_offered_again(screen: Screen) ->
     screen.offer(Surroundings(), "k\r", "")  # an empty name changes nothing
 
 
-class Tags(BaseHTTPRequestHandler):
-    body = b'{"models": [{"name": "qwen3:8b"}, {"name": "other"}]}'
+class Models(BaseHTTPRequestHandler):
+    body = b'{"object": "list", "data": [{"id": "text-embedding-1"}, {"id": "qwen3:8b"}, {"id": "other"}]}'
 
     def do_GET(self) -> None:
-        assert self.path == "/api/tags"
+        assert self.path == "/v1/models"
         self.send_response(200)
         self.end_headers()
         self.wfile.write(self.body)
@@ -94,8 +94,8 @@ class Tags(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def ollama() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Tags) as server:
+def server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Models) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield f"127.0.0.1:{server.server_address[1]}"
@@ -103,13 +103,26 @@ def ollama() -> Iterator[str]:
         thread.join()
 
 
-def test_an_ollama_is_found_on_this_computer_only(ollama: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ollama_model(ollama) == "qwen3:8b"
-    assert ollama_model(f"http://{ollama}/") == "qwen3:8b"
-    monkeypatch.setattr(Tags, "body", b"<html>")
-    assert ollama_model(ollama) == ""
-    for elsewhere in ("http://192.0.2.1:11434", "example.com", "http://127.0.0.1:99999", "127.0.0.1:1"):
-        assert ollama_model(elsewhere) == ""
+NOBODY = "http://127.0.0.1:1/v1"
+
+
+@pytest.mark.parametrize("prefix", ["ollama", "llamacpp", "lmstudio", "vllm"])
+def test_a_model_is_found_on_this_computer_only(
+    prefix: str, server: str, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    around = look_around(screen.options, {"ollama": NOBODY, prefix: f"http://{server}/v1"})
+    assert around.local_model == f"{prefix}:qwen3:8b"
+    screen.offer(around, "x")
+    assert "[o] use qwen3:8b, which runs here in" in screen.text
+    monkeypatch.setattr(Models, "body", b"<html>")
+    assert model_here({prefix: f"http://{server}/v1"}) == ""
+    for elsewhere in ("http://192.0.2.1:11434/v1", "example.com", "http://127.0.0.1:99999/v1", NOBODY):
+        assert model_here({prefix: elsewhere}) == ""
+
+
+def test_ollama_is_where_its_variable_says(server: str, screen: Screen) -> None:
+    options = replace(screen.options, environ={**screen.options.environ, "OLLAMA_HOST": server})
+    assert look_around(options).local_model == "ollama:qwen3:8b"
 
 
 @pytest.mark.slow

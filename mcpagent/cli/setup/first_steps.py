@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
 
 from rich.text import Text
 
@@ -22,12 +20,13 @@ from mcpagent.config.file_changes import is_writable, write_text
 from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.config.user_folders import state_folder, user_config_folder
 from mcpagent.errors import ConfigError, McpAgentError
-from mcpagent.models.resolve import PROVIDERS
+from mcpagent.models.local.local_servers import listed_models
+from mcpagent.models.resolve import PROVIDERS, ollama_url
 from mcpagent.text.safe_text import safe_line
 
-OLLAMA = "http://127.0.0.1:11434"
-OLLAMA_SECONDS = 0.5
-MAX_TAGS_BYTES = 1_000_000
+OWN_SERVERS = {"ollama": "Ollama", "llamacpp": "llama.cpp", "lmstudio": "LM Studio", "vllm": "vLLM"}
+"""Looked for in this order, by prefix."""
+
 PROVIDERS_OFFERED = ("anthropic", "openai", "gemini", "openrouter")
 
 ReadKey = Callable[[], str]
@@ -36,9 +35,9 @@ ReadLine = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What there is to begin with: a model of a local Ollama, and servers that other programs know."""
+    """What there is to begin with: a model that runs here, as `prefix:model`, and servers that other programs know."""
 
-    ollama_model: str = ""
+    local_model: str = ""
     servers: int = 0
     clients: str = ""
 
@@ -57,8 +56,9 @@ def offer(options: Options, terminal: Terminal, around: Surroundings, key: ReadK
     """Shows what can be done and does it, until a key is pressed that stands for nothing."""
     put(terminal.out, Text("welcome", "user"), "nothing is configured yet; each of these is one key:")
     left = {"k": f"keep a key: {', '.join(PROVIDERS_OFFERED)}"}
-    if around.ollama_model:
-        left["o"] = f"use {safe_line(around.ollama_model, 60)}, which runs here in Ollama"
+    if around.local_model:
+        prefix, _, name = around.local_model.partition(":")
+        left["o"] = f"use {safe_line(name, 60)}, which runs here in {OWN_SERVERS.get(prefix, prefix)}"
     if around.servers:
         left["i"] = f"take over {counted(around.servers, 'server')} from {around.clients}"
     left["d"] = "see tool search at work, in under a minute"
@@ -86,7 +86,7 @@ def _do(pressed: str, options: Options, terminal: Terminal, around: Surroundings
             if name := line(f"provider ({', '.join(PROVIDERS_OFFERED)}): ").strip():
                 keep_secret(name, options.environ, terminal)
         case "o":
-            model = f"ollama:{around.ollama_model}"
+            model = around.local_model
             path = user_config_folder(options.environ) / "config.toml"
             done = f"used now; for good: model = {json.dumps(model)} in {path}"
             if not path.exists():
@@ -121,33 +121,30 @@ def _is_new_here(options: Options, terminal: Terminal) -> bool:
     return load_configuration(options).is_demo
 
 
-def look_around(options: Options, ollama: str = "") -> Surroundings:
-    """What can be offered; looks at other programs' files and asks this computer's own Ollama, no one else."""
+def look_around(options: Options, servers: Mapping[str, str] | None = None) -> Surroundings:
+    """What can be offered; looks at other programs' files and asks this computer's own model servers, no one else.
+
+    `servers` are addresses by prefix, by default where those usually are.
+    """
     from mcpagent.cli.servers.importing.import_command import servers_elsewhere
 
     elsewhere = servers_elsewhere(options)
-    model = ollama_model(ollama or options.environ.get("OLLAMA_HOST", "") or OLLAMA)
+    usual = {name: PROVIDERS[name].base_url or "" for name in OWN_SERVERS}
+    if host := options.environ.get("OLLAMA_HOST", "").strip():
+        with contextlib.suppress(ValueError):
+            usual["ollama"] = ollama_url(host)
+    model = model_here(usual if servers is None else servers)
     return Surroundings(model, sum(elsewhere.values()), ", ".join(elsewhere))
 
 
-def ollama_model(address: str) -> str:
-    """The first model that an Ollama on this computer has; "" if there is none, or if it is another computer."""
-    parts = urlsplit(address if "://" in address else f"http://{address}")
-    try:
-        host, port = parts.hostname or "", parts.port or 11434
-    except ValueError:
-        return ""
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        return ""
-    connection = http.client.HTTPConnection(host, port, timeout=OLLAMA_SECONDS)
-    try:
-        connection.request("GET", "/api/tags")
-        models = json.loads(connection.getresponse().read(MAX_TAGS_BYTES))["models"]
-        return safe_line(str(models[0]["name"]), 80)
-    except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError, RecursionError):
-        return ""
-    finally:
-        connection.close()
+def model_here(servers: Mapping[str, str]) -> str:
+    """The first model of the first of these servers that has any, as `prefix:model`; "" if there is none, and for
+    servers on another computer."""
+    for prefix, address in servers.items():
+        for model in listed_models(address) or ():
+            if "embed" not in model.name:
+                return f"{prefix}:{model.name}"
+    return ""
 
 
 def _has_typed() -> bool:
