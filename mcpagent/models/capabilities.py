@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from mcpagent.messages import Origin
 from mcpagent.models.base import ToolLimits
+from mcpagent.models.origins import address_of
 from mcpagent.models.prices import OWN_SERVERS, context_window
+from mcpagent.models.profiles import server_of
 
 NO_LIMITS = ToolLimits()
 
@@ -86,18 +89,6 @@ _OPENAI: tuple[_Row, ...] = (
     ("gpt", (6, 0), (6, 9), replace(_INLINE_AND_HOSTED, source=f"{_HOSTED}; additional_tools by the SDK's type alone")),
 )
 
-_MAX_TOOLS: Mapping[str, int] = {
-    "api.openai.com": 128,  # API reference: "a max of 128 functions"; its error says "maximum length 128"
-    "openai.azure.com": 128,  # the same API
-    "api.groq.com": 128,  # its error: "'tools' : maximum number of items is 128"
-    "api.x.ai": 200,  # its error: "219 tools have been provided but the maximum is 200"
-    "generativelanguage.googleapis.com": 512,  # its error: "At most 512 function declarations can be specified"
-}
-"""By the end of an address' host. Anthropic and Mistral name no number (Nov 2026); there the window is the limit."""
-
-_MAX_TOOLS_BEHIND = {"openai/": 128, "x-ai/": 200, "google/": 512}
-"""The same providers behind OpenRouter, as its model names begin."""
-
 _MAX_TOOLS_OF_ONES_OWN = 32
 """Where small models end: llama3.2:3b picks none right beyond it (github.com/redhat-et/llama-stack-on-ocp)."""
 
@@ -105,7 +96,6 @@ _WINDOW_OF_ONES_OWN: Mapping[str, int] = {"ollama": 4096, "lmstudio": 4096, "lla
 """What these servers start a model with on a usual machine (docs.ollama.com/context-length: below 24 GiB of VRAM),
 whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
 
-_HOST = re.compile(r"https?://(?P<host>[^/:?#@]+)")
 _CLAUDE = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:-\d{8})?")
 _GPT = re.compile(r"(?P<family>gpt)-(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:-[a-z0-9-]+)?")
 _GPT_4O = re.compile(r"gpt-4o(?:-mini)?(?:-\d{4}-\d{2}-\d{2})?")
@@ -115,13 +105,8 @@ def known_limits(provider: str, model_name: str, base_url: str) -> ToolLimits:
     """What the model takes: the number of tools by its address, the window by the table that has the prices too."""
     if provider in OWN_SERVERS:
         return ToolLimits(_MAX_TOOLS_OF_ONES_OWN, _WINDOW_OF_ONES_OWN.get(provider))
-    at = _HOST.match(base_url.lower())
-    host = at["host"] if at else ""
-    if host == "openrouter.ai":
-        fitting = (most for start, most in _MAX_TOOLS_BEHIND.items() if model_name.startswith(start))
-    else:
-        fitting = (most for end, most in _MAX_TOOLS.items() if host == end or host.endswith(f".{end}"))
-    return ToolLimits(next(fitting, None), context_window(provider, model_name, base_url))
+    server = server_of(Origin(provider, address=address_of(base_url), model=model_name))
+    return ToolLimits(server.most_tools(model_name), context_window(provider, model_name, base_url))
 
 
 def anthropic_capabilities(model_name: str) -> Capabilities:

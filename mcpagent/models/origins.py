@@ -46,8 +46,14 @@ _SNAPSHOT = re.compile(r"(?:-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8})$")
 
 
 def address_of(base_url: str) -> str:
-    """Host, port and path, without what is secret or makes no difference: on this machine ports come and go."""
-    parts = urlsplit(base_url)
+    """Host, port and path, without what is secret or makes no difference: on this machine ports come and go.
+
+    "" of what is no address.
+    """
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return ""
     host = parts.hostname or ""
     is_here = host in ("localhost", "::1") or host.startswith("127.")
     return ("localhost" if is_here else parts.netloc.rpartition("@")[2].lower()) + parts.path.rstrip("/")

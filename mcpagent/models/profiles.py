@@ -122,17 +122,29 @@ def profile_of(to: Origin) -> Profile:
     return next((profile for looks, profile in _GPTS if re.fullmatch(looks, base)), UNKNOWN)
 
 
-# -- Servers of Chat Completions --------------------------------------------------------------------------------------
+# -- Servers ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What an address takes beside temperature, and how it calls it; `source` is where that is known from."""
+    """What an address takes; `source` is where that is known from.
+
+    Of settings `fields` says which it knows beside temperature, and how it calls them, and `thinking` how that is
+    written: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template.
+    `dialect` is that of its Chat Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the
+    most that it takes in one request, `behind` those of providers behind it, as its models' names begin.
+    """
 
     source: str
     fields: Mapping[str, str]
     thinking: Literal["effort", "object", "switch", "template", "none"] = "effort"
-    """`reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template."""
+    dialect: Literal["", "openai", "gemini", "mistral", "deepseek"] = ""
+    max_tools: int | None = None
+    behind: tuple[tuple[str, int], ...] = ()
+
+    def most_tools(self, model_name: str) -> int | None:
+        """Of a request to this model."""
+        return next((most for start, most in self.behind if model_name.startswith(start)), self.max_tools)
 
 
 def _named(*same: str, **others: str) -> dict[str, str]:
@@ -142,25 +154,59 @@ def _named(*same: str, **others: str) -> dict[str, str]:
 _ALL = _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
 _LOCAL = _named("top_p", "stop", "seed", "parallel_tool_calls")
 _SERVERS: tuple[tuple[str, Server], ...] = (
-    ("api.openai.com", Server("OpenAI's SDK, CompletionCreateParams", _ALL)),
-    ("openai.azure.com", Server("the same API", _ALL)),
+    # the end of its host; Anthropic and Mistral name no number of tools (Nov 2026): there the window is the limit
+    (
+        "api.openai.com",
+        Server('OpenAI\'s SDK; API reference: "a max of 128 functions"', _ALL, dialect="openai", max_tools=128),
+    ),
+    ("openai.azure.com", Server("the same API", _ALL, dialect="openai", max_tools=128)),
     (
         "generativelanguage.googleapis.com",
-        Server("Google docs, OpenAI compatibility: unknown names are refused", _named("top_p", "stop")),
+        Server(
+            'Google docs, OpenAI compatibility; its errors: unknown names, "At most 512 function declarations"',
+            _named("top_p", "stop"),
+            dialect="gemini",
+            max_tools=512,
+        ),
     ),
     (
         "api.mistral.ai",
-        Server("Mistral's API reference", _named("top_p", "stop", "parallel_tool_calls", seed="random_seed"), "none"),
+        Server(
+            "Mistral's API reference",
+            _named("top_p", "stop", "parallel_tool_calls", seed="random_seed"),
+            "none",
+            dialect="mistral",
+        ),
     ),
-    ("api.deepseek.com", Server("DeepSeek's API reference", _named("top_p", "stop"), "switch")),
+    (
+        "api.deepseek.com",
+        Server("DeepSeek's API reference, thinking mode", _named("top_p", "stop"), "switch", dialect="deepseek"),
+    ),
+    (
+        "api.moonshot.ai",
+        Server('its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek"),
+    ),
     (
         "api.groq.com",
-        Server("Groq's API reference", _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier")),
+        Server(
+            "Groq's API reference; its error: \"'tools' : maximum number of items is 128\"",
+            _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier"),
+            max_tools=128,
+        ),
     ),
-    ("api.x.ai", Server("xAI's API reference", _LOCAL)),
-    ("openrouter.ai", Server("OpenRouter docs, parameters and reasoning tokens", _LOCAL, "object")),
+    ("api.x.ai", Server('xAI\'s API reference; its error: "the maximum is 200"', _LOCAL, max_tools=200)),
+    (
+        "openrouter.ai",
+        Server(
+            "OpenRouter docs, parameters and reasoning tokens; the same providers behind it",
+            _LOCAL,
+            "object",
+            behind=(("openai/", 128), ("x-ai/", 200), ("google/", 512)),
+        ),
+    ),
 )
 _OWN: Mapping[str, Server] = {
+    "gemini": Server("the same behind a gateway", _named("top_p", "stop"), dialect="gemini"),
     "vllm": Server("vLLM docs, OpenAI-compatible server", _LOCAL, "template"),
     "llamacpp": Server("llama.cpp, tools/server/README.md", _LOCAL, "template"),
     "ollama": Server("Ollama docs, OpenAI compatibility", _named("top_p", "stop", "seed")),

@@ -52,7 +52,7 @@ def test_what_fits_a_model(model: str, max_tools: int | None, window_tokens: int
     assert tool_limits(resolve_model(model, environ=keys)) == ToolLimits(max_tools, window_tokens)
 
 
-@pytest.mark.parametrize("host", ["api.openai.com.example", "notapi.openai.com", "x@api.x.ai", "[::1", ""])
+@pytest.mark.parametrize("host", ["api.openai.com.example", "notapi.openai.com", "api.x.ai@example.com", "[::1", ""])
 def test_another_address_is_not_taken_for_a_providers(host: str) -> None:
     assert known_limits("openai-chat", "nobody", f"https://{host}/v1") == ToolLimits()
 

@@ -26,6 +26,7 @@ from mcpagent.messages import (
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.gemini_schema import UNSIGNED, gemini_schema
+from mcpagent.models.profiles import server_of
 from mcpagent.models.tool_changes_in_history import (
     Change,
     ToolPlan,
@@ -151,26 +152,14 @@ MISTRAL = replace(USUAL, turns=_answered)
 DEEPSEEK = replace(USUAL, turns=_reasoned)
 GEMINI = Dialect(gemini_schema, _signed, alternating)
 
-_BY_ADDRESS = (
-    ("api.openai.com", OPENAI),
-    ("openai.azure.com", OPENAI),
-    ("generativelanguage.googleapis.com", GEMINI),
-    ("api.mistral.ai", MISTRAL),
-    ("api.deepseek.com", DEEPSEEK),
-    ("api.moonshot.ai", DEEPSEEK),  # "thinking is enabled but reasoning_content is missing"
-)
+_DIALECTS = {"openai": OPENAI, "gemini": GEMINI, "mistral": MISTRAL, "deepseek": DEEPSEEK}
 _MISTRALS = re.compile(r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pixtral)", re.IGNORECASE)
 
 
 def dialect_of(to: Origin) -> Dialect:
-    """By the address; elsewhere by the model, whose chat template has rules of its own."""
-    host = to.address.partition("/")[0].partition(":")[0]
-    for end, dialect in _BY_ADDRESS:
-        if host == end or host.endswith(f".{end}"):
-            return dialect
-    if to.provider == "gemini":
-        return GEMINI
-    return MISTRAL if _MISTRALS.search(to.model) else USUAL
+    """By the server; elsewhere by the model, whose chat template has rules of its own."""
+    named = _DIALECTS.get(server_of(to).dialect)
+    return named or (MISTRAL if _MISTRALS.search(to.model) else USUAL)
 
 
 def request_body(
