@@ -229,14 +229,8 @@ class HttpModel(ApiFormat):
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """How much a server of one's own takes, which changes nothing about this request, how it wants schemas, and
         which reasoning of the history a model refuses: the conversation goes on without it."""
-        if failure.status in (400, 422) and (refused := self._refused_setting(failure, way.request)):
-            self._unwanted |= refused
+        if failure.status in (400, 422) and not failure.is_overflow and self._leaves_out(failure, way.request):
             return True
-        if failure.status == 400 and _REFUSES_THOUGHTS.search(failure.message):
-            able = self.capabilities.searches
-            sent = thoughts_of(written_for(way.request.messages, self.origin, searches=able, refused=self._refused))
-            self._refused |= sent
-            return bool(sent)
         if not self.is_elsewhere:
             return False
         if failure.window_tokens:
@@ -246,10 +240,24 @@ class HttpModel(ApiFormat):
             return with_loose_schemas(body) != body and self.learn(takes_schemas=False)
         return False
 
+    def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
+        """Whether the failure names something of the request that it can be sent without, which is left out from now
+        on: the wish for encrypted reasoning, reasoning of the history, or what a setting wrote."""
+        if "include" in self.request_body(request) and "encrypted content is not supported" in failure.message.lower():
+            self._unwanted["include"] = ""
+            return True
+        if _REFUSES_THOUGHTS.search(failure.message):
+            able = self.capabilities.searches
+            sent = thoughts_of(written_for(request.messages, self.origin, searches=able, refused=self._refused))
+            self._refused |= sent
+            if sent:
+                return True
+        refused = self._refused_setting(failure, request)
+        self._unwanted |= refused
+        return bool(refused)
+
     def _refused_setting(self, failure: Failure, request: ModelRequest) -> dict[str, str]:
         """The field of the body that the failure names, if a setting made it, with the setting's name."""
-        if "include" in self.request_body(request) and "encrypted content is not supported" in failure.message.lower():
-            return {"include": ""}
         given, fields = request.settings.given(), self.settings_of(request).fields
         said = f"{failure.param} {failure.message}"
         for name in fields:

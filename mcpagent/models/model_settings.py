@@ -50,7 +50,7 @@ class ModelSettings:
     service_tier: str | None = None
     cache_ttl: str | None = None
     prompt_cache_key: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout_seconds: float | None = None
 
     def __post_init__(self) -> None:

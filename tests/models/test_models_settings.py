@@ -210,6 +210,26 @@ async def test_what_a_provider_refuses_is_left_out_from_then_on(case: str) -> No
     assert told == ["openai-chat:m: temperature is left out: it was refused"]
 
 
+NOT_OF_A_SETTING: Mapping[str, str] = {
+    "what nobody set": "Invalid 'messages[0].content': expected a string",
+    "a conversation that is too long": "This model's maximum context length is 8192 tokens; reduce messages or max_tokens",
+}
+
+
+@pytest.mark.parametrize("case", list(NOT_OF_A_SETTING))
+async def test_other_refusals_are_errors_at_once(case: str) -> None:
+    played = PlayedProvider(failed(400, {"error": {"message": NOT_OF_A_SETTING[case]}}))
+    model = OpenAIChatModel("m", api_key="k", base_url="https://x.example.com/v1", http_client=played.http_client)
+    settings = ModelSettings(temperature=0.2, max_output_tokens=500)
+    with pytest.raises(ModelError):
+        await model.respond(ModelRequest("", HELLO, settings=settings), ignore)
+    assert len(played.requests) == 1
+
+
+def test_headers_are_not_shown() -> None:
+    assert "secret" not in repr(ModelSettings(headers={"X-Key": "secret"}))
+
+
 async def test_a_refusal_of_what_nobody_set_is_an_error() -> None:
     error = {"message": "Invalid 'messages[0].content'", "param": "messages[0].content"}
     played = PlayedProvider(failed(400, {"error": error}))
