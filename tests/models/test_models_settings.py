@@ -212,7 +212,7 @@ async def test_what_a_provider_refuses_is_left_out_from_then_on(case: str) -> No
 
 NOT_OF_A_SETTING: Mapping[str, str] = {
     "what nobody set": "Invalid 'messages[0].content': expected a string",
-    "a conversation that is too long": "This model's maximum context length is 8192 tokens; reduce messages or max_tokens",
+    "a conversation that is too long": "maximum context length is 8192 tokens; reduce messages or max_tokens",
 }
 
 
