@@ -131,6 +131,18 @@ class ThinkingDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerRestarted:
+    """The answer that was arriving broke off and starts again, by the same model or by the next one of a chain.
+
+    Everything that was shown since the last `RequestSent` is dropped, text and thoughts: forget it, or mark it. What
+    comes from here on is the answer. `text` is the text that is dropped, as it came; `reason` is one printable line.
+    """
+
+    reason: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCallStarted:
     """`server` is where the call goes, None for local functions and virtual tools."""
 
@@ -245,6 +257,7 @@ Event: TypeAlias = (
     | ResponseReceived
     | TextDelta
     | ThinkingDelta
+    | AnswerRestarted
     | ToolCallStarted
     | ToolProgress
     | ToolCallFinished

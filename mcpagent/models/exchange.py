@@ -25,6 +25,7 @@ from mcpagent.models.failures_and_retries import (
     to_error,
 )
 from mcpagent.models.prices import dollars_for
+from mcpagent.models.shown_deltas import ShownDeltas
 from mcpagent.models.tool_changes_in_history import with_found
 
 if TYPE_CHECKING:
@@ -124,18 +125,20 @@ class ApiFormat(ABC):
 
 
 class Exchange:
-    """One request until its answer is whole. A failed one is sent again only while nothing of its answer was shown."""
+    """One request until its answer is whole. A failed one is sent again only while no text of its answer was shown; of
+    thoughts that were, an event tells that they are dropped."""
 
     def __init__(self, api: ApiFormat, request: ModelRequest, emit: Emit, max_retries: int) -> None:
         self._api = api
         self._max_retries = max_retries
         self._request = request
         self._emit = emit
+        self._shown = ShownDeltas(emit)
         self._reopened = False
         self._ask()
 
     def _ask(self) -> None:
-        self._way = self._api.way(self._request, self._emit)
+        self._way = self._api.way(self._request, self._shown)
         self._body: dict[str, Any] | None = self._api.fitted(self._api.request_body(self._way.request))
         self._answers: list[dict[str, Any]] = []
         self._attempt = 0
@@ -154,7 +157,6 @@ class Exchange:
         """What is sent now: the request, or what goes on with an answer that the provider paused; None at the end."""
         self._reader = self._api.stream_reader()
         self._whole = False
-        self._shown = False
         self._began = False
         return self._body
 
@@ -176,7 +178,6 @@ class Exchange:
         with reading():
             delta = self._reader.add(event) if isinstance(event, Mapping) else None
         if delta is not None:
-            self._shown = True
             self._way.listen(delta)
         if self._reader.done:
             self.end()
@@ -199,6 +200,7 @@ class Exchange:
         self._body = self._api.continued(self._body or {}, self._answers)
         self._whole = True
         self._attempt = 0
+        self._shown.keep()
 
     def failed(self, error: Exception) -> float:
         """Seconds to wait before the next attempt. Raises the failure as an error if another one would not help.
@@ -210,27 +212,36 @@ class Exchange:
         failure = read_failure(error)
         if failure.kind == "cut" and not self._began:
             failure = replace(failure, kind="closed")
-        if self._api.learns(failure, self._way) and not self._shown:
+        what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
+        if not self._shown.any_text and self._asks_otherwise(failure):
+            self._shown.restart(what)
             self._ask()
             return 0.0
-        most = self._api.most_output(failure)
-        if most is not None and most != self._request.settings.max_output_tokens:
-            settings = replace(self._request.settings, max_output_tokens=most)
-            self._request = replace(self._request, settings=settings)
-            self._ask()
-            return 0.0
-        if failure.generated and not self._shown:
+        if failure.generated and not self._shown.any_text:
+            self._shown.restart(what)
             self._take(self._api.generated_answer(failure.generated))
             return 0.0
-        final = self._shown or self._attempt == self._max_retries
+        # An answer that took its whole time is not waited for once more.
+        took_long = failure.kind == "too_long" and self._shown.any_since_kept
+        final = self._shown.any_text or took_long or self._attempt == self._max_retries
         delay = None if final else failure.seconds_before_retry(self._attempt)
         if delay is None:
             silent = self._request.settings.timeout_seconds or self._api.endpoint.silent_seconds
             raise to_error(failure, replace(self._api.endpoint, silent_seconds=silent)) from None
         self._attempt += 1
-        what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
+        self._shown.restart(what)
+        self._way = self._api.way(self._request, self._shown)  # what it held back of the answer is gone with it
         self._emit(Notice(f"{self._api.provider}: {what}; trying again in {delay:.1f} s", "warning"))
         return delay
+
+    def _asks_otherwise(self, failure: Failure) -> bool:
+        """Whether the failure tells of another way to ask, or of a shorter answer to ask for."""
+        most = self._api.most_output(failure)
+        if most is not None and most != self._request.settings.max_output_tokens:
+            settings = replace(self._request.settings, max_output_tokens=most)
+            self._request = replace(self._request, settings=settings)
+            return True
+        return self._api.learns(failure, self._way)
 
     def response(self) -> ModelResponse:
         """What the whole answer says, with its price. Raises `ModelError` if it is not what the protocol says."""

@@ -18,6 +18,7 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
+from mcpagent.models.shown_deltas import ShownDeltas
 from mcpagent.python.argument_checks import checked
 
 REST_SECONDS = 60.0
@@ -57,12 +58,14 @@ class FallbackModel:
         """The first usable answer. Raises `ModelError` that says what was tried, and why each failed."""
         tried: list[tuple[Model, Exception]] = []
         empty: ModelResponse | None = None
+        shown = ShownDeltas(emit)
         for position in self._order():
             model = self.models[position]
             if tried or empty:
                 emit(Notice(f"{model.name} answers instead", "warning"))
+                shown.restart(f"{model.name} answers instead")
             try:
-                response = await model.respond(request, emit)
+                response = await model.respond(request, shown)
             except ContextOverflowError:
                 raise
             except (ModelError, CredentialsError) as error:

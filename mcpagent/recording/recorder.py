@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
-from mcpagent.events import Emit, Event, Notice, RunFinished, TextDelta, ThinkingDelta, ToolProgress
+from mcpagent.events import AnswerRestarted, Emit, Event, Notice, RunFinished, TextDelta, ThinkingDelta, ToolProgress
 from mcpagent.messages import Message, ToolDefinition, json_copy
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_cost, search_problem, tool_limits
 from mcpagent.python.argument_checks import checked
@@ -297,7 +297,9 @@ class _RecordedModel:
         deltas: list[TextDelta | ThinkingDelta] = []
 
         def listen(event: Event) -> None:
-            if isinstance(event, TextDelta | ThinkingDelta):
+            if isinstance(event, AnswerRestarted):
+                deltas.clear()
+            elif isinstance(event, TextDelta | ThinkingDelta):
                 deltas.append(event)
             emit(event)
 

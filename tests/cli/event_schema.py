@@ -127,6 +127,11 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
         schema_tokens_sent=ESTIMATED,
         schema_tokens_full=_about(COUNT, "what offering every tool would take, estimated alike"),
     ),
+    "answer_restarted": _kind(
+        "the answer that was arriving broke off and starts again",
+        reason=_about(TEXT, "one line"),
+        dropped=_about(TEXT, "what had arrived of it, which counts no more"),
+    ),
     "tool_use": _kind("a call starts", id=TEXT, name=TEXT, input=OBJECT, server=SERVER_NAME),
     "tool_progress": _kind(
         "a server says how far a call is",

@@ -16,6 +16,7 @@ from mcpagent.cli.frame.exit_codes import code_of_error, kind_of_error
 from mcpagent.cli.may_run.approvals import Denial
 from mcpagent.cli.screen.terminal import portable_json
 from mcpagent.events import (
+    AnswerRestarted,
     Event,
     Notice,
     RequestSent,
@@ -74,6 +75,8 @@ class JsonReport:
         match event:
             case TextDelta(text=text):
                 self._words.append(text)
+            case AnswerRestarted():
+                self._words.clear()
             case RequestSent():
                 self._last_request = event
                 self._sent_max = max(self._sent_max, len(event.offered))
@@ -207,6 +210,8 @@ def event_document(event: Event) -> Document | None:
                 "schema_tokens_sent": event.offered_tokens,
                 "schema_tokens_full": event.known_tokens,
             }
+        case AnswerRestarted(reason=reason, text=text):
+            return {"type": "answer_restarted", "reason": reason, "dropped": text}
         case ToolCallStarted(call=call, server=server):
             return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "server": server}
         case ToolCallFinished(call=call, result=result, server=server):

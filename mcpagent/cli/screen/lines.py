@@ -18,6 +18,7 @@ from mcpagent.cli.frame.fixes import fix_for
 from mcpagent.cli.screen.terminal import Glyphs, warning_line
 from mcpagent.config import ServerConfig
 from mcpagent.events import (
+    AnswerRestarted,
     Event,
     Notice,
     RunFinished,
@@ -67,6 +68,11 @@ def notice_line(event: Notice, glyphs: Glyphs) -> Text:
     """A warning in its colour, a hint dimmed."""
     line = warning_line(event.text, glyphs, 300)
     return line if event.level == "warning" else Text(line.plain, "dim")
+
+
+def restart_line(event: AnswerRestarted, glyphs: Glyphs) -> Text:
+    """Stands under words that were printed and are dropped."""
+    return warning_line(f"the words above are dropped: {event.reason}; the answer starts again", glyphs, 300)
 
 
 def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str = "") -> list[Text]:

@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from mcpagent.cli.frame.figures import duration
-from mcpagent.cli.screen.lines import event_lines, progress_words, server_failed_lines, tool_line
+from mcpagent.cli.screen.lines import event_lines, progress_words, restart_line, server_failed_lines, tool_line
 from mcpagent.cli.screen.markdown import BlockSplitter, print_block
 from mcpagent.cli.screen.terminal import Glyphs, put, silent_console
 from mcpagent.events import (
+    AnswerRestarted,
     Event,
     Notice,
     RequestSent,
@@ -178,6 +179,7 @@ class TurnView:
         self._glyphs = glyphs
         self._activity = Activity(self._steps, glyphs)
         self._blocks = BlockSplitter()
+        self._words_shown = False
         self._running = RunningCalls()
         self._held: ToolCallFinished | None = None
         self._calls = 0
@@ -193,6 +195,9 @@ class TurnView:
                 self._activity.show(self._blocks.open_line or "writing")
             case ResponseReceived():
                 self._show_words(self._blocks.finish())
+                self._words_shown = False
+            case AnswerRestarted():
+                self._drop_words(event)
             case ServersAwaited(servers=servers):
                 self._activity.show(f"connecting {', '.join(safe_line(server, 40) for server in servers)}")
             case ToolCallStarted():
@@ -264,6 +269,16 @@ class TurnView:
             self._prints_steps = False
         for block in blocks:
             print_block(self._words, block)
+        self._words_shown = True
+
+    def _drop_words(self, event: AnswerRestarted) -> None:
+        """What is not printed yet never will be; under what is, a line says that it counts no more."""
+        self._blocks.finish()
+        if self._words_shown and self._words is not None:
+            self._activity.hide()
+            put(self._words, restart_line(event, self._glyphs), Text())
+            self._words_shown = False
+        self._activity.show("thinking")
 
     def _print(self, *lines: Text) -> None:
         if not lines:

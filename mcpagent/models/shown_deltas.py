@@ -1,0 +1,46 @@
+"""What an answer has shown so far, so that it can be told which of it is dropped when the answer starts again."""
+
+from __future__ import annotations
+
+from mcpagent.events import AnswerRestarted, Emit, Event, TextDelta, ThinkingDelta
+
+
+class ShownDeltas:
+    """Passes events on and keeps what was shown of one answer. `keep` marks what a later restart shows again."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._deltas: list[TextDelta | ThinkingDelta] = []
+        self._kept = 0
+
+    def __call__(self, event: Event) -> None:
+        """Passes the event on."""
+        if isinstance(event, TextDelta | ThinkingDelta):
+            self._deltas.append(event)
+        elif isinstance(event, AnswerRestarted):  # a model in a chain said so of its own answer
+            self._deltas, self._kept = [], 0
+        self._emit(event)
+
+    def keep(self) -> None:
+        """What was shown until now is part of the answer, whatever happens to its rest."""
+        self._kept = len(self._deltas)
+
+    @property
+    def any_since_kept(self) -> bool:
+        """Whether a restart would drop something."""
+        return len(self._deltas) > self._kept
+
+    @property
+    def any_text(self) -> bool:
+        """Whether a restart would drop text."""
+        return any(isinstance(delta, TextDelta) for delta in self._deltas[self._kept :])
+
+    def restart(self, reason: str) -> None:
+        """Tells, if anything was shown, that it is dropped, and shows once more what is kept of it."""
+        if not self.any_since_kept:
+            return
+        kept, dropped = self._deltas[: self._kept], self._deltas
+        self._deltas = kept
+        self._emit(AnswerRestarted(reason, "".join(one.text for one in dropped if isinstance(one, TextDelta))))
+        for delta in kept:
+            self._emit(delta)
