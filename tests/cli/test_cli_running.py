@@ -8,8 +8,15 @@ from rich.console import Console
 
 from mcpagent.cli.screen.rendering import Place, RunningCalls, TurnView
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, make_console
-from mcpagent.events import ToolCallFinished, ToolCallStarted, ToolProgress
-from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult
+from mcpagent.events import (
+    AnswerRestarted,
+    ResponseReceived,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolProgress,
+)
+from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
 
 
 def started(call_id: str, name: str, server: str | None = "files") -> ToolCallStarted:
@@ -67,3 +74,31 @@ def test_a_group_is_shown_with_a_line_for_each_call_and_errors_folded() -> None:
     assert lines[8] == "- * files.read 250 ms - 2 chars"
     assert all(len(line) <= 60 for line in written.getvalue().splitlines())
     assert "\x1b" not in written.getvalue()
+
+
+def test_words_that_are_dropped_are_told_below_them() -> None:
+    """Of a chain whose first model broke off in the middle of its answer."""
+    written, console = screen()
+    view = TurnView(console, console, ASCII_GLYPHS)
+    view(TextDelta("A first paragraph.\n\nAnd"))
+    view(TextDelta(" a second.\n\nAnd half of"))
+    view(AnswerRestarted("openai:m answers instead", "A first paragraph.\n\nAnd a second.\n\nAnd half of"))
+    view(TextDelta("The answer."))
+    view(ResponseReceived(1, Usage(), 0.1))
+    view.close()
+    told = " ".join(written.getvalue().split())
+    assert told.startswith("A first paragraph.")
+    assert "the words above are dropped: openai:m answers instead; the answer starts again" in told
+    assert told.endswith("The answer.")
+    assert "And half of" not in told
+
+
+def test_words_that_nobody_saw_yet_are_dropped_without_a_word() -> None:
+    written, console = screen()
+    view = TurnView(console, console, ASCII_GLYPHS)
+    view(TextDelta("Half of"))
+    view(AnswerRestarted("HTTP 529", "Half of"))
+    view(TextDelta("The answer."))
+    view(ResponseReceived(1, Usage(), 0.1))
+    view.close()
+    assert written.getvalue().split() == ["The", "answer."]
