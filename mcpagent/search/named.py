@@ -6,6 +6,7 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
@@ -63,8 +64,7 @@ class Named:
 
     def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
         """The keys of these lengths."""
-        for length in lengths:
-            yield from self._by_length.get(length, ())
+        return chain.from_iterable(self._by_length.get(length, ()) for length in lengths)
 
     def exactly(self, name: str, server: str | None) -> list[int]:
         """The tools of that name, of one server or of all, a tool of just that offered name first."""
@@ -94,9 +94,10 @@ class Named:
         # The ratio of two texts is at most 2 * shorter / (shorter + longer).
         spread = (200 - likeness) / likeness
         lengths = range(math.ceil(len(key) / spread), math.floor(len(key) * spread) + 1)
-        fitting = sorted(self.of_length(lengths))  # of names that are as near the same ones are taken
+        fitting = extract(key, list(self.of_length(lengths)), scorer=ratio, score_cutoff=likeness, limit=None)
+        fitting.sort(key=lambda one: (-one[1], one[0]))  # of names that are as near the same ones are taken
         best: dict[int, float] = {}
-        for near, score, _ in extract(key, fitting, scorer=ratio, score_cutoff=likeness, limit=4 * limit):
+        for near, score, _ in fitting[: 4 * limit]:
             for number in self.numbers(near):
                 best[number] = max(best.get(number, 0.0), score)
         return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self.tools[item[0]].name))
