@@ -163,7 +163,11 @@ class HttpModel(ApiFormat):
         messages = written_for(request.messages, self.origin, searches=able, refused=self._refused)
         body, settings = self.write(replace(request, messages=messages)), self.settings_of(request).fields
         kept = {name: value for name, value in {**body, **settings}.items() if name not in self._unwanted}
-        return {**kept, "stream": True, **request.settings.extra}
+        extra = request.settings.extra
+        theirs = extra.get("tools")
+        if isinstance(theirs, list):  # before ours, so that what is found later stands at the end
+            extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
+        return {**kept, "stream": True, **extra}
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
         """The request's settings as the model takes them, and what it does not take."""

@@ -35,7 +35,8 @@ class ModelSettings:
     "required", or the name of a tool: a call that is demanded is demanded of the first answer to a question, since the
     run would have no end otherwise. `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`.
     `timeout_seconds` is the longest wait for the next byte. `headers` go out with each request. `extra` is merged into
-    the request body last, for whatever a provider has beyond these.
+    the request body last, for whatever a provider has beyond these; its `tools`, those that the provider runs, stand
+    before all others.
     """
 
     max_output_tokens: int | None = None

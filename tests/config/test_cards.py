@@ -572,7 +572,7 @@ async def test_what_a_card_cannot_have_meant_is_warned_of_when_the_agent_starts(
         mcp_servers={"demo": PYTHON},
         tool_search=ToolSearchConfig(True, eager_tools=eager),
         foreign={"skills": ["x"], "shell": True, "use_history": True, "human_input": False},
-        request_params={"maxTokens": 100, "parallel_tool_calls": True},
+        request_params={"maxTokens": 100, "template_vars": {}},
     )
     events: list[Event] = []
     async with Agent.from_card(card, model=ScriptedModel([]), on_event=events.append, server_options=PATIENT) as agent:
@@ -582,7 +582,7 @@ async def test_what_a_card_cannot_have_meant_is_warned_of_when_the_agent_starts(
     assert warnings == [
         "card a: 'skills' has no counterpart here and does nothing",
         "card a: 'shell' has no counterpart here and does nothing",
-        "card a: 'request_params.parallel_tool_calls' has no counterpart here and does nothing",
+        "card a: 'request_params.template_vars' has no counterpart here and does nothing",
         "tool_search.eager_tools.Demo: the server is not attached; did you mean 'demo'?",
         'tool_search.eager_tools.demo: the pattern "demo__calc*" looks namespaced; write "calc*"',
         warnings[-1],

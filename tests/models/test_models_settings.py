@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from pydantic import TypeAdapter
 
+from mcpagent import Agent
 from mcpagent.errors import ConfigError, ModelError
 from mcpagent.events import Event, Notice, ignore
 from mcpagent.messages import Message, Origin, Text, ToolCall, ToolResult, user_message
@@ -336,6 +337,32 @@ async def test_an_error_names_the_request() -> None:
     with pytest.raises(ModelError, match="request req_123") as caught:
         await model.respond(ModelRequest("", HELLO), ignore)
     assert (caught.value.request_id, caught.value.code) == ("req_123", "odd")
+
+
+@pytest.mark.parametrize("name", ["claude-opus-5-5", "gpt-5.5", "a gateway"])
+def test_tools_that_the_provider_runs_stand_beside_ours(name: str) -> None:
+    theirs = {"type": "web_search_20250305", "name": "web_search"}
+    plain = MODELS[name].request_body(request_of(ModelSettings()))
+    body = MODELS[name].request_body(request_of(ModelSettings(extra={"tools": [theirs], "metadata": {}})))
+    assert body == {**plain, "tools": [theirs, *plain["tools"]], "metadata": {}}
+    alone = MODELS[name].request_body(ModelRequest("", HELLO, settings=ModelSettings(extra={"tools": [theirs]})))
+    assert alone["tools"] == [theirs]
+
+
+async def test_what_the_provider_ran_stays_in_the_history() -> None:
+    asked = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rain"}}
+    page = {"type": "web_search_result", "url": "https://example.org", "title": "T", "encrypted_content": "e"}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [page]}
+    said = {"type": "text", "text": "It rains."}
+    content = [asked, found, said]
+    whole = httpx2.Response(200, json={"type": "message", "role": "assistant", "content": content, "usage": {}})
+    played = PlayedProvider(whole, anthropic_stream(text_block("Yes.")))
+    settings = ModelSettings(extra={"tools": [{"type": "web_search_20250305", "name": "web_search"}]})
+    model = AnthropicModel("claude-opus-5-5", api_key="k", http_client=played.http_client, settings=settings)
+    async with Agent(model) as agent:
+        assert await agent.ask("Rain?") == "It rains."
+        assert await agent.ask("Sure?") == "Yes."
+    assert played.bodies[1]["messages"][1]["content"] == content
 
 
 # -- One value, wherever it is set ------------------------------------------------------------------------------------
