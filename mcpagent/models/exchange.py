@@ -124,6 +124,10 @@ class ApiFormat(ABC):
         return None
 
 
+MOST_WAYS = 8
+"""How often a failure may tell of another way to ask: a server that always does must not be asked without an end."""
+
+
 class Exchange:
     """One request until its answer is whole. A failed one is sent again only while no text of its answer was shown; of
     thoughts that were, an event tells that they are dropped."""
@@ -134,6 +138,7 @@ class Exchange:
         self._request = request
         self._emit = emit
         self._shown = ShownDeltas(emit)
+        self._ways_left = MOST_WAYS
         self._reopened = False
         self._ask()
 
@@ -213,7 +218,8 @@ class Exchange:
         if failure.kind == "cut" and not self._began:
             failure = replace(failure, kind="closed")
         what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
-        if not self._shown.any_text and self._asks_otherwise(failure):
+        if self._ways_left and not self._shown.any_text and self._asks_otherwise(failure):
+            self._ways_left -= 1
             self._shown.restart(what)
             self._ask()
             return 0.0

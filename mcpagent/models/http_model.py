@@ -162,7 +162,9 @@ class HttpModel(ApiFormat):
         able = self.capabilities.searches
         messages = written_for(request.messages, self.origin, searches=able, refused=self._refused)
         body, settings = self.write(replace(request, messages=messages)), self.settings_of(request).fields
-        kept = {name: value for name, value in {**body, **settings}.items() if name not in self._unwanted}
+        if "include" in self._unwanted:
+            body.pop("include", None)
+        kept = {**body, **{name: value for name, value in settings.items() if name not in self._unwanted}}
         extra = request.settings.extra
         theirs = extra.get("tools")
         if isinstance(theirs, list):  # before ours, so that what is found later stands at the end

@@ -290,6 +290,28 @@ async def test_an_answer_that_is_too_long_is_asked_for_shorter(said: str, most: 
     assert [body["max_tokens"] for body in played.bodies] == [32_000, most]
 
 
+async def test_a_server_that_always_wants_it_otherwise_is_not_asked_without_end() -> None:
+    def refusal(most: int) -> httpx2.Response:
+        said = f"max_tokens: 32000 > {most}, which is the maximum allowed number of output tokens"
+        return failed(400, {"type": "error", "error": {"type": "invalid_request_error", "message": said}})
+
+    played = PlayedProvider(*(refusal(20_000 - number) for number in range(1_000)))
+    model = AnthropicModel("claude-x", api_key="k", http_client=played.http_client)
+    with pytest.raises(ModelError, match="max_tokens"):
+        await model.respond(ModelRequest("", HELLO), ignore)
+    assert len(played.requests) < 12
+
+
+async def test_a_refused_choice_of_tools_does_not_take_away_that_none_is_to_be_called() -> None:
+    error = {"message": "Unsupported value: 'tool_choice' must be auto", "param": "tool_choice"}
+    played = PlayedProvider(failed(400, {"error": error}), chat_stream({"content": "Hello."}))
+    model = OpenAIChatModel("m", api_key="k", base_url="https://x.example.com/v1", http_client=played.http_client)
+    settings = ModelSettings(tool_choice="required")
+    await model.respond(ModelRequest("", HELLO, TOOLS, settings=settings), ignore)
+    await model.respond(ModelRequest("", HELLO, TOOLS, tool_choice="none", settings=settings), ignore)
+    assert [body.get("tool_choice") for body in played.bodies] == ["required", None, "none"]
+
+
 async def test_a_conversation_that_leaves_no_room_is_too_long() -> None:
     said = "input length and `max_tokens` exceed context limit: 199900 + 32000 > 200000, decrease input length"
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
