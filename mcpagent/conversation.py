@@ -295,14 +295,16 @@ class Conversation:
         return was_there
 
     def shorten_results(self) -> tuple[str, ...]:
-        """Leaves of the last message's long results their beginnings; gives the names of what was called for them."""
-        last = self._messages[-1] if self._messages else None
-        if last is None or last.role != "tool":
+        """Leaves of the last answer's long results their beginnings; gives the names of what was called for them."""
+        since = reversed(range(len(self._messages)))
+        place = next((place for place in since if self._messages[place].role != "user"), -1)
+        if place < 0 or self._unanswered_prompt or self._messages[place].role != "tool":
             return ()
+        last = self._messages[place]
         parts = tuple(_shortened(part) if isinstance(part, ToolResult) else part for part in last.parts)
         changed = (old for old, new in zip(last.parts, parts, strict=True) if old is not new)
         if found := tuple(dict.fromkeys(old.name for old in changed if isinstance(old, ToolResult))):
-            self._messages = [*self._messages[:-1], replace(last, parts=parts)]
+            self._messages = [*self._messages[:place], replace(last, parts=parts), *self._messages[place + 1 :]]
         return found
 
     def announce(self, text: str, change: ToolsChanged | ToolsShown | None = None) -> None:

@@ -216,7 +216,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         values = config.servers if isinstance(config, ServersConfig) else tuple(config)
         servers["servers"] = tuple(server.name for server in values)
     options, instructions = agent.options, agent.instructions
-    params = {name: value for name, value in options.settings.given().items() if name != "headers"}
+    params = {name: value for name, value in options.settings.given().items() if name in REQUEST_PARAMS}
     if "stop" in params:
         params["stop"] = list(params["stop"])
     return AgentCard(

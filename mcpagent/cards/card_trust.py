@@ -9,6 +9,7 @@ from mcpagent.cards.card import AgentCard
 from mcpagent.cards.teams import Team
 from mcpagent.config import ServersConfig
 from mcpagent.config.user_folders import is_users_own
+from mcpagent.models.model_settings import INSIDE
 from mcpagent.models.resolve import parse_spec
 from mcpagent.text.secret_shapes import names_a_secret
 from mcpagent.trust.descriptions import Description, Fact, fact_of, real_place
@@ -50,5 +51,8 @@ def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]
             yield fact_of("sends to", options["base_url"])
         if "api_key_env" in options:
             yield fact_of("sends the key", options["api_key_env"])
+        for option, value in options.items():
+            if option.startswith(INSIDE):
+                yield fact_of("sends besides", f"{option}={value}")
     if card.api_key:
         yield fact_of("sends the key", card.api_key)

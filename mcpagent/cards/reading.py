@@ -49,10 +49,11 @@ FOREIGN: Mapping[str, tuple[object, ...]] = {
 """Fields of fast-agent's cards (its documentation, 0.10) without a counterpart here, with the values that ask for
 nothing: those are passed over, any other is warned of."""
 
-REQUEST_PARAMS = {name: name for name in (*SETTING_NAMES, "extra", "max_iterations")}
+REQUEST_PARAMS = {name: name for name in (*SETTING_NAMES, "max_iterations")}
 REQUEST_PARAMS |= {"maxTokens": "max_output_tokens", "max_tokens": "max_output_tokens"}
 REQUEST_PARAMS |= {"stopSequences": "stop", "stop_sequences": "stop", "reasoning_effort": "thinking"}
-"""The `request_params` that mean something here: settings of the model, some as fast-agent calls them."""
+"""The `request_params` that mean something here: settings of the model, some as fast-agent calls them. Headers and
+further fields of the body can reach other addresses: they stand behind the model's name, which is asked about."""
 
 _OWN = {item.name for item in fields(AgentCard)} - {"foreign", "path"}
 MAX_DEPTH = 64

@@ -33,6 +33,7 @@ from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import known_search_cost
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.text.known_secrets import hide
+from mcpagent.text.secret_shapes import names_a_secret
 
 if TYPE_CHECKING:
     import anthropic
@@ -53,17 +54,6 @@ _REFUSES_THOUGHTS = re.compile(
     re.IGNORECASE,
 )
 """As Anthropic, Gemini and OpenAI say that reasoning in a history is of another model, account or conversation."""
-
-_FIELDS_OF = {
-    "thinking": ("thinking", "output_config", "reasoning", "reasoning_effort", "chat_template_kwargs"),
-    "max_output_tokens": ("max_tokens", "max_output_tokens", "max_completion_tokens"),
-    "stop": ("stop", "stop_sequences"),
-    "seed": ("seed", "random_seed"),
-    "cache_ttl": ("prompt_cache_retention", "prompt_cache_options"),
-}
-"""The fields of a body that a setting makes where it is not called as it is here."""
-
-_NEEDED = (("max_tokens", "messages"),)
 
 END_SECONDS = 1.0
 """Longest wait for the end of a stream whose answer is whole."""
@@ -263,14 +253,14 @@ class HttpModel(ApiFormat):
         return bool(refused)
 
     def _refused_setting(self, failure: Failure, request: ModelRequest) -> dict[str, str]:
-        """The field of the body that the failure names, if a setting made it, with the setting's name."""
-        given, fields = request.settings.given(), self.settings_of(request).fields
+        """The fields of the body that a setting made, if the failure names one of them; by field, the setting."""
         said = f"{failure.param} {failure.message}"
-        for name in fields:
-            setting = next((one for one, names in _FIELDS_OF.items() if name in names), name)
-            is_named = re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", said) is not None
-            if is_named and setting in given and name not in self._unwanted and (name, self.protocol) not in _NEEDED:
-                return {one: setting for one in fields if one == name or one in _FIELDS_OF.get(setting, ())}
+        whole = self.settings_of(request).fields
+        for setting in request.settings.given():
+            others = replace(request, settings=request.settings.without(setting))
+            made = whole.keys() - self.settings_of(others).fields.keys() - self._unwanted.keys()
+            if any(re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", said) for name in made):
+                return dict.fromkeys(sorted(made), setting)
         return {}
 
     def server(self) -> ServerTraits:
@@ -344,7 +334,7 @@ class HttpModel(ApiFormat):
 
         options: dict[str, Any] = {"follow_redirects": False, **self.request_options(body)}  # they would get the key
         if settings.headers:
-            hide(*settings.headers.values())
+            hide(*(value for name, value in settings.headers.items() if names_a_secret(name)))
             options["headers"] = {**settings.headers, **options.get("headers", {})}
         if settings.timeout_seconds is not None:
             options["timeout"] = httpx2.Timeout(settings.timeout_seconds, connect=10.0, pool=30.0)

@@ -62,6 +62,10 @@ class ModelSettings:
         """Those that are set, by name."""
         return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) != _UNSET[item.name]}
 
+    def without(self, name: str) -> ModelSettings:
+        """The same, with one of them not set."""
+        return replace(self, **{name: _UNSET[name]})
+
 
 def _is_none_or(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or holds(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.messages import Origin
@@ -108,6 +109,7 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
 )
 
 
+@lru_cache(maxsize=256)
 def profile_of(to: Origin) -> Profile:
     """By the model's name, whatever else stands around it: `us.anthropic.claude-opus-4-5-20251101-v1:0`,
     `claude-opus-4-5@20251101`, `anthropic/claude-opus-4.5`, `ft:gpt-4o-2024-08-06:us::id`, `openai/gpt-5.5`."""

@@ -24,7 +24,7 @@ from mcpagent import (
     ToolOutput,
     Usage,
 )
-from mcpagent.conversation import closed
+from mcpagent.conversation import Conversation, closed
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import (
     CustomEvent,
@@ -39,7 +39,7 @@ from mcpagent.events import (
     ToolCallStarted,
     guarded,
 )
-from mcpagent.messages import ToolCall
+from mcpagent.messages import ToolCall, ToolResult
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.models.wire_values import read_call
 from mcpagent.run import RunOptions
@@ -617,3 +617,20 @@ async def test_what_still_does_not_fit_is_an_error_and_the_conversation_goes_on(
         with pytest.raises(ContextOverflowError):
             await agent.ask("Read all.")
         assert await agent.ask("And now?") == "Fine."
+
+
+async def test_results_that_do_not_fit_are_found_below_what_was_said_of_tools() -> None:
+    """A server's news come after the results: the results are what is too long all the same."""
+    conversation = Conversation()
+    conversation.say("Read all.")
+    conversation.append(Message("assistant", (ToolCall("c1", "read_all", {}),)))
+    conversation.append(Message("tool", (ToolResult("c1", "read_all", (Text("x" * 9_000),)),)))
+    conversation.announce("Your tools have changed.")
+    conversation.deliver()
+    assert conversation.shorten_results() == ("read_all",)
+    assert conversation.shorten_results() == ()
+    assert [message.role for message in conversation.messages] == ["user", "assistant", "tool", "user"]
+    conversation.append(Message("assistant", (Text("Long."),)))
+    conversation.say("y" * 9_000)
+    assert conversation.shorten_results() == ()
+    assert conversation.take_back_prompt()
