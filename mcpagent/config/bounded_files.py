@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 import sys
@@ -66,6 +67,16 @@ def read_own(path: Path | str) -> bytes:
     with open_regular(path) as file:
         _check_owner(os.fstat(file.fileno()), path)
         return _all_of(file, path, MAX_OWN_BYTES)
+
+
+def map_own(path: Path | str) -> memoryview:
+    """The same, in memory that processes share: what is not looked at is not read. For files that are only replaced."""
+    with open_regular(path) as file:
+        found = os.fstat(file.fileno())
+        _check_owner(found, path)
+        if not 0 < found.st_size <= MAX_OWN_BYTES:
+            raise LargerError(errno.EFBIG, f"empty, or larger than {MAX_OWN_BYTES // 1_000_000} MB", str(path))
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def check_own(path: Path | str) -> None:

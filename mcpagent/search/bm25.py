@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS
 from mcpagent.search.words import spoken, terms, written_words
@@ -80,10 +80,11 @@ class Postings:
         """The terms of each written word."""
         self.spelled: list[str] = []
         """The terms by their numbers. These depend on what came first; what is found must not."""
-        self.tools: dict[int, array[int]] = {}
-        self.weights: dict[int, array[float]] = {}
-        self.names: dict[int, tuple[int, ...]] = {}
-        self.from_server: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
+        self.tools: dict[int, Any] = {}
+        """The tools that hold each term, in order; arrays, or read from a file in place: see `_changeable`."""
+        self.weights: dict[int, Any] = {}
+        self.names: dict[int, Sequence[int]] = {}
+        self.from_server: dict[int, Sequence[int]] = WorkedOut(lambda _term: array("I"))
         """The tools, in order, that hold a term only in what describes their server."""
         self.size = 0
         self.changes = 0
@@ -97,10 +98,14 @@ class Postings:
         tools, weights = self.tools, self.weights
         frequencies, own = self._frequencies(texts)
         for term, frequency in frequencies.items():
-            tools[term].append(number)
+            held = tools[term]
+            if type(held) is not array:
+                held = _changeable(tools, term, "I")
+                _changeable(weights, term, "f")
+            held.append(number)
             weights[term].append(frequency * (K1 + 1) / (frequency + K1))
         for term in islice(frequencies, own, None):
-            self.from_server[term].append(number)
+            _changeable(self.from_server, term, "I").append(number)
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
         said = [word for field, text in texts if field == "name" for word in written_words(spoken(text))]
         self.names[number] = tuple(sorted({term for word in said for term in self.words[word]}))
@@ -112,11 +117,11 @@ class Postings:
         frequencies, own = self._frequencies(texts)
         for term in frequencies:
             at = _place(self.tools[term], number)
-            del self.tools[term][at]
-            del self.weights[term][at]
+            del _changeable(self.tools, term, "I")[at]
+            del _changeable(self.weights, term, "f")[at]
         for term in islice(frequencies, own, None):
-            del self.from_server[term][_place(self.from_server[term], number)]
-        del self.names[number]
+            del _changeable(self.from_server, term, "I")[_place(self.from_server[term], number)]
+        self.names.pop(number, None)  # those of a file come when asked for
         self.size -= 1
         self._changed()
 
@@ -325,7 +330,7 @@ class PostingsOfSome(Postings):
         self.ids, self.words, self.spelled, self.names = whole.ids, whole.words, whole.spelled, whole.names
         self.size = len(held)
 
-        def are_held(numbers: array[int]) -> Iterable[int]:
+        def are_held(numbers: Sequence[int]) -> Iterable[int]:
             return map(mask.__getitem__, islice(numbers, bisect_left(numbers, len(mask))))
 
         def tools(term: int) -> array[int]:
@@ -342,7 +347,15 @@ class PostingsOfSome(Postings):
         self.from_server = WorkedOut(from_server)
 
 
-def _place(numbers: array[int], number: int) -> int:
+def _changeable(lists: dict[int, Any], term: int, kind: str) -> array[Any]:
+    """The term's list; one that is read in place, from memory shared with other processes, becomes an array."""
+    held = lists[term]
+    if type(held) is not array:
+        held = lists[term] = array(kind, held.tobytes())
+    return held
+
+
+def _place(numbers: Sequence[int], number: int) -> int:
     """Where the number stands among the sorted ones; -1 if it is none of them."""
     at = bisect_left(numbers, number)
     return at if at < len(numbers) and numbers[at] == number else -1

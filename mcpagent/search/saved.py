@@ -1,8 +1,9 @@
 """Postings on disk: a large catalogue that was indexed once is read back in a tenth of the time.
 
 A file is named after a hash of everything that was indexed and of how. It holds the length of its JSON header (8
-bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), and the numbers of
-the tools that hold a term only through their server (uint32).
+bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), the numbers of the
+tools that hold a term only through their server (uint32), and the terms of each tool's name (uint32). These are read
+in place, from memory that all processes with the same catalogue share.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import math
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
+from typing import Any, Literal
 
-from mcpagent.config.bounded_files import read_own
+from mcpagent.config.bounded_files import map_own
 from mcpagent.config.file_changes import write_whole
 from mcpagent.messages import ToolDefinition
-from mcpagent.search.bm25 import K1, Postings
+from mcpagent.search.bm25 import K1, Postings, WorkedOut
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import WEIGHTS
 
@@ -30,7 +32,7 @@ logger = logging.getLogger("mcpagent")
 FEWEST_TOOLS = 300
 """Tools from which a file is worth its writing."""
 
-_FORMAT = 2
+_FORMAT = 3
 _KEPT_FILES = 8
 
 
@@ -50,26 +52,29 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
     """The postings saved under the key; None if there are none or the file is damaged."""
     path = _path(folder, key)
     try:
-        data = memoryview(read_own(path))
+        data = map_own(path)
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(bytes(data[8:start]))
         counts: list[int] = header["counts"]
         shared: dict[str, int] = header["from_server"]
-        end = start + 8 * sum(counts)
-        if header["size"] != size or len(data) != end + 4 * sum(shared.values()) or len(counts) != len(header["terms"]):
+        terms = {term: number for number, term in enumerate(header["terms"])}
+        sizes = [counts, counts, list(shared.values()), header["names"]]
+        ends = list(accumulate((4 * sum(one) for one in sizes), initial=start))
+        if (header["size"], len(counts), len(sizes[-1]), ends[-1]) != (size, len(terms), size, len(data)):
             raise ValueError("the sizes in it do not fit")
+        kinds: tuple[Literal["I", "f"], ...] = ("I", "f", "I", "I")
+        parts = [data[at:end].cast(kind) for at, end, kind in zip(ends, ends[1:], kinds, strict=False)]
+        words = {word: tuple(ids) for word, ids in header["words"].items()}
+        _check([*chain.from_iterable(words.values()), *map(int, shared)], parts, len(terms), size)
+        tools, weights, from_server, names = (_Lists(*one) for one in zip(parts, sizes, strict=True))
         postings = Postings()
         postings.size = size
-        postings.ids.update((term, number) for number, term in enumerate(header["terms"]))
-        postings.words.update((word, tuple(ids)) for word, ids in header["words"].items())
-        postings.names = dict(enumerate(tuple(ids) for ids in header["names"]))
-        middle = start + 4 * sum(counts)
-        postings.spelled = list(header["terms"])
-        postings.tools = dict(enumerate(_arrays("I", data[start:middle], counts)))
-        postings.weights = dict(enumerate(_arrays("f", data[middle:end], counts)))
-        numbers = _arrays("I", data[end:], list(shared.values()))
-        postings.from_server.update((int(term), tools) for term, tools in zip(shared, numbers, strict=True))
-        _check(postings)
+        postings.ids.update(terms)
+        postings.words.update(words)
+        postings.spelled = list(terms)
+        postings.tools, postings.weights = WorkedOut(tools.at), WorkedOut(weights.at)
+        postings.names = WorkedOut(names.at)
+        postings.from_server.update((int(term), from_server.at(place)) for place, term in enumerate(shared))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -78,34 +83,43 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
     return postings
 
 
-def _check(postings: Postings) -> None:
+def _check(terms: Sequence[int], parts: Sequence[memoryview[Any]], known: int, size: int) -> None:
     """Raises `ValueError` for a number that is none of a term's or a tool's: those are looked up without a question."""
-    terms = [*chain.from_iterable([*postings.words.values(), *postings.names.values()]), *postings.from_server]
-    if set(map(type, terms)) - {int} or not -1 < min(terms, default=0) <= max(terms, default=-1) < len(postings.ids):
+    tools, weights, from_server, names = parts
+    if set(map(type, terms)) - {int} or min(terms, default=0) < 0 or max(chain(terms, names), default=-1) >= known:
         raise ValueError("a term in it does not fit")
-    if len(postings.names) != postings.size:
-        raise ValueError("a name in it is missing")
-    numbers = chain(postings.tools.values(), postings.from_server.values())
-    if any(max(tools, default=0) >= postings.size for tools in numbers):
+    if max(chain(tools, from_server), default=-1) >= size:
         raise ValueError("a tool in it does not fit")
-    if not all(math.isfinite(sum(weights)) for weights in postings.weights.values()):
+    if not math.isfinite(sum(weights)):
         raise ValueError("a weight in it does not fit")
+
+
+class _Lists:
+    """Lists of numbers that stand one after the other, read in place."""
+
+    def __init__(self, numbers: memoryview[Any], counts: Sequence[int]) -> None:
+        self._numbers = numbers
+        self._ends = array("I", accumulate(counts, initial=0))
+
+    def at(self, place: int) -> memoryview[Any]:
+        return self._numbers[self._ends[place] : self._ends[place + 1]]
 
 
 def save_postings(folder: Path, key: str, postings: Postings) -> None:
     """Saves them; a folder that cannot be written is left alone. Only the last few files are kept."""
-    shared = {term: tools for term, tools in postings.from_server.items() if tools}
+    shared: dict[int, Any] = {term: tools for term, tools in postings.from_server.items() if tools}
     header = {
         "size": postings.size,
         "terms": list(postings.ids),
         "words": postings.words,
-        "names": list(postings.names.values()),
+        "names": [len(terms) for terms in postings.names.values()],
         "counts": [len(tools) for tools in postings.tools.values()],
         "from_server": {term: len(tools) for term, tools in shared.items()},
     }
     text = json.dumps(header).encode()
     content = len(text).to_bytes(8, "little") + text
-    content += b"".join(chain(postings.tools.values(), postings.weights.values(), shared.values()))
+    names = array("I", chain.from_iterable(postings.names.values()))
+    content += b"".join([*postings.tools.values(), *postings.weights.values(), *shared.values(), names])
     with contextlib.suppress(OSError):
         write_whole(_path(folder, key), content, is_cache=True)
         for old in sorted(folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime)[_KEPT_FILES:]:
@@ -114,12 +128,3 @@ def save_postings(folder: Path, key: str, postings: Postings) -> None:
 
 def _path(folder: Path, key: str) -> Path:
     return folder / f"index-{key}.bin"
-
-
-def _arrays(kind: str, data: memoryview, counts: Sequence[int]) -> Iterable[array]:  # type: ignore[type-arg]
-    at = 0
-    for count in counts:
-        numbers = array(kind)
-        numbers.frombytes(data[at : at + 4 * count])
-        at += 4 * count
-        yield numbers
