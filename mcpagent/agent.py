@@ -24,7 +24,7 @@ from mcpagent.loop import converse
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition, Usage
-from mcpagent.models.base import Model, ModelRequest, ModelResponse
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, look_up
 from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
 from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunOptions, RunResult, current_run, outside_of_runs
@@ -444,6 +444,7 @@ class Agent(Generic[Deps]):
         if answering := sum(session.is_answering for session in self._sessions):
             raise AgentStateError(f"use_model: {answering} session(s) answering already; await these answers first")
         new, old = self.definition.resolve(model), self.model
+        await look_up(new)
         is_own = not isinstance(self._model_choice, Model)
         was = (self._model, self._model_choice, self.card)
         self._model, self._model_choice = new, model
@@ -514,7 +515,7 @@ class Agent(Generic[Deps]):
         if self._exits is not None:
             raise AgentStateError(_STARTED)
         self._process = os.getpid()
-        _ = self.model  # a name that means nothing is told before anything is started
+        await look_up(self.model)  # a name that means nothing is told before anything is started
         self._loop = asyncio.get_running_loop()
         sources = self.definition.sources
         async with AsyncExitStack() as exits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, 
 from mcpagent.execution import run_calls
 from mcpagent.messages import Spent, ToolCall, ToolResult, ToolsChanged, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.prompt.builder import final_answer_note
+from mcpagent.prompt.builder import call_note, final_answer_note
 from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.safe_text import safe_line
@@ -23,8 +24,16 @@ from mcpagent.tool_search.prefetching import prefetch
 REPEATS_TOLD = 5
 """A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
 
+REPEATS_TOLD_SMALL = 2
+"""With a small model, which does not come out of a row by itself."""
+
 LONGEST_ROW = 8
 """So many calls in turns are still noticed as one row."""
+
+_NAMES = re.compile(r"([A-Za-z0-9_.-]{1,128})(\(|`)?")
+_A_TOOL = re.compile(
+    r"`[A-Za-z0-9_.-]{1,128}` (function|tool)\b|\b(use|call|using|calling) (a|the|this) (function|tool)\b"
+)
 
 NOT_RUN = "This call was not run: an answer without further calls was asked for."
 
@@ -37,22 +46,22 @@ async def converse(run: RunContext[Any]) -> RunFinished:
     then too. Calls that wait for an answer end the run and stay open in the conversation.
     """
     started = time.monotonic()
-    repeats = Repeats()
+    repeats = Repeats(REPEATS_TOLD_SMALL if run.is_small else REPEATS_TOLD)
+    reminded = not run.is_small
     stop: StopReason
     pending: tuple[PendingCall, ...] = ()
     with run.entered():
         async with run.exits:
             await _settled(run)
-            if run.answers is not None:
-                await run_calls(run.conversation.open_calls, run, run.answers)
-            else:
-                for event in await prefetch(run.tools, run.prompt):
-                    run.emit(event)
-            run.conversation.deliver()
+            await _begin(run)
             while run.has_turns_left:
                 if (response := await step(run)) is None:
                     continue
                 calls = response.message.tool_calls
+                if not calls and not reminded and (tool := _only_talked_of(response.message.text, run, repeats)):
+                    reminded = True
+                    run.conversation.append(user_message(call_note(tool)))
+                    continue
                 if not calls:
                     stop, answer = _ended(response), response.message.text
                     break
@@ -88,6 +97,16 @@ async def _settled(run: RunContext[Any]) -> None:
     for server in run.tools.listing.connecting:
         text = f'server "{safe_line(server, 64)}" is still connecting; this question is answered without its tools'
         run.emit(Notice(text, "warning"))
+
+
+async def _begin(run: RunContext[Any]) -> None:
+    """Runs the calls that were answered, or loads what the question finds."""
+    if run.answers is not None:
+        await run_calls(run.conversation.open_calls, run, run.answers)
+    else:
+        for event in await prefetch(run.tools, run.prompt, weak_too=run.is_small):
+            run.emit(event)
+    run.conversation.deliver()
 
 
 def _makes_room(run: RunContext[Any]) -> bool:
@@ -166,6 +185,15 @@ async def _forced_answer(run: RunContext[Any], reason: str) -> str:
     return response.message.text
 
 
+def _only_talked_of(text: str, run: RunContext[Any], repeats: Repeats) -> str:
+    """The tool that an answer without any call is about, as `get_time` or "calculate()"; "" if it is about none."""
+    if repeats.has_begun:
+        return ""
+    said = {word.rstrip(".-") for word, call in _NAMES.findall(text) if "_" in word or call}
+    named = (f'"{tool.name}"' for tool in run.tools.offer() if tool.name in said)
+    return next(named, "a tool" if _A_TOOL.search(text) else "")
+
+
 def _ended(response: ModelResponse) -> StopReason:
     match response.stop:
         case "length":
@@ -198,19 +226,25 @@ def _same(one: ToolCall, other: ToolCall) -> bool:
 class Repeats:
     """Follows the calls of one run. `reason` is what the model is told when it must answer because of them."""
 
+    told_after: int = REPEATS_TOLD
     row: tuple[ToolCall, ...] = ()
     reason: str = "You made the same call again and again."
     _made: list[_Made] = field(default_factory=list[_Made])
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any call was made."""
+        return bool(self._made)
 
     def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
         """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
         told = ""
         for call, result in zip(calls, results, strict=True):
             self._made.append(_Made(call, (result.error, result.text)))
-            del self._made[: -REPEATS_TOLD * LONGEST_ROW]
+            del self._made[: -self.told_after * LONGEST_ROW]
             before, self.row = self.row, self._repeated_row()
             if self.row and not before:
-                told = _words(self.row)
+                told = _words(self.row, self.told_after)
         return told
 
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
@@ -223,18 +257,18 @@ class Repeats:
     def _repeated_row(self) -> tuple[ToolCall, ...]:
         """The shortest row that the last calls consist of, in the order in which it would go on."""
         for length in range(1, LONGEST_ROW + 1):
-            last = self._made[-REPEATS_TOLD * length :]
-            if len(last) == REPEATS_TOLD * length and all(
+            last = self._made[-self.told_after * length :]
+            if len(last) == self.told_after * length and all(
                 one.same_as(last[place % length]) for place, one in enumerate(last)
             ):
                 return tuple(made.call for made in last[:length])
         return ()
 
 
-def _words(row: Sequence[ToolCall]) -> str:
+def _words(row: Sequence[ToolCall], times: int) -> str:
     if len(row) == 1:
-        what = f'The call to "{row[0].name}" was made {REPEATS_TOLD} times in a row with the same arguments and'
+        what = f'The call to "{row[0].name}" was made {times} times in a row with the same arguments and'
         return f"{what} the same outcome. Do something else: change the arguments, use another tool, or answer."
     names = ", ".join(f'"{call.name}"' for call in row)
-    what = f"The calls to {names} were made {REPEATS_TOLD} times in turns with the same arguments and"
+    what = f"The calls to {names} were made {times} times in turns with the same arguments and"
     return f"{what} the same outcomes. Do something else: change the arguments, use other tools, or answer."

@@ -126,7 +126,8 @@ class RunContext(Generic[Deps]):
 
     What follows is for the loop: `refresh` brings the tools up to date before each request; `answers`, by call id, are
     for the calls that the conversation has open; `parent` is the run whose call this one answers, as the tool `label`:
-    its limits hold for both. `asking` is held while a person is asked: one question at a time.
+    its limits hold for both. `asking` is held while a person is asked: one question at a time. `is_small`: its model
+    is a small one.
     """
 
     deps: Deps
@@ -150,6 +151,7 @@ class RunContext(Generic[Deps]):
     label: str = ""
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     state: StateChannel = field(default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False)
+    is_small: bool = field(default=False, repr=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     @property

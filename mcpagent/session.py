@@ -20,6 +20,7 @@ from mcpagent.execution import waiting_calls
 from mcpagent.loop import converse
 from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition
 from mcpagent.models.base import Model, search_cost, search_problem, tool_limits
+from mcpagent.models.base import is_small as known_as_small
 from mcpagent.prompt.builder import (
     category_line,
     connecting_line,
@@ -313,6 +314,7 @@ class Session(Generic[Deps]):
             parent=parent,
             label=label,
             state=StateChannel(context),
+            is_small=self._is_small,
         )
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
         ended, earlier = self._ended, len(conversation)
@@ -486,10 +488,11 @@ class Session(Generic[Deps]):
         """`after` is what the same conversation had so far. If this raises, nothing is different."""
         owner, has_begun = self._owner, len(conversation) > 0
         model = owner.model
+        is_small = known_as_small(model, owner.definition.options.settings)
         tools = SessionTools(
             self._catalog(has_begun),
             conversation,
-            search=owner.catalogs.search,
+            search=owner.catalogs.search.for_model(is_small=is_small),
             pinned=owner.definition.pinned,
             after=after,
             search_cost=lambda: search_cost(owner.model),
@@ -497,6 +500,7 @@ class Session(Generic[Deps]):
             settle=self._settle,
         )
         self._model, self._tools, self._conversation, self._has_begun = model, tools, conversation, has_begun
+        self._is_small = is_small
         asked = (message.text for message in reversed(conversation.messages) if message.role == "user")
         self._prompt_text = next(asked, "")
         self._open()
@@ -512,7 +516,9 @@ class Session(Generic[Deps]):
             lines = [category_line(item.name, item.description, item.tools) for item in tools.categories()]
             lines += [connecting_line(server) for server in tools.listing.connecting]
             loads = tools.options.load == "search"
-            section = tool_search_section(lines, loads=loads, provider_searches=tools.provider_searches)
+            section = tool_search_section(
+                lines, loads=loads, provider_searches=tools.provider_searches, is_short=self._is_small
+            )
         elif tools.listing.connecting:
             section = connecting_section(tools.listing.connecting)
         self._section, self._wants_instructions = section, callable(owner.definition.instructions)
@@ -747,7 +753,7 @@ def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
     return replace(tools.options, execution="local")
 
 
-def _how_found(tools: SessionTools) -> tuple[bool, bool, str]:
+def _how_found(tools: SessionTools) -> tuple[bool, bool, str | None]:
     return tools.searching, tools.provider_searches, tools.options.load
 
 

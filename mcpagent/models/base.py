@@ -87,6 +87,24 @@ def search_cost(model: Model) -> float | None:
     return cost
 
 
+def is_small(model: Model, settings: ModelSettings) -> bool:
+    """Whether the agent works as suits a small model: as the settings say, else as the model knows of itself.
+
+    A model that knows has a method `is_small(settings)`; all others need none.
+    """
+    own = getattr(model, "is_small", None)
+    return settings.profile == "small" if own is None else bool(own(settings))
+
+
+async def look_up(model: Model) -> None:
+    """Lets a model find out what its server says of it, before it is asked anything; never raises, never waits long.
+
+    A model that can has a method `look_up()`; all others need none.
+    """
+    if (own := getattr(model, "look_up", None)) is not None:
+        await own()
+
+
 @dataclass(frozen=True, slots=True)
 class ToolLimits:
     """What a model takes: `max_tools` definitions in one request, `window_tokens` of everything. None: not known.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +14,10 @@ from mcpagent.models.base import (
     Model,
     ModelRequest,
     ModelResponse,
+    ModelSettings,
     ToolLimits,
+    is_small,
+    look_up,
     search_cost,
     search_problem,
     tool_limits,
@@ -99,6 +103,14 @@ class FallbackModel:
             min((limit.window_tokens for limit in limits if limit.window_tokens is not None), default=None),
             all(limit.joining for limit in limits),
         )
+
+    def is_small(self, settings: ModelSettings) -> bool:
+        """Whether the first one is, which answers if it can."""
+        return is_small(self.models[0], settings)
+
+    async def look_up(self) -> None:
+        """Each of them."""
+        await asyncio.gather(*map(look_up, self.models))
 
     def _order(self) -> list[int]:
         """Positions in order, those that rest last: they are asked when nobody else is left."""

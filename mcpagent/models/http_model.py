@@ -21,16 +21,18 @@ from urllib.parse import urlsplit
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import Origin, ToolDefinition, WireProtocol
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
 from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
 from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure, ReportedError
+from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
+from mcpagent.models.model_size import SMALL, is_of_small_size
 from mcpagent.models.origins import address_of, thoughts_of, written_for
-from mcpagent.models.prices import known_search_cost
+from mcpagent.models.prices import OWN_SERVERS, known_search_cost
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.secret_shapes import names_a_secret
@@ -192,6 +194,28 @@ class HttpModel(ApiFormat):
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(given.max_tools or known.max_tools, window, self.capabilities.joining)
 
+    def is_small(self, settings: ModelSettings) -> bool:
+        """As the settings say, then its own, then its server; elsewhere than at a server of one's own it is not."""
+        if said := settings.profile or self.settings.profile:
+            return said == "small"
+        if self.provider not in OWN_SERVERS and not self.is_elsewhere:
+            return False
+        found = self.server()
+        return is_of_small_size(self.model_name, found.window_tokens, found.parameters)
+
+    async def look_up(self) -> None:
+        """Asks a server on this computer for the model's window and size, if there is a place to keep them."""
+        if self.provider in OWN_SERVERS and self._cache is not None and self._http_client is None:
+            listed = await asyncio.to_thread(listed_models, self.endpoint.base_url) or ()
+            named = [model for model in listed if model.name == self.model_name or len(listed) == 1]
+            told = {"window_tokens": named[0].window_tokens, "parameters": named[0].parameters} if named else {}
+            if self.provider == "ollama" and listed:
+                of_ollama = (self.endpoint.base_url, self.model_name)
+                told["parameters"] = await asyncio.to_thread(parameters_at_ollama, *of_ollama)
+            known = self.server()
+            if any(size and size != getattr(known, name) for name, size in told.items()):
+                self.learn(**{name: size for name, size in told.items() if size})
+
     @property
     def is_elsewhere(self) -> bool:
         """Whether another server than the provider's own is asked."""
@@ -286,7 +310,10 @@ class HttpModel(ApiFormat):
 
         It alone stands between the loop and the SDK: what is sent, shown and tried again is the `Exchange`'s matter.
         """
-        merged_request = replace(request, settings=merged(self.settings, request.settings))
+        settings = merged(self.settings, request.settings)
+        if is_small(self, settings):
+            settings = merged(SMALL, settings)
+        merged_request = replace(request, settings=settings)
         exchange = Exchange(self, merged_request, emit, self._max_retries)
         sdk = self.sdk()
         client: Any = self._connected(sdk)

@@ -36,7 +36,8 @@ class ModelSettings:
     run would have no end otherwise. `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`.
     `timeout_seconds` is the longest wait for the next byte. `headers` go out with each request. `extra` is merged into
     the request body last, for whatever a provider has beyond these; its `tools`, those that the provider runs, stand
-    before all others.
+    before all others. `profile` says whether the agent works as suits a small model, "small" or "large"; None goes by
+    what is known of the model (`model_size.py`).
     """
 
     max_output_tokens: int | None = None
@@ -53,6 +54,7 @@ class ModelSettings:
     prompt_cache_key: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout_seconds: float | None = None
+    profile: Literal["small", "large"] | None = None
 
     def __post_init__(self) -> None:
         for name, (kinds, said, holds) in _RULES.items():
@@ -109,6 +111,7 @@ _RULES: Mapping[str, tuple[Any, str, Callable[[Any], bool]]] = {
     "prompt_cache_key": (_TEXT, "a text or None", _is_none_or(bool)),
     "headers": (Mapping, "a dict of names and values in ASCII", _are_headers),
     "timeout_seconds": (_NUMBER, "a number above 0, or None", _is_none_or(lambda seconds: 0 < seconds < 1e6)),
+    "profile": (_TEXT, '"small", "large" or None', _is_none_or(lambda size: size in ("small", "large"))),
 }
 _UNSET = {name: getattr(ModelSettings(), name) for name in _RULES}
 
@@ -152,6 +155,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "cache_ttl": str,
     "prompt_cache_key": str,
     "timeout_seconds": float,
+    "profile": str,
 }
 SETTING_NAMES = tuple(_READERS)
 INSIDE = ("header.", "extra.")

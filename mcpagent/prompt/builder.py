@@ -45,13 +45,16 @@ def connecting_section(servers: Sequence[str]) -> str:
     return _words("connecting").substitute(servers="\n".join(map(connecting_line, servers)))
 
 
-def tool_search_section(category_lines: Sequence[str], *, loads: bool = False, provider_searches: bool = False) -> str:
+def tool_search_section(
+    category_lines: Sequence[str], *, loads: bool = False, provider_searches: bool = False, is_short: bool = False
+) -> str:
     """How to search, what there is to find, and the workflow.
 
-    `loads`: a search loads what it returns. `provider_searches`: so does the provider's search, whose name is its own.
+    `loads`: a search loads what it returns, which `is_short` says in a few lines. `provider_searches`: so does the
+    provider's search, whose name is its own.
     """
     listed = "\n".join(category_lines) or "- none: no tools are connected"
-    words = "tool_search_loading" if loads else "tool_search"
+    words = ("tool_search_short" if is_short else "tool_search_loading") if loads else "tool_search"
     return _words("tool_search_provider" if provider_searches else words).substitute(categories=listed)
 
 
@@ -59,6 +62,11 @@ def system_prompt(instructions: str, *sections: str) -> str:
     """The instructions (the built-in ones if empty), then the sections, an empty line between them."""
     opening = instructions.strip() or _words("assistant").template
     return "\n\n".join((opening, *(section for section in sections if section)))
+
+
+def call_note(tool: str) -> str:
+    """What is said once to a model that only talked about calling; `tool` is a name in quotes, or "a tool"."""
+    return _words("call").substitute(tool=_line(tool, 66))
 
 
 def final_answer_note(reason: str) -> str:

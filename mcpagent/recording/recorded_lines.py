@@ -81,12 +81,13 @@ class RecordedSearch:
     auto_tokens: int | None = None
     strategy: str = "auto"
     execution: str = "auto"
-    load: str = "add_tool"
+    load: str | None = None
     max_results: int = 5
     extra_tools: tuple[str, ...] = ()
     eager_tools: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     scope: str = "all"
-    on_direct_call: str = "load"
+    on_direct_call: str | None = None
+    prefetch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

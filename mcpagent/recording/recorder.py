@@ -19,7 +19,17 @@ from typing import Any, TextIO
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import AnswerRestarted, Emit, Event, Notice, RunFinished, TextDelta, ThinkingDelta, ToolProgress
 from mcpagent.messages import Message, ToolDefinition, json_copy
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, search_cost, search_problem, tool_limits
+from mcpagent.models.base import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    is_small,
+    look_up,
+    search_cost,
+    search_problem,
+    tool_limits,
+)
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     Document,
@@ -288,6 +298,14 @@ class _RecordedModel:
         problem = search_problem(self._model, strategy, deferred)
         self._recorder.write("provider_search", {"problem": problem})
         return problem
+
+    def is_small(self, settings: ModelSettings) -> bool:
+        if small := is_small(self._model, settings):
+            self._recorder.write("model_size", {"small": small})
+        return small
+
+    async def look_up(self) -> None:
+        await look_up(self._model)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         if current_run() is None:  # asked outside of every conversation

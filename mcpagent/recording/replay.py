@@ -16,7 +16,7 @@ from mcpagent.errors import AgentStateError, ConfigError, InputError, McpAgentEr
 from mcpagent.events import Emit
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolDefinition, load_messages
-from mcpagent.models.base import ModelRequest, ModelResponse, ToolLimits
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     SCHEMA,
@@ -68,6 +68,7 @@ class _Contents:
     written: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     questions: list[str] = field(default_factory=list[str])
     problems: deque[str] = field(default_factory=deque[str])
+    is_small: bool = False
 
     def take(self, line: Mapping[str, Any]) -> None:
         """Reads one line and puts it where it belongs. What a later version adds is passed over."""
@@ -94,6 +95,8 @@ class _Contents:
                 self.questions.append(read(str, line["text"]))
             case "provider_search":
                 self.problems.append(read(str, line["problem"]))
+            case "model_size":
+                self.is_small = read(bool, line["small"])
 
     def _take_request(self, line: RequestLine) -> None:
         """A request, with results that no tool gave: of calls that were denied, or ran out of time."""
@@ -234,6 +237,9 @@ class _ReplayedModel:
 
     def tool_limits(self) -> ToolLimits:
         return self._contents.start.tool_limits
+
+    def is_small(self, _settings: ModelSettings) -> bool:
+        return self._contents.is_small
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         line = self._next_request()

@@ -35,6 +35,7 @@ from mcpagent.search.query import (
     selected_names,
     server_prefix,
     shortened,
+    signs_said,
 )
 from mcpagent.search.ranking import Ranked, Ranker, reasons_of
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
@@ -287,6 +288,7 @@ class ToolIndex:
         if len(text) > MAX_QUERY:
             notes.append(f"the query was cut at {MAX_QUERY} characters")
             text = text[:MAX_QUERY]
+        text = f"{text} {signs_said(query)}".rstrip()
         with self._lock:
             return self._search_words(SearchResult(query, error=error, least=least), text, limit, server, named, notes)
 

@@ -26,6 +26,15 @@ _JOINERS = frozenset("_.-")
 _SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL)
 
+_PERCENT = re.compile(r"(?<=\d)\s?%")
+_ARITHMETIC = re.compile(r"\d[)\s]*(?:[*×÷^+]|(?<=[)\s])[-/](?=[(\s]))[(\s]*\d")
+
+
+def signs_said(query: str) -> str:
+    """The words that the query's signs stand for, as tools for them are described: `17%`, `3 * (4 + 5)`."""
+    said = ("percent" if _PERCENT.search(query) else "", "calculate" if _ARITHMETIC.search(query) else "")
+    return " ".join(filter(None, said))
+
 
 def shortened(query: str) -> str:
     """As much of the query as is read, so that nothing looks at the rest; a character more, by which that is seen."""

@@ -19,9 +19,12 @@ from mcpagent.tool_search.session_tools import SessionTools
 if TYPE_CHECKING:
     from mcpagent.search import Match, SearchResult
 
+LEAST_STRENGTH = 0.05
+"""Odds from which on weak matches are loaded where these are wanted too: below, a joke or a poem finds any tool."""
 
-async def prefetch(session: SessionTools, prompt: str) -> tuple[Event, ...]:
-    """Searches for what the prompt says and loads the best tools, where the match is no weak one.
+
+async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False) -> tuple[Event, ...]:
+    """Searches for what the prompt says and loads the best tools, where the match is no weak one, or `weak_too`.
 
     `ToolSearch.prefetch` says how many at most; none where the model's provider searches. A model to which tools
     cannot be given between two turns is shown them, as by a search, which saves that one.
@@ -29,7 +32,7 @@ async def prefetch(session: SessionTools, prompt: str) -> tuple[Event, ...]:
     if not session.prefetches or not prompt.strip():
         return ()
     started = time.monotonic()
-    result, new = await _found(session, prompt)
+    result, new = await _found(session, prompt, weak_too=weak_too)
     if not new:
         return ()
     names = tuple(match.tool.name for match in new)
@@ -45,7 +48,7 @@ async def prefetch(session: SessionTools, prompt: str) -> tuple[Event, ...]:
     return (searched,)
 
 
-async def _found(session: SessionTools, prompt: str) -> tuple[SearchResult, Sequence[Match]]:
+async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple[SearchResult, Sequence[Match]]:
     """What the prompt finds, and of that what the model does not have.
 
     A prompt that says too little is searched together with the one before it; what goes on with a tool that is there
@@ -55,9 +58,10 @@ async def _found(session: SessionTools, prompt: str) -> tuple[SearchResult, Sequ
     result = await session.search(prompt, limit)
     if not _is_sure(result) and (before := session.conversation.answered_prompt.strip()):
         result = await session.search(f"{before[: MAX_QUERY // 2]}\n{prompt}", limit)
-        if not _is_sure(result) or not _is_new(result.matches[0], session):
+        if not result.matches or not _is_new(result.matches[0], session):
             return result, ()
-    new = [match for match in result.matches if _is_new(match, session)] if _is_sure(result) else []
+    is_taken = _is_sure(result) or (weak_too and result.how != "regex" and result.strength >= LEAST_STRENGTH)
+    new = [match for match in result.matches if _is_new(match, session)] if is_taken else []
     return result, new[: len(session.fitting([match.tool.name for match in new]))]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -27,6 +27,9 @@ PREFETCHED, PREFETCHED_CHEAP = 1, 3
 """How many tools "auto" loads with a question: one costs nothing to speak of, three a seventh more, which is too much
 only where tokens have a price and definitions are written in full."""
 
+PREFETCHED_SMALL = 3
+"""For small models, which call what they have and seldom search."""
+
 _USED_TOOLS, _LOADED_TOOLS = 10, 40
 """How many tools a long task takes into its conversation: those it uses, or those that its searches load."""
 
@@ -48,18 +51,19 @@ class ToolSearch:
     `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
     strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto": "local", since that ranks
     alike for every model and sends only found tools; either way they are written so that the prompt cache stays whole.
-    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads what a search returns.
+    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads what a search returns. None
+    is "add_tool", and "search" for a small model.
     `max_results`: tools per search.
     `prefetch`: the user's words are searched before the model is asked, and so many of the best tools are loaded with
     the question if the match is no weak one; 0 waits for the model's own search. None is 0, but with `enabled="auto"`
     what `benchmarks/cost.py --everyday` found best: 1, and 3 for a model whose tokens have no known price, or that is
-    shown them in words.
+    shown them in words; with any `enabled` it is 3 for a small model.
     `extra_tools`: which of "show_all_tools" and "remove_tool" are offered beside `search_tools` and `add_tool`.
     `eager_tools`: server name -> fnmatch patterns on that server's own tool names, never deferred.
     `scope`: "mcp" defers MCP tools only, local functions stay offered.
     `on_direct_call`: a call to a known tool that is not loaded. "load" runs it if its signature was shown by a
     search and loads it, showing the signature, if it was not; "run" runs it whenever the arguments validate;
-    "refuse" answers with what to do.
+    "refuse" answers with what to do. None is "load", and "run" for a small model.
     `renderer`: `(ToolDefinition) -> dict`, what one search result shows.
     `cache_folder`: where the index of a large catalogue is kept from one run to the next.
     `history`: opt-in learning: what is searched, added and called without an error is noted in this file on the
@@ -72,13 +76,13 @@ class ToolSearch:
     auto_tokens: int | None = None
     strategy: Strategy = "auto"
     execution: Literal["auto", "local", "provider"] = "auto"
-    load: Literal["add_tool", "search"] = "add_tool"
+    load: Literal["add_tool", "search"] | None = None
     max_results: int = 5
     prefetch: int | None = None
     extra_tools: tuple[Literal["show_all_tools", "remove_tool"], ...] = ()
     eager_tools: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     scope: Literal["all", "mcp"] = "all"
-    on_direct_call: Literal["load", "run", "refuse"] = "load"
+    on_direct_call: Literal["load", "run", "refuse"] | None = None
     renderer: Callable[[ToolDefinition], dict[str, Any]] | None = None
     cache_folder: Path | None = None
     history: SearchHistory | None = None
@@ -89,9 +93,9 @@ class ToolSearch:
             "enabled": (True, False, "auto", "marked"),
             "strategy": get_args(RankingName) if not callable(self.strategy) else (self.strategy,),
             "execution": ("auto", "local", "provider"),
-            "load": ("add_tool", "search"),
+            "load": ("add_tool", "search", None),
             "scope": ("all", "mcp"),
-            "on_direct_call": ("load", "run", "refuse"),
+            "on_direct_call": ("load", "run", "refuse", None),
         }
         for name, allowed in known.items():
             _one_of(name, getattr(self, name), allowed)
@@ -124,8 +128,17 @@ class ToolSearch:
             expect_names(f"ToolSearch.eager_tools.{server}", patterns)
         expect_fields(self)
 
+    def for_model(self, *, is_small: bool) -> ToolSearch:
+        """With what is left open decided by the model's size."""
+        return replace(
+            self,
+            load=self.load or ("search" if is_small else "add_tool"),
+            on_direct_call=self.on_direct_call or ("run" if is_small else "load"),
+            prefetch=PREFETCHED_SMALL if is_small and self.prefetch is None else self.prefetch,
+        )
 
-def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str = "add_tool") -> int:
+
+def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str | None = "add_tool") -> int:
     """From how many tokens of definitions on searching costs less than offering all of them, cached as they are.
 
     `search_cost` is in cached tokens: the cheaper they are, the more definitions make good for a search's further

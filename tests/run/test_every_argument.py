@@ -222,10 +222,10 @@ TAKEN: Mapping[str, str] = {
     "RunOptions": "max_turns=5; max_tokens=None 5; max_dollars=None 5; tool_timeout_seconds=5",
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
-    "headers={}; timeout_seconds=None 5",
+    "headers={}; timeout_seconds=None 5; profile=None",
     "ToolSearch": (
-        "enabled=True; auto_tokens=None 5; max_results=5; prefetch=None 5; extra_tools=[]; eager_tools={}; "
-        "renderer=None; cache_folder=None; history=None; examples={}"
+        "enabled=True; auto_tokens=None 5; load=None; max_results=5; prefetch=None 5; extra_tools=[]; eager_tools={}; "
+        "on_direct_call=None; renderer=None; cache_folder=None; history=None; examples={}"
     ),
     "AgentCard": (
         "name=x; instruction=x; description=x; default=True; model=x; servers=[]; tools={}; mcp_config=x; "

@@ -24,6 +24,7 @@ ToolSearchMode: TypeAlias = Literal["auto", "on", "off"]
 SearchStrategy: TypeAlias = Literal["auto", "bm25", "hybrid", "multilingual", "regex"]
 """How tool search ranks: see `mcpagent.ToolSearch.strategy`."""
 
+ModelSize: TypeAlias = Literal["small", "large"]
 ApproveMode: TypeAlias = Literal["ask", "safe", "all", "none"]
 """What becomes of calls that no rule decides: see `mcpagent.cli.may_run.approvals`."""
 
@@ -87,6 +88,11 @@ class Options:
         None,
         metavar="LEVEL|TOKENS",
         help="How much the model thinks before it answers: off, low, medium, high, or the most tokens for it.",
+    )
+    profile: ModelSize | None = _option(
+        None,
+        help="Whether to work as suits a small model: it is given what its question finds, reads a short prompt and "
+        "calls what it sees. Default: by the model's window, its size, and its name where it runs on your own server.",
     )
     set: tuple[str, ...] = _option(
         (),

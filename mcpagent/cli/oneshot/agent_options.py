@@ -108,7 +108,7 @@ def make_agent(
 
 
 def _settings(options: Options) -> ModelSettings:
-    """What `--thinking` and `--set` say. Raises `ConfigError`."""
+    """What `--thinking`, `--profile` and `--set` say. Raises `ConfigError`."""
     from mcpagent.models.model_settings import settings_of
 
     told: dict[str, str] = {}
@@ -117,8 +117,8 @@ def _settings(options: Options) -> ModelSettings:
         if not equals:
             raise ConfigError(f'--set "{safe_line(pair, 80)}" has no value; write NAME=VALUE, --set temperature=0')
         told[name.strip()] = value
-    if options.thinking is not None:
-        told["thinking"] = options.thinking
+    flags = {"thinking": options.thinking, "profile": options.profile}
+    told |= {name: value for name, value in flags.items() if value is not None}
     return settings_of(told, "--set")
 
 

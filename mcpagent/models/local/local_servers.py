@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +14,26 @@ from mcpagent.text.safe_text import safe_line
 
 ANSWER_SECONDS = 0.5
 MAX_LIST_BYTES = 1_000_000
+_NO_ANSWER = (
+    OSError,
+    http.client.HTTPException,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)
 _HERE = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model that a server has, with its window in tokens where the server says it."""
+    """A model that a server has, with its window in tokens and its number of parameters where the server says them."""
 
     name: str
     window_tokens: int | None = None
+    parameters: int | None = None
 
 
 def is_here(base_url: str) -> bool:
@@ -36,23 +48,58 @@ def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
     """The models of a server on this computer; None if nothing there answers as such a server does."""
     if not is_here(base_url):
         return None
-    connection: http.client.HTTPConnection | None = None
     try:
-        parts = urlsplit(base_url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
-        connection.request("GET", f"{parts.path.rstrip('/')}/models")
-        listed = json.loads(connection.getresponse().read(MAX_LIST_BYTES))["data"] or []
-        return tuple(ListedModel(safe_line(str(one["id"]), 80), _window(one)) for one in listed)
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        listed = _got(base_url, f"{urlsplit(base_url).path.rstrip('/')}/models")["data"] or []
+        return tuple(ListedModel(safe_line(str(one["id"]), 80), _window(one), _parameters(one)) for one in listed)
+    except _NO_ANSWER:
         return None
+
+
+def parameters_at_ollama(base_url: str, name: str) -> int | None:
+    """How many parameters Ollama's own list gives a model, which its list in OpenAI's format leaves out."""
+    if not is_here(base_url):
+        return None
+    try:
+        models = _got(base_url, "/api/tags")["models"]
+        sizes = {model["name"].removesuffix(":latest"): model["details"]["parameter_size"] for model in models}
+        size = sizes[name.removesuffix(":latest")]
+        return int(float(size[:-1]) * {"M": 1e6, "B": 1e9}[size[-1]])
+    except _NO_ANSWER:
+        return None
+
+
+def _got(base_url: str, path: str) -> Any:
+    """The JSON of a path at a server; raises one of `_NO_ANSWER`."""
+    parts = urlsplit(base_url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
+    try:
+        until = time.monotonic() + ANSWER_SECONDS
+        connection.request("GET", path)
+        answer, said = connection.getresponse(), b""
+        while len(said) < MAX_LIST_BYTES and (part := answer.read1(MAX_LIST_BYTES)):
+            said += part
+            if time.monotonic() > until:  # each part came in time, all of them did not
+                raise TimeoutError
+        return json.loads(said)
     finally:
-        if connection is not None:
-            connection.close()
+        connection.close()
 
 
 def _window(listed: Mapping[str, Any]) -> int | None:
     """As vLLM (`max_model_len`) and llama.cpp (`meta.n_ctx`) say it."""
+    return _number(listed.get("max_model_len") or _meta(listed).get("n_ctx"))
+
+
+def _parameters(listed: Mapping[str, Any]) -> int | None:
+    """As llama.cpp says it (`meta.n_params`)."""
+    return _number(_meta(listed).get("n_params"))
+
+
+def _meta(listed: Mapping[str, Any]) -> Mapping[str, Any]:
     meta = listed.get("meta")
-    told = listed.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, Mapping) else None)
+    return meta if isinstance(meta, Mapping) else {}
+
+
+def _number(told: object) -> int | None:
     return told if type(told) is int and told > 0 else None

@@ -24,13 +24,15 @@ class ServerTraits:
     """`takes_tools`: whether requests may hold tools; `constrains`: whether `response_format` is obeyed.
 
     `takes_schemas`: whether tools' schemas are taken as they are, or only loosely (`loose_schemas.py`).
-    `window_tokens`: the most tokens the model takes as its server was started, as far as a failure told.
+    `window_tokens`: the most tokens the model takes as its server was started, as far as the server or a failure told;
+    `parameters`: how many it has.
     """
 
     takes_tools: bool = True
     constrains: bool = True
     takes_schemas: bool = True
     window_tokens: int | None = None
+    parameters: int | None = None
 
 
 class TraitCache:
@@ -53,8 +55,9 @@ class TraitCache:
             return None
         flags = (traits.takes_tools, traits.constrains, traits.takes_schemas)
         are_flags = all(isinstance(flag, bool) for flag in flags)
-        is_size = traits.window_tokens is None or (type(traits.window_tokens) is int and traits.window_tokens > 0)
-        return traits if is_current and are_flags and is_size else None
+        sizes = (traits.window_tokens, traits.parameters)
+        are_sizes = all(size is None or (type(size) is int and size > 0) for size in sizes)
+        return traits if is_current and are_flags and are_sizes else None
 
     def save(self, base_url: str, model: str, traits: ServerTraits) -> None:
         """A folder that cannot be written costs the next process one more request, never an answer."""

@@ -1,0 +1,31 @@
+"""Which models are small, and what is set for them where nobody says otherwise.
+
+A small model is given the tools that its question finds, calls what it was shown without loading it first, and reads a
+short prompt: with the usual ones it answers with calls written as text, or searches without end.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mcpagent.models.model_settings import ModelSettings
+
+SMALL_WINDOW = 8192
+"""Tokens up to which a model is small, whatever it is."""
+
+SMALL_PARAMETERS = 9e9
+"""Parameters up to which one is: 8B and what is called so."""
+
+SMALL = ModelSettings(temperature=0.1, max_output_tokens=1024)
+"""A low temperature keeps to the tools' names and types; the limit ends what runs on without an end."""
+
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d{1,2})?)(b|m)(?![a-z0-9])")
+_UNITS = {"b": 1e9, "m": 1e6}
+
+
+def is_of_small_size(name: str, window_tokens: int | None, parameters: float | None) -> bool:
+    """By its window and its number of parameters, as far as they are known; else by its name: `qwen3:1.7b`."""
+    if window_tokens is not None and window_tokens <= SMALL_WINDOW:
+        return True
+    known = parameters or max((float(size) * _UNITS[unit] for size, unit in _SIZE.findall(name.lower())), default=None)
+    return known is not None and known <= SMALL_PARAMETERS
