@@ -64,7 +64,7 @@ def run_system(
         server = [sys.executable, str(ROOT / "benchmarks" / "local_observer.py"), str(log)]
         server += [sys.executable, "-m", "mcpagent.demo.server"]
         with observed(address, log) as seen:
-            command = [str(python), str(ROOT / "benchmarks" / "local_systems.py"), system, seen, model, *server]
+            command = [str(python), "-m", "benchmarks.local_systems", system, seen, model, *server]
             variables = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
             started = time.monotonic()
             try:
