@@ -1,6 +1,6 @@
 """What a small local model gets done with the demo server's tools, through mcpagent and other frameworks.
 
-    python -m benchmarks.local [--model qwen2.5-coder-1.5b] [--only SYSTEM ...] [--home DIR]
+    python -m benchmarks.local [--model qwen2.5-coder-1.5b] [--only SYSTEM ...] [--loose] [--home DIR]
 
 Twenty everyday requests (`benchmarks/data/local_tasks.json`), each in a conversation of its own, over the bundled demo
 server and llama.cpp with a model out of packages (`benchmarks/local_models.py`). A task is done through a tool if one
@@ -54,15 +54,30 @@ class Outcome:
 
 
 def run_system(
-    python: Path, system: str, address: str, model: str, tasks: Sequence[dict[str, Any]], folder: Path
+    home: Path, system: str, address: str, model: str, tasks: Sequence[dict[str, Any]], options: Sequence[str]
 ) -> list[Outcome]:
     """All tasks with one system, one process for each, so that one that hangs or falls takes no other with it."""
+    ours, python = installed(home, "mcpagent"), installed(home, system.partition(",")[0])
+    with tempfile.TemporaryDirectory() as folder:
+        return _run_all(ours, python, system, address, model, tasks, options, Path(folder))
+
+
+def _run_all(
+    ours: Path,
+    python: Path,
+    system: str,
+    address: str,
+    model: str,
+    tasks: Sequence[dict[str, Any]],
+    options: Sequence[str],
+    folder: Path,
+) -> list[Outcome]:
     outcomes: list[Outcome] = []
     for place, task in enumerate(tasks):
         log = folder / f"{place}.jsonl"
         log.touch()
-        server = [sys.executable, str(ROOT / "benchmarks" / "local_observer.py"), str(log)]
-        server += [sys.executable, "-m", "mcpagent.demo.server"]
+        server = [str(ours), str(ROOT / "benchmarks" / "local_observer.py"), *options, str(log)]
+        server += [str(ours), "-m", "mcpagent.demo.server"]
         with observed(address, log) as seen:
             command = [str(python), "-m", "benchmarks.local_systems", system, seen, model, *server]
             variables = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
@@ -144,11 +159,15 @@ def main() -> None:
     parser.add_argument("--home", type=Path, default=ROOT / ".demo" / "local", help="where to install")
     parser.add_argument("--window", type=int, default=16_384, help="tokens of the model's window (16384)")
     parser.add_argument("--tasks", type=int, default=100, help="only the first so many")
+    parser.add_argument(
+        "--loose", action="store_true", help="leave patterns out of the tools' schemas, which llama.cpp refuses"
+    )
     options = parser.parse_args()
     home: Path = options.home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     tasks = json.loads(TASKS.read_text(encoding="utf-8"))[: options.tasks]
-    print(f"{MODELS[options.model].title}, window {options.window:,}, {len(tasks)} tasks over the demo server")
+    schemas = ", schemas without patterns" * options.loose
+    print(f"{MODELS[options.model].title}, window {options.window:,}, {len(tasks)} tasks over the demo server{schemas}")
     print("| | through a tool | and answered right | JSON as answer | no answer | requests | tokens | not cached |")
     print("| --- " * 8 + "|", flush=True)
     try:
@@ -159,8 +178,7 @@ def main() -> None:
                     print(f"| {system} | its releases need another Python |")
                     continue
                 print(system, file=sys.stderr)
-                with tempfile.TemporaryDirectory() as folder:
-                    found = run_system(installed(home, package), system, address, options.model, tasks, Path(folder))
+                found = run_system(home, system, address, options.model, tasks, ["--loose"] * options.loose)
                 print(row(system, found), flush=True)
     except UnavailableError as error:
         sys.exit(f"local: {error}")

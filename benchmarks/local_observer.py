@@ -1,6 +1,8 @@
 """What happens between an agent, its MCP server and its model, seen from beside them: JSON lines, in a file.
 
-    python local_observer.py LOG COMMAND...    an MCP server over stdio, with its tool calls written down
+    python local_observer.py [--loose] LOG COMMAND...    an MCP server over stdio, with its tool calls written down
+
+With `--loose` its tools' schemas have no `pattern`, which makes llama.cpp refuse requests.
 
 `observed(address, log)` is the same for a server of models: the requests it was sent, with the tokens that it counted.
 """
@@ -24,7 +26,7 @@ _TIMINGS = re.compile(rb'"(cache_n|prompt_n|predicted_n)":\s*(\d+)')
 _LINE_LIMIT = 32 * 1024 * 1024
 
 
-async def pass_on(log: Path, command: Sequence[str]) -> int:
+async def pass_on(log: Path, command: Sequence[str], *, is_loose: bool) -> int:
     """Runs the server between our own stdin and stdout."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LINE_LIMIT
@@ -52,10 +54,21 @@ async def pass_on(log: Path, command: Sequence[str]) -> int:
             failed = "error" in message or bool(message["result"].get("isError"))
             with log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"tool": name, "failed": failed}) + "\n")
+        if is_loose and '"inputSchema"' in line.decode():
+            line = json.dumps(without_patterns(message)).encode() + b"\n"
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
     reading.cancel()
     return await process.wait()
+
+
+def without_patterns(value: Any) -> Any:
+    """The same JSON, with no `pattern` that is a text: a property of that name is an object."""
+    if isinstance(value, list):
+        return [without_patterns(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: without_patterns(item) for key, item in value.items() if key != "pattern" or not isinstance(item, str)}
 
 
 @contextmanager
@@ -104,4 +117,6 @@ def observed(address: str, log: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(pass_on(Path(sys.argv[1]), sys.argv[2:])))
+    loose = sys.argv[1] == "--loose"
+    log_file, *server_command = sys.argv[1 + loose :]
+    sys.exit(asyncio.run(pass_on(Path(log_file), server_command, is_loose=loose)))
