@@ -41,7 +41,7 @@ from mcpagent import Agent, ToolSearch
 from mcpagent.conversation import Conversation
 from mcpagent.messages import ToolDefinition, Usage
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
-from mcpagent.models.capabilities import SAFE, Capabilities
+from mcpagent.models.capabilities import KEEPING, SAFE, Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.prices import dollars_for
 from mcpagent.tool_search.catalog import Catalog, Listing
@@ -116,6 +116,11 @@ def _openai(url: str, grows: bool) -> HttpModel:
     return OpenAIResponsesModel("m", api_key="k", base_url=f"{url}/v1", capabilities=can)
 
 
+def _older(url: str, grows: bool) -> HttpModel:
+    can = SAFE if grows else KEEPING
+    return OpenAIResponsesModel("m", api_key="k", base_url=f"{url}/v1", capabilities=can)
+
+
 def _chat(url: str, grows: bool) -> HttpModel:
     can = SAFE if grows else Capabilities("call_tool")
     return OpenAIChatModel("m", base_url=f"{url}/v1", provider="vllm", capabilities=can)
@@ -125,6 +130,7 @@ PROVIDERS = (
     Provider("Anthropic Messages", _anthropic, 1.25),
     Provider("Anthropic Messages, tool changes", _newest, 1.25, may_grow=False),
     Provider("OpenAI Responses", _openai, 1.0),
+    Provider("OpenAI Responses, older models (call_tool)", _older, 1.0, searches=False),
     Provider("Chat Completions (call_tool)", _chat, 1.0, searches=False),
 )
 

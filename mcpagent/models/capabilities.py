@@ -15,7 +15,7 @@ from mcpagent.messages import Origin
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.origins import address_of
 from mcpagent.models.prices import OWN_SERVERS, context_window
-from mcpagent.models.profiles import server_of
+from mcpagent.models.profiles import UNKNOWN, profile_of, server_of
 
 NO_LIMITS = ToolLimits()
 
@@ -53,6 +53,9 @@ class Capabilities:
 
 
 SAFE = Capabilities()
+
+KEEPING = Capabilities("call_tool", source="benchmarks/cost.py: the dearest part of a conversation stays cached")
+"""For a format, or a model, that has no other way to say that a tool was found than the beginning of the request."""
 
 _REFERENCES = (
     "Anthropic docs, tool search, 'model support' (Nov 2026); recorded: sonnet-4-5, -4-6, -5, opus-4-8, haiku-4-5"
@@ -115,13 +118,22 @@ def anthropic_capabilities(model_name: str) -> Capabilities:
 
 
 def openai_capabilities(model_name: str) -> Capabilities:
-    """For OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`."""
+    """For OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`; a known model
+    that can do nothing of the kind is given found tools through another one."""
     if _GPT_4O.fullmatch(model_name):
         return _looked_up(_OPENAI, ("gpt-4o", (4, 0)))
     asked = _family_and_version(_GPT, model_name)
     if asked is not None and "-nano" in model_name:
         asked = ("gpt-nano", asked[1])
-    return _looked_up(_OPENAI, asked)
+    found = _looked_up(_OPENAI, asked)
+    return KEEPING if found is SAFE and profile_of(Origin("openai", model=model_name)) is not UNKNOWN else found
+
+
+def chat_capabilities(to: Origin) -> Capabilities:
+    """For Chat Completions, by whether its server keeps what it was sent; at OpenAI for models that are known."""
+    server = server_of(to)
+    is_known = server.dialect != "openai" or profile_of(to) is not UNKNOWN
+    return KEEPING if server.caches and is_known else SAFE
 
 
 def _family_and_version(pattern: re.Pattern[str], model_name: str) -> tuple[str, _Version] | None:

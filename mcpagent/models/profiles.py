@@ -134,7 +134,8 @@ class Server:
     Of settings `fields` says which it knows beside temperature, and how it calls them, and `thinking` how that is
     written: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template.
     `dialect` is that of its Chat Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the
-    most that it takes in one request, `behind` those of providers behind it, as its models' names begin.
+    most that it takes in one request, `behind` those of providers behind it, as its models' names begin. `caches`: a
+    beginning that was sent before costs a fraction there, without being marked, and its models are large ones.
     """
 
     source: str
@@ -143,6 +144,7 @@ class Server:
     dialect: Literal["", "openai", "gemini", "mistral", "deepseek"] = ""
     max_tools: int | None = None
     behind: tuple[tuple[str, int], ...] = ()
+    caches: bool = False
 
     def most_tools(self, model_name: str) -> int | None:
         """Of a request to this model."""
@@ -159,9 +161,11 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
     # the end of its host; Anthropic and Mistral name no number of tools (Nov 2026): there the window is the limit
     (
         "api.openai.com",
-        Server('OpenAI\'s SDK; API reference: "a max of 128 functions"', _ALL, dialect="openai", max_tools=128),
+        Server(
+            'OpenAI\'s SDK; API reference: "a max of 128 functions"', _ALL, dialect="openai", max_tools=128, caches=True
+        ),
     ),
-    ("openai.azure.com", Server("the same API", _ALL, dialect="openai", max_tools=128)),
+    ("openai.azure.com", Server("the same API", _ALL, dialect="openai", max_tools=128, caches=True)),
     (
         "generativelanguage.googleapis.com",
         Server(
@@ -182,11 +186,19 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
     ),
     (
         "api.deepseek.com",
-        Server("DeepSeek's API reference, thinking mode", _named("top_p", "stop"), "switch", dialect="deepseek"),
+        Server(
+            "DeepSeek's API reference, thinking mode, context caching",
+            _named("top_p", "stop"),
+            "switch",
+            dialect="deepseek",
+            caches=True,
+        ),
     ),
     (
         "api.moonshot.ai",
-        Server('its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek"),
+        Server(
+            'its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek", caches=True
+        ),
     ),
     (
         "api.groq.com",
@@ -196,7 +208,7 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             max_tools=128,
         ),
     ),
-    ("api.x.ai", Server('xAI\'s API reference; its error: "the maximum is 200"', _LOCAL, max_tools=200)),
+    ("api.x.ai", Server('xAI\'s API reference; its error: "the maximum is 200"', _LOCAL, max_tools=200, caches=True)),
     (
         "openrouter.ai",
         Server(

@@ -310,7 +310,7 @@ def _calls(options: Mapping[str, str]) -> Literal["native", "prompted"] | None:
 
 _DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
     "messages": ("references", "append"),
-    "responses": ("additional_tools", "append"),
+    "responses": ("additional_tools", "append", "call_tool"),
     "chat": ("append", "call_tool"),
 }
 

@@ -90,7 +90,9 @@ def test_verbose_tells_each_step_on_stderr(pipes: Pipes, tmp_path: Path) -> None
     assert lines[0] == "scripted:test · 1 server from --server"
     assert "● 2 calls at the same time" in lines
     # They stand in the order in which they end, which nobody can know.
-    assert any(line.startswith(("  ├ ● small.get_weather  city=Tokyo", "  └ ● small.get_weather")) for line in lines), lines
+    assert any(line.startswith(("  ├ ● small.get_weather  city=Tokyo", "  └ ● small.get_weather")) for line in lines), (
+        lines
+    )
     assert any(line.startswith(("  └ ✗ small.fail_always", "  ├ ✗ small.fail_always")) for line in lines), lines
     assert "      line 4" in lines
     assert not any("line 5" in line for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +25,14 @@ from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilit
 from mcpagent.models.http_model import HttpModel
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life, Step, numbered
-from tests.wire.provider import PlayedProvider, anthropic_stream, chat_stream, text_block
+from tests.wire.provider import (
+    PlayedProvider,
+    anthropic_stream,
+    call_item,
+    chat_stream,
+    responses_stream,
+    text_block,
+)
 from tests.wire.scene import SEARCH
 
 ADAPTERS: dict[str, HttpModel] = {
@@ -35,7 +43,8 @@ ADAPTERS: dict[str, HttpModel] = {
     "anthropic-changes": AnthropicModel("claude-opus-4-8"),
     "anthropic-safe": AnthropicModel("claude-3-opus"),
     "openai-inline": OpenAIResponsesModel("gpt-5.4"),
-    "openai-safe": OpenAIResponsesModel("o3"),
+    "openai-safe": OpenAIResponsesModel("anything"),
+    "openai-proxy": OpenAIResponsesModel("o3"),
     "chat": OpenAIChatModel("m"),
     "chat-proxy": OpenAIChatModel("m", capabilities=Capabilities("call_tool")),
 }
@@ -323,15 +332,74 @@ def test_what_is_known_of_claude_models(name: str, discovery: str, changes: str)
         ("gpt-5.4-mini-2026-03-17", "additional_tools"),
         ("gpt-5.6-sol", "additional_tools"),
         ("gpt-6.2-astra", "additional_tools"),
-        ("gpt-4", "append"),
-        ("gpt-3.5-turbo", "append"),
-        ("gpt-7", "append"),
-        ("gpt-4o-audio-preview", "append"),
-        ("o3-mini", "append"),
+        ("gpt-4", "call_tool"),
+        ("gpt-3.5-turbo", "call_tool"),
+        ("gpt-7", "call_tool"),
+        ("anything", "append"),
+        ("gpt-4o-audio-preview", "call_tool"),
+        ("o3-mini", "call_tool"),
     ],
 )
 def test_what_is_known_of_openai_models(name: str, discovery: str) -> None:
     assert openai_capabilities(name).discovery == discovery
+
+
+@pytest.mark.parametrize(
+    ("spec", "discovery"),
+    [
+        ("openai-chat:gpt-5.5", "call_tool"),
+        ("openai-chat:gpt-4o", "call_tool"),
+        ("openai-chat:unheard-of", "append"),
+        ("openai-chat:gpt-5.5?base_url=http://localhost:1/v1", "append"),
+        ("openai-chat:gpt-5.5?discovery=append", "append"),
+        ("openai:o3?discovery=append", "append"),
+        ("openai:gpt-5.5?discovery=call_tool", "call_tool"),
+        ("deepseek:deepseek-v4.1", "call_tool"),
+        ("xai:grok-5", "call_tool"),
+        ("gemini:gemini-2.5-flash", "append"),
+        ("groq:llama-4", "append"),
+        ("mistral:mistral-large", "append"),
+        ("openrouter:deepseek/deepseek-v4.1-flash", "append"),
+        ("ollama:qwen3:70b", "append"),
+    ],
+)
+def test_found_tools_keep_the_beginning_where_its_cache_counts(spec: str, discovery: str) -> None:
+    providers = ("OPENAI", "DEEPSEEK", "XAI", "GEMINI", "GROQ", "MISTRAL", "OPENROUTER")
+    model = resolve_model(spec, environ={f"{name}_API_KEY": "k" for name in providers})
+    assert isinstance(model, HttpModel)
+    assert model.capabilities.discovery == discovery
+
+
+async def test_a_call_through_another_tool_is_one_of_the_tool_meant_in_responses_too() -> None:
+    arguments = json.dumps({"tool_name": "tool_1", "arguments": {"v0": "x"}})
+    call = call_item("c1", "call_tool", arguments)
+    played = PlayedProvider(responses_stream(call))
+    model = OpenAIResponsesModel("o3", api_key="k", http_client=played.http_client)
+    answer = await model.respond(ADDED, ignore)
+    [body] = played.bodies
+    assert [tool["name"] for tool in body["tools"]] == ["search_tools", "call_tool"]
+    assert "Call it as call_tool(tool_name, arguments)" in text(body["input"])
+    [made] = answer.message.tool_calls
+    assert (made.name, made.arguments) == ("tool_1", {"v0": "x"})
+    result = ToolResult(made.id, made.name, (Text("Done."),))
+    then = replace(ADDED, messages=(*ADDED.messages, answer.message, Message("tool", (result,))))
+    items = model.request_body(then)["input"]
+    [again] = [item for item in items if item.get("type") == "function_call" and item["call_id"] == "c1"]
+    assert (again["name"], json.loads(again["arguments"])) == ("call_tool", json.loads(arguments))
+    assert items[: len(body["input"])] == body["input"]
+
+
+async def test_a_call_made_before_tools_were_found_so_stays_as_it_was() -> None:
+    played = PlayedProvider(responses_stream(call_item("c1", "tool_1", '{"v0":"x"}')))
+    before = OpenAIResponsesModel("o3", api_key="k", http_client=played.http_client, capabilities=SAFE)
+    answer = await before.respond(ADDED, ignore)
+    [made] = answer.message.tool_calls
+    result = ToolResult(made.id, made.name, (Text("Done."),))
+    then = replace(ADDED, messages=(*ADDED.messages, answer.message, Message("tool", (result,))))
+    for model in (before, OpenAIResponsesModel("o3", api_key="k")):
+        items = model.request_body(then)["input"]
+        [again] = [item for item in items if item.get("type") == "function_call" and item["call_id"] == "c1"]
+        assert (again["name"], again["arguments"]) == ("tool_1", '{"v0":"x"}')
 
 
 def test_what_is_known_can_be_overruled() -> None:

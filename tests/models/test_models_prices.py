@@ -132,7 +132,8 @@ async def test_a_delegated_conversation_counts_for_the_one_who_asked() -> None:
         ("anthropic:claude-opus-4-1", 60_000),  # a tenth, and found tools rewrite the beginning
         ("openai:gpt-5.5", 20_000),
         ("openai:gpt-4o", 4_000),
-        ("openai:gpt-4-turbo", 12_000),  # no discount, and found tools rewrite the beginning
+        ("openai:gpt-4-turbo", 4_000),  # no discount: a half counts
+        ("openai-chat:gpt-4o", 4_000),
         ("gemini:gemini-2.5-flash", 60_000),
         ("openrouter:deepseek/deepseek-v4.1-flash", 300_000),  # a fiftieth
         ("openrouter:xiaomi/mimo-v2.5-pro", 400_000),  # half of its window

@@ -11,13 +11,15 @@ from typing import Any, Literal, Unpack
 
 from mcpagent.events import Emit, Notice
 from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.capabilities import Capabilities, chat_capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import Failure
 from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
 from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, takes_no_tools
 from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
-from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion, unproxied
+from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
 from mcpagent.models.openai.openai_chat_history import dialect_of, request_body
+from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
 
@@ -55,6 +57,10 @@ class OpenAIChatModel(OpenAIModel):
         self._reported = False
         self._dialect = dialect_of(self.origin)
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
+
+    def known_capabilities(self) -> Capabilities:
+        """Found tools keep the cached beginning where that costs a fraction, and else are tools like others."""
+        return chat_capabilities(self.origin)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Chat Completions request, in the server's dialect."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from mcpagent.events import TextDelta, ThinkingDelta
@@ -11,7 +10,6 @@ from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, Tool
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.exchange import Delta
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError
-from mcpagent.models.openai.openai_chat_history import CALL_TOOL
 from mcpagent.models.wire_values import distinct_ids, json_text, openai_usage, read_call, stop_of, without
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
@@ -73,21 +71,6 @@ def _read_content(content: Any, *, beside_calls: bool) -> list[Part]:
     texts = (piece for piece in content if isinstance(piece, Mapping) and piece.get("type") == "text")
     text = "".join(str(piece.get("text") or "") for piece in texts)
     return [Text(text, provider_data={"pieces": content})]
-
-
-def unproxied(response: ModelResponse) -> ModelResponse:
-    """The answer with calls through `call_tool` as calls of the tools meant; how they were sent stays with them."""
-    parts = tuple(_unwrapped(part) if isinstance(part, ToolCall) else part for part in response.message.parts)
-    return replace(response, message=replace(response.message, parts=parts))
-
-
-def _unwrapped(call: ToolCall) -> ToolCall:
-    if call.name != CALL_TOOL.name or call.malformed:
-        return call
-    name, arguments = call.arguments.get("tool_name"), call.arguments.get("arguments")
-    if not isinstance(name, str) or not isinstance(arguments, dict):
-        return replace(call, arguments={}, malformed=json_text(call.arguments))
-    return replace(call, name=name, arguments=arguments)
 
 
 def _read_extras(message: Mapping[str, Any]) -> list[Part]:

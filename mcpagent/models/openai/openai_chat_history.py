@@ -26,12 +26,11 @@ from mcpagent.messages import (
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.gemini_schema import UNSIGNED, gemini_schema
+from mcpagent.models.openai.proxied_calls import CALL_TOOL, is_proxied, proxy_notes, through_call_tool
 from mcpagent.models.profiles import server_of
 from mcpagent.models.tool_changes_in_history import (
-    Change,
     ToolPlan,
     annotated,
-    as_text,
     changes_in_words,
     plan_tools,
     redefinition_notes,
@@ -53,19 +52,6 @@ from mcpagent.models.wire_values import (
     written_parts,
 )
 from mcpagent.text.for_model import set_apart
-
-CALL_TOOL = ToolDefinition(
-    "call_tool",
-    "Call a tool that was loaded in this conversation, by its name and with the arguments its definition asks for.",
-    {
-        "type": "object",
-        "properties": {
-            "tool_name": {"type": "string", "description": "The tool's exact name."},
-            "arguments": {"type": "object", "description": "Its arguments, as its definition says."},
-        },
-        "required": ["tool_name", "arguments"],
-    },
-)
 
 _LONGEST_ID = 40
 _NOTHING: Mapping[str, Any] = {}
@@ -171,7 +157,7 @@ def request_body(
 ) -> dict[str, Any]:
     """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
     plan = plan_tools(request)
-    proxied = can.discovery == "call_tool" and bool(plan.eager)
+    proxied = is_proxied(plan, can)
     tools = (*plan.eager, CALL_TOOL) if proxied else plan.all_tools
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     body: dict[str, Any] = {"model": model_name}
@@ -236,12 +222,6 @@ def _image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": data_url(image)}}
 
 
-def proxy_notes(change: Change) -> list[str]:
-    """What `call_tool` can call from here on."""
-    new = [f"Call it as call_tool(tool_name, arguments): {as_text(tool)}" for tool in change.new]
-    return [*new, *redefinition_notes(change)]
-
-
 def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[str, str]) -> list[dict[str, Any]]:
     ours = message.origin is not None
     content, marked = _said([part for part in message.parts if isinstance(part, Text)], ours)
@@ -289,7 +269,7 @@ def _write_call(call: ToolCall, call_id: str, *, proxied: bool) -> dict[str, Any
     as_sent = sent.get("function", _NOTHING)
     name, arguments = sendable_name(call.name), call.arguments
     if proxied:
-        name, arguments = CALL_TOOL.name, {"tool_name": call.name, "arguments": call.arguments}
+        name, arguments = through_call_tool(call, as_sent.get("arguments"))
     text = as_sent["arguments"] if "arguments" in as_sent else json_text(arguments)
     function = {"name": name, "arguments": text, **as_sent}
     return {"id": call_id, "type": "function", "function": function, **without(sent, ("function",))}

@@ -16,6 +16,7 @@ from mcpagent.models.exchange import Delta
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError
 from mcpagent.models.http_model import Connection, OpenAIModel
 from mcpagent.models.openai.openai_responses_history import PROVIDER, found_names, request_body, search_events
+from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.wire_values import distinct_ids, openai_usage, read_call, stop_of, without
 from mcpagent.python.argument_checks import checked
 
@@ -147,7 +148,8 @@ class OpenAIResponsesModel(OpenAIModel):
         return request_body(request, self.model_name, self.capabilities)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        return read_response(answer, history=request.messages)
+        response = read_response(answer, history=request.messages)
+        return unproxied(response) if self.capabilities.discovery == "call_tool" else response
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         """That the model has no search, or does not rank by the `strategy`."""

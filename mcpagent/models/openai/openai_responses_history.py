@@ -6,6 +6,7 @@ Forms: https://platform.openai.com/docs/api-reference/responses, and its guide t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -25,8 +26,15 @@ from mcpagent.messages import (
 )
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
+from mcpagent.models.openai.proxied_calls import CALL_TOOL, is_proxied, proxy_notes, through_call_tool
 from mcpagent.models.profiles import profile_of
-from mcpagent.models.tool_changes_in_history import ToolPlan, annotated, plan_tools, redefinition_notes
+from mcpagent.models.tool_changes_in_history import (
+    ToolPlan,
+    annotated,
+    changes_in_words,
+    plan_tools,
+    redefinition_notes,
+)
 from mcpagent.models.wire_values import (
     data_url,
     ids_on_the_wire,
@@ -55,13 +63,14 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
     inline = can.discovery == "additional_tools"
     search = HostedSearch(request, plan, can)
     body: dict[str, Any] = {"model": model_name}
-    tools = [*map(write_tool, plan.eager), *search.tools]
-    tools += [] if inline else [tool for written in search.arriving.values() for tool in written]
+    proxied = is_proxied(plan, can)
+    tools = [*map(write_tool, (*plan.eager, CALL_TOOL) if proxied else plan.eager), *search.tools]
+    tools += [] if inline or proxied else [tool for written in search.arriving.values() for tool in written]
     if tools:
         body["tools"] = tools
     if request.system.strip():
         body["instructions"] = request.system
-    items = write_input(request.messages, plan, search, inline=inline)
+    items = write_input(request.messages, plan, search, inline=inline, proxied=proxied)
     known = {tool.name for tool in (*plan.all_tools, *request.deferred_tools)}
     body["input"] = [without_lost(item, known) for item in items] if search.loaded and known else items
     if request.tools and request.tool_choice == "none":
@@ -205,22 +214,26 @@ def search_events(message: Message, *, known: int) -> list[Event]:
 
 
 def write_input(
-    messages: Sequence[Message], plan: ToolPlan, search: HostedSearch, *, inline: bool
+    messages: Sequence[Message], plan: ToolPlan, search: HostedSearch, *, inline: bool, proxied: bool = False
 ) -> list[dict[str, Any]]:
-    """The history as input items; with `inline`, tools stand where they arrived, as `additional_tools`.
+    """The history as input items; with `inline`, tools stand where they arrived, as `additional_tools`; with `proxied`
+    they are described there and called through `call_tool`.
 
     What another provider's search found stands before that answer, since its calls follow in it.
     """
     items: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, partial(legal_id, longest=_LONGEST_ID))
+    notes_of = proxy_notes if proxied else redefinition_notes
+    through = frozenset(plan.found) if proxied else frozenset[str]()
+    words = changes_in_words(plan, messages) if proxied else plan.changes
     for position, message in enumerate(messages):
         new = search.arriving.get(position) if inline else None
         added = [{"type": "additional_tools", "role": "developer", "tools": new}] if new else []
         added += _recalled(position, search.recalled.get(position, ()))
         if message.role == "assistant":
-            items += [*added, *_assistant_items(message, ids, search.namespaces)]
+            items += [*added, *_assistant_items(message, ids, search.namespaces, through)]
         else:
-            noted = annotated(message, plan.changes.get(position, ()), redefinition_notes)
+            noted = annotated(message, words.get(position, ()), notes_of)
             items += [*_user_items(noted, ids), *added]
     return items
 
@@ -261,7 +274,7 @@ def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _assistant_items(
-    message: Message, ids: Mapping[str, str], namespaces: Mapping[str, Mapping[str, Any]]
+    message: Message, ids: Mapping[str, str], namespaces: Mapping[str, Mapping[str, Any]], through: Collection[str]
 ) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for part in message.parts:
@@ -271,6 +284,9 @@ def _assistant_items(
             case Text() if part.text.strip():
                 items.append({"role": "assistant", "content": part.text})
             case ToolCall():
+                if part.name in through:
+                    name, arguments = through_call_tool(part, part.provider_data.get("arguments"))
+                    part = replace(part, name=name, arguments=arguments)
                 items.append(_call_item(part, ids[part.id], namespaces))
             case Thinking() if part.provider_data:
                 items.append(dict(part.provider_data))

@@ -1,0 +1,63 @@
+"""Found tools that are no tools of the request: described where they were found, and called through one that is.
+
+A request's `tools` stand before everything else, so one more of them costs the cached prefix of a whole conversation,
+unless the format has a way of its own to say that a tool was found. Where it has none, this keeps the prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mcpagent.messages import ToolCall, ToolDefinition
+from mcpagent.models.base import ModelResponse
+from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.tool_changes_in_history import RESERVED_NAMES, Change, ToolPlan, as_text, redefinition_notes
+from mcpagent.models.wire_values import json_text, sendable_name
+
+CALL_TOOL = ToolDefinition(
+    "call_tool",
+    "Call a tool that was loaded in this conversation, by its name and with the arguments its definition asks for.",
+    {
+        "type": "object",
+        "properties": {
+            "tool_name": {"type": "string", "description": "The tool's exact name."},
+            "arguments": {"type": "object", "description": "Its arguments, as its definition says."},
+        },
+        "required": ["tool_name", "arguments"],
+    },
+)
+
+
+def is_proxied(plan: ToolPlan, can: Capabilities) -> bool:
+    """Whether found tools are called through `call_tool`: in a conversation that begins with a search for tools."""
+    return can.discovery == "call_tool" and any(tool.name in RESERVED_NAMES for tool in plan.eager)
+
+
+def proxy_notes(change: Change) -> list[str]:
+    """What `call_tool` can call from here on."""
+    new = [f"Call it as call_tool(tool_name, arguments): {as_text(tool)}" for tool in change.new]
+    return [*new, *redefinition_notes(change)]
+
+
+def through_call_tool(call: ToolCall, sent: object = None) -> tuple[str, dict[str, Any]]:
+    """Name and arguments of a call of a found tool. One that was `sent` with other arguments was made natively, by the
+    same model before tools were found in this way, and stays as it was."""
+    if isinstance(sent, str) and '"tool_name"' not in sent:
+        return sendable_name(call.name), call.arguments
+    return CALL_TOOL.name, {"tool_name": call.name, "arguments": call.arguments}
+
+
+def unproxied(response: ModelResponse) -> ModelResponse:
+    """The answer with calls through `call_tool` as calls of the tools meant; how they were sent stays with them."""
+    parts = tuple(_unwrapped(part) if isinstance(part, ToolCall) else part for part in response.message.parts)
+    return replace(response, message=replace(response.message, parts=parts))
+
+
+def _unwrapped(call: ToolCall) -> ToolCall:
+    if call.name != CALL_TOOL.name or call.malformed:
+        return call
+    name, arguments = call.arguments.get("tool_name"), call.arguments.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return replace(call, arguments={}, malformed=json_text(call.arguments))
+    return replace(call, name=name, arguments=arguments)
