@@ -1,0 +1,84 @@
+"""A real llama.cpp server with a small model out of packages, in each protocol that it speaks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.local_models import UnavailableError, model_file, running, server_program
+from mcpagent import Agent, ModelSettings, RunOptions
+from mcpagent.demo.server import THEMES, tools_of
+from mcpagent.events import ignore
+from mcpagent.messages import ToolDefinition, user_message
+from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
+from mcpagent.models.http_model import HttpModel
+from mcpagent.toolsets.functions import function_tool
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+MODEL = "qwen2.5-coder-0.5b"
+SETTINGS = ModelSettings(temperature=0.0, max_output_tokens=60, profile="small")
+MOST_TOOLS = 32
+
+
+def get_weather(city: str) -> str:
+    """The weather in a city."""
+    return f"Sunny in {city}"
+
+
+def models(address: str) -> Sequence[HttpModel]:
+    root = address.removesuffix("/v1")
+    return (
+        OpenAIChatModel(MODEL, base_url=address, provider="llamacpp"),
+        AnthropicModel(MODEL, base_url=root, api_key="none"),
+        OpenAIResponsesModel(MODEL, base_url=address, api_key="none"),
+    )
+
+
+def with_patterns() -> tuple[ToolDefinition, ...]:
+    """Tools of the demo whose schemas hold one: what llama.cpp refuses first."""
+    all_of_them = (function_tool(function).definition for theme in THEMES for function in tools_of(theme))
+    return tuple(tool for tool in all_of_them if '"pattern"' in json.dumps(tool.parameters))[:MOST_TOOLS]
+
+
+async def _calls_and_goes_on(model: HttpModel) -> None:
+    async with Agent(model, tools=[get_weather], options=RunOptions(settings=SETTINGS, max_turns=3)) as agent:
+        first = await agent.run("What is the weather in Rome? Use get_weather.")
+        second = await agent.run("Thank you.")
+    [call, *_] = [call for message in first.messages for call in message.tool_calls]
+    [result, *_] = [result for message in first.messages for result in message.tool_results]
+    assert (call.name, call.arguments) == ("get_weather", {"city": "Rome"})
+    assert (result.text, result.error) == ("Sunny in Rome", None)
+    for run in (first, second):
+        assert run.usage.input_tokens > 0
+        assert run.usage.output_tokens > 0
+        assert run.answer
+
+
+async def _take_all_schemas(asked: Sequence[HttpModel]) -> None:
+    """llama.cpp makes a grammar of all schemas, and refuses a request for what it cannot say in one."""
+    tools = with_patterns()
+    assert tools
+    settings = ModelSettings(temperature=0.0, max_output_tokens=8)
+    for model in asked:  # the next one finds the same beginning in the server's cache
+        request = ModelRequest("", (user_message("Say yes."),), tools, settings=settings)
+        response = await model.respond(request, ignore)
+        assert response.usage.output_tokens > 0
+
+
+async def test_a_real_llamacpp_calls_tools_in_all_three_protocols(tmp_path: Path) -> None:
+    try:
+        server_program(tmp_path)
+        model_file(tmp_path, MODEL)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with running(tmp_path, MODEL, window=8_192) as address:
+        asked = models(address)
+        for model in asked:
+            await _calls_and_goes_on(model)
+        await _take_all_schemas(asked)
+        for model in asked:
+            await model.aclose()
