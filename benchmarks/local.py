@@ -27,6 +27,7 @@ from typing import Any
 from benchmarks.local_models import MODELS, UnavailableError, running
 from benchmarks.local_observer import observed
 from benchmarks.local_systems import SYSTEMS
+from benchmarks.loop import installed
 
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = ROOT / "benchmarks" / "data" / "local_tasks.json"
@@ -57,7 +58,7 @@ def run_system(
     home: Path, system: str, address: str, model: str, tasks: Sequence[dict[str, Any]], options: Sequence[str]
 ) -> list[Outcome]:
     """All tasks with one system, one process for each, so that one that hangs or falls takes no other with it."""
-    ours, python = installed(home, "mcpagent"), installed(home, system.partition(",")[0])
+    ours, python = (installed(home, package, PACKAGES[package]) for package in ("mcpagent", system.partition(",")[0]))
     with tempfile.TemporaryDirectory() as folder:
         return _run_all(ours, python, system, address, model, tasks, options, Path(folder))
 
@@ -138,18 +139,6 @@ def row(system: str, outcomes: Sequence[Outcome]) -> str:
         f"| {system} | {by_tool} of {tasks} | {right} | {raw} | {failed} | {requests / tasks:.1f} "
         f"| {tokens / tasks:,.0f} | {evaluated / tasks:,.0f} |"
     )
-
-
-def installed(home: Path, package: str) -> Path:
-    """The Python of an environment that has the package."""
-    python = home / package / "bin" / "python"
-    if not (home / package / "ready").exists():
-        print(f"installing {package} ...", file=sys.stderr, flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", home / package], check=True, timeout=120)
-        pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *PACKAGES[package]]
-        subprocess.run(pip, check=True, timeout=900)
-        (home / package / "ready").touch()
-    return python
 
 
 def main() -> None:

@@ -157,13 +157,13 @@ def _memory(which: str) -> float:
 # -- all of them ------------------------------------------------------------------------------------------------------
 
 
-def installed(home: Path, package: str) -> Path:
+def installed(home: Path, package: str, requirements: Sequence[str]) -> Path:
     """The Python of an environment that has the package."""
     python = home / package / "bin" / "python"
     if not (home / package / "ready").exists():
         print(f"installing {package} ...", file=sys.stderr, flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", home / package], check=True, timeout=120)
-        pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *PACKAGES[package]]
+        pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *requirements]
         subprocess.run(pip, check=True, timeout=900)
         (home / package / "ready").touch()
     return python
@@ -309,7 +309,7 @@ def main() -> None:
     home.mkdir(parents=True, exist_ok=True)
     missing = left_out(options.only, sys.version_info[:2])
     wanted = [package for package in dict.fromkeys((OURS, *options.only)) if package not in missing]
-    pythons = {package: installed(home, package) for package in wanted}
+    pythons = {package: installed(home, package, PACKAGES[package]) for package in wanted}
     versions = {package: version(python, package) for package, python in pythons.items()}
     found: Figures = {}
     with canned_server() as address, suppress(KeyboardInterrupt):

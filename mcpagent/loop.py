@@ -187,11 +187,13 @@ async def _forced_answer(run: RunContext[Any], reason: str) -> str:
 
 def _only_talked_of(text: str, run: RunContext[Any], repeats: Repeats) -> str:
     """The tool that an answer without any call is about, as `get_time` or "calculate()"; "" if it is about none."""
-    if repeats.has_begun:
+    offered = run.tools.offer()
+    if repeats.has_begun or not offered:
         return ""
     said = {word.rstrip(".-") for word, call in _NAMES.findall(text) if "_" in word or call}
-    named = (f'"{tool.name}"' for tool in run.tools.offer() if tool.name in said)
-    return next(named, "a tool" if _A_TOOL.search(text) else "")
+    named = (f'"{tool.name}"' for tool in offered if tool.name in said)
+    # An answer with code in it talks of the functions in that code.
+    return next(named, "a tool" if "```" not in text and _A_TOOL.search(text) else "")
 
 
 def _ended(response: ModelResponse) -> StopReason:

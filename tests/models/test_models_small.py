@@ -300,6 +300,7 @@ async def test_a_tool_that_it_knows_by_name_runs_at_once() -> None:
         ("You can use the `tulip` function with count 1.", "a tool"),
         ("I would call search_tools(query).", '"search_tools"'),
         ("There are two tulips.", ""),
+        ("You can use the `print` function:\n```python\nprint(1)\n```", ""),
     ],
 )
 async def test_who_only_talks_about_a_call_is_reminded_once(said: str, nudge: str) -> None:
@@ -312,6 +313,13 @@ async def test_who_only_talks_about_a_call_is_reminded_once(said: str, nudge: st
     large = PlayedProvider(talk)
     await asked(played("a-70b", large))
     assert len(large.bodies) == 1
+
+
+async def test_who_has_no_tools_is_not_reminded_of_one() -> None:
+    provider = PlayedProvider(chat_stream({"content": "Use the `len` function."}))
+    async with Agent(played("a-3b", provider)) as agent:
+        await agent.ask("How long is a list?")
+    assert len(provider.bodies) == 1
 
 
 async def test_who_called_is_not_reminded() -> None:
