@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         McpAgentError,
         ModelError,
         ServerError,
+        SessionBusyError,
+        SessionStoreError,
     )
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.messages import (
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run import RunContext, RunOptions, RunResult
     from mcpagent.session import Definition, EventStream, Session, Wrapper
+    from mcpagent.sessions import SessionStore
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
     from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.tools import Tool, ToolOutput, ToolReturn, Toolset
@@ -94,6 +97,9 @@ __all__ = [
     "ServerError",
     "ServerOptions",
     "Session",
+    "SessionBusyError",
+    "SessionStore",
+    "SessionStoreError",
     "Spent",
     "Text",
     "Tool",
@@ -149,6 +155,8 @@ __getattr__, __dir__ = late_names(
             "McpAgentError",
             "ModelError",
             "ServerError",
+            "SessionBusyError",
+            "SessionStoreError",
         ),
         "events": ("events",),
         "mcp.server_options": ("ServerOptions",),
@@ -193,6 +201,7 @@ __getattr__, __dir__ = late_names(
             "Session",
             "Wrapper",
         ),
+        "sessions.store": ("SessionStore",),
         "tool_context": (
             "ToolContext",
             "ToolContextCache",

@@ -37,6 +37,8 @@ from mcpagent.session import (
     Session,
     Wrapper,
 )
+from mcpagent.sessions.kept import KeptSession
+from mcpagent.sessions.store import SessionStore, usable_id, written
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import ToolContext
 from mcpagent.tool_search.catalog import Catalogs
@@ -113,6 +115,7 @@ class Agent(Generic[Deps]):
     `approval`: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with who decides.
     `on_event` gets every event; its errors are logged, never raised (without it, warnings are logged).
     `wrappers` stand around the model and all tools: a `Recorder` writes the runs down, a `Replay` takes their place.
+    `sessions` keeps the conversations: `agent.session("id")` goes on where it was, in any process.
 
     Constructing does no I/O and needs no key; entering connects all servers at once. A server that fails is named in
     `servers` and by an event, and the others work.
@@ -133,6 +136,7 @@ class Agent(Generic[Deps]):
         approval: bool | ApprovalPredicate | ApprovalPolicy = False,
         on_event: Emit | None = None,
         wrappers: Sequence[Wrapper] = (),
+        sessions: SessionStore | None = None,
     ) -> None:
         expect("model", model, (str, Model, Sequence, NoneType), _A_MODEL, holds=_is_choice)
         expect("mcp_config", mcp_config, _CONFIG_KINDS, "a file, a dict, or a list of ServerConfig", holds=_is_config)
@@ -151,6 +155,7 @@ class Agent(Generic[Deps]):
         if on_event is not None:
             expect_function("on_event", on_event, "event")
         expect("wrappers", wrappers, (list, tuple), "list of wrappers such as [Recorder(...)]")
+        expect("sessions", sessions, (SessionStore, NoneType), "SessionStore(...)")
         rules = approval if isinstance(approval, ApprovalPolicy) else ApprovalPolicy(approval)
         sources = _sources(tools, mcp_config, server_options or ServerOptions(), rules.required)
         search = tool_search or (ToolSearch(enabled=with_tool_search_mode) if with_tool_search_mode else None)
@@ -169,6 +174,7 @@ class Agent(Generic[Deps]):
         self.startup_seconds = (server_options or ServerOptions()).startup_seconds
         self._model_choice = model
         self._model: Model | None = None
+        self.store = sessions
         self._subscribers: dict[int, Emit] = {}
         self._sessions: weakref.WeakSet[Session[Any]] = weakref.WeakSet()
         self._own: Session[Deps] | None = None
@@ -207,13 +213,86 @@ class Agent(Generic[Deps]):
 
         Calls at their end that have no result can be answered with `Session.resume`; the next prompt closes them.
         `id` names it for toolsets and listeners. `deps` and `tool_context` are what tool functions find in their
-        `RunContext`. It lives as long as somebody holds it. Raises `AgentStateError` before the agent is started and
-        `InputError` for messages that cannot be read.
+        `RunContext`. It lives as long as somebody holds it. Where the agent keeps its sessions, an id that is known
+        goes on where it was; reading it takes some milliseconds, in which the event loop stands (`open_session` does it
+        beside it). Raises `AgentStateError` before the agent is started, `InputError` for messages that cannot be read,
+        and `SessionBusyError` if another process has the session.
         """
+        if id is None or self.store is None:
+            return self._made(id, messages, deps, tool_context)
+        self.require_usable()
+        found = self._live(id)
+        kept = self.store.open(usable_id(id)) if found is None else None
+        return self._going_on(id, found, kept, messages, deps, tool_context)
+
+    @in_own_loop
+    async def open_session(
+        self,
+        id: str,  # noqa: A002 - as `session`
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Session[Deps]:
+        """As `session(id)`, with the store read beside the event loop."""
+        if self.store is None:
+            return self._made(id, None, deps, tool_context)
+        self.require_usable()
+        found = self._live(id)
+        kept = await written(self.store.begin(usable_id(id))) if found is None else None
+        return self._going_on(id, self._live(id), kept, None, deps, tool_context)
+
+    @in_own_loop
+    async def go_on_with(self, id: str) -> None:  # noqa: A002
+        """Makes the session of this id the agent's own, so that `ask`, `messages` and the like mean it.
+
+        Raises `AgentStateError` while the agent's own session is answering, and what `session` raises.
+        """
+        self._current._require_idle()
+        before, self._own = self._own, await self.open_session(id)
+        if before is not None and before is not self._own:
+            before.stop_keeping()
+
+    def _live(self, id: str) -> Session[Deps] | None:  # noqa: A002
+        """The session of this id that somebody holds: a conversation is one value."""
+        return next((session for session in self._sessions if session.id == id and session.is_kept), None)
+
+    def _going_on(
+        self,
+        id: str,  # noqa: A002
+        found: Session[Deps] | None,
+        kept: KeptSession | None,
+        messages: Sequence[Message | Mapping[str, Any]] | None,
+        deps: Deps | None,
+        tool_context: ToolContext | None,
+    ) -> Session[Deps]:
+        if messages is not None and (found is not None or kept is not None):
+            raise InputError(f'session "{safe_line(id, 60)}" has messages of its own; leave out messages=, or the id')
+        if found is None:
+            return self._made(id, messages, deps, tool_context, kept)
+        found.deps = deps if deps is not None else found.deps
+        found.tool_context = tool_context if tool_context is not None else found.tool_context
+        return found
+
+    def _made(
+        self,
+        id: str | None,  # noqa: A002
+        messages: Sequence[Message | Mapping[str, Any]] | None,
+        deps: Deps | None,
+        tool_context: ToolContext | None,
+        kept: KeptSession | None = None,
+        *,
+        is_kept: bool = True,
+    ) -> Session[Deps]:
         self.require_usable()
         history = _history(() if messages is None else messages)
         session = Session[Deps](
-            self, id=id, messages=history.messages, system=history.system, deps=deps, tool_context=tool_context
+            self,
+            id=id,
+            messages=history.messages,
+            system=history.system,
+            deps=deps,
+            tool_context=tool_context,
+            store=self.store if is_kept else None,
+            kept=kept,
         )
         self._sessions.add(session)
         return session
@@ -242,7 +321,7 @@ class Agent(Generic[Deps]):
 
     def resume(
         self,
-        answers: Sequence[CallAnswer],
+        answers: Sequence[CallAnswer] = (),
         *,
         messages: Sequence[Message | Mapping[str, Any]] | None = None,
         deps: Deps | None = None,
@@ -552,6 +631,10 @@ class Agent(Generic[Deps]):
         if exits is not None:
             async with exits:
                 await self._end_runs()
+                for session in tuple(self._sessions):
+                    session.stop_keeping()
+                if self.store is not None:
+                    await written(self.store.flush())
 
     def __enter__(self) -> Agent[Deps]:
         if self._exits is not None or self._background is not None:
@@ -714,7 +797,7 @@ class Agent(Generic[Deps]):
         if parent is not None and sum(1 for _ in parent.lineage) >= MAX_DEPTH:
             text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
             return ToolOutput.of_text(text, error="denied")
-        session = self.session(deps=parent.deps if parent is not None else None)
+        session = self._made(None, None, parent.deps if parent is not None else None, None, is_kept=False)
         with session._running(usable_prompt(prompt), parent=parent, label=label, listener=listener) as run:
             if not run.has_turns_left:
                 return ToolOutput.of_text("The turns that this run may use are used up; answer now.", error="denied")

@@ -18,6 +18,7 @@ from mcpagent.messages import (
     Image,
     Message,
     Part,
+    Step,
     Text,
     ToolCall,
     ToolKey,
@@ -81,6 +82,24 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
 MAX_PROMPT_CHARACTERS = 10_000_000
 
 CANCELLED = "This call was cancelled before it ended; it may have run."
+
+UNKNOWN = "The process that made this call ended before it had an answer. Its outcome is unknown: it may have run."
+
+
+@dataclass(frozen=True, slots=True)
+class CallProgress:
+    """What is known of a call under way: it was sent, or has come to these parts (its result and what that brought).
+
+    `is_repeatable`: it does no harm to send it again.
+    """
+
+    is_repeatable: bool = False
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody can tell if it has run, and it must not run twice."""
+        return not self.parts and not self.is_repeatable
 
 
 def closed(messages: Sequence[Message], why: str = CANCELLED) -> list[Message]:
@@ -225,6 +244,9 @@ class Conversation:
         self._noted: list[Part] = []
         self._announced: list[Part] = []
         self._unanswered_prompt = False
+        self._progress: dict[str, CallProgress] = {}
+        self._steps: list[Step] = []
+        self._written = 0
 
     def first(self, length: int | None = None) -> Conversation:
         """The first messages as a conversation of its own; None: all, with what waits to be announced.
@@ -235,8 +257,11 @@ class Conversation:
         other._messages = self._messages[:length]
         other._telling = self._telling[: bisect_left(self._telling, len(other._messages))]
         other._folded = self._folded if len(other._telling) == len(self._telling) else other._fold()
+        other._written = min(self._written, len(other._messages))
+        other._steps = [step for step in self._steps if step.place < len(other._messages)]
         if length is None:
             other._announced, other._unanswered_prompt = [*self._announced], self._unanswered_prompt
+            other._progress = {**self._progress}
         return other
 
     @property
@@ -252,6 +277,69 @@ class Conversation:
         """All there is in order, with what the running batch noted and what waits to be announced."""
         said = (part for message in self._messages for part in message.parts)
         return (*said, *self._noted, *self._announced)
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What the answers in it took, in order; of those only that were made here, or kept."""
+        return self._steps
+
+    def note_step(self, step: Step) -> None:
+        """Keeps what the last answer took; the names offered are one value as long as they are the same."""
+        before = self._steps[-1].offered if self._steps else ()
+        self._steps.append(replace(step, offered=before) if step.offered == before else step)
+
+    # -- for whoever writes it down -----------------------------------------------------------------------------------
+
+    @property
+    def written(self) -> int:
+        """So many of the first messages are as they were when `is_written` was called."""
+        return self._written
+
+    def is_written(self) -> None:
+        """All messages that there are now were taken to be written."""
+        self._written = len(self._messages)
+
+    @property
+    def announced(self) -> tuple[Part, ...]:
+        """What waits for its place in the history."""
+        return tuple(self._announced)
+
+    @property
+    def has_unanswered_prompt(self) -> bool:
+        """Whether the last message is a prompt that nobody has answered."""
+        return self._unanswered_prompt
+
+    @property
+    def progress(self) -> Mapping[str, CallProgress]:
+        """What is known of the open calls that were sent, by id."""
+        return self._progress
+
+    def note_progress(self, call_id: str, progress: CallProgress) -> None:
+        """Keeps what became known of an open call."""
+        self._progress = {**self._progress, call_id: progress}
+
+    def restore(
+        self,
+        progress: Mapping[str, CallProgress],
+        announced: Sequence[Part],
+        steps: Sequence[Step] = (),
+        *,
+        unanswered_prompt: bool,
+    ) -> None:
+        """Goes on where another process ended: calls that have results get them, others that were sent are unknown."""
+        self._announced, self._steps = [*announced], [*steps]
+        self._unanswered_prompt = unanswered_prompt and not self.open_calls
+        calls = {call.id: call for call in self.open_calls}
+        results: list[Part] = []
+        for call_id, known in progress.items():
+            if (call := calls.get(call_id)) is None:
+                continue
+            if known.parts:
+                results += known.parts
+            elif known.is_unknown:
+                results.append(not_run(call, UNKNOWN))
+        if results:
+            self.append(Message("tool", tuple(results)))
 
     @property
     def place(self) -> int:
@@ -292,6 +380,7 @@ class Conversation:
         was_there, self._unanswered_prompt = self._unanswered_prompt, False
         if was_there:
             self._messages = self._messages[:-1]
+            self._changed_from(len(self._messages))
         return was_there
 
     def shorten_results(self) -> tuple[str, ...]:
@@ -305,6 +394,7 @@ class Conversation:
         changed = (old for old, new in zip(last.parts, parts, strict=True) if old is not new)
         if found := tuple(dict.fromkeys(old.name for old in changed if isinstance(old, ToolResult))):
             self._messages = [*self._messages[:place], replace(last, parts=parts), *self._messages[place + 1 :]]
+            self._changed_from(place)
         return found
 
     def announce(self, text: str, change: ToolsChanged | ToolsShown | None = None) -> None:
@@ -320,6 +410,7 @@ class Conversation:
             prompt = self._messages[-1:] if self._unanswered_prompt else []
             if prompt:
                 self._messages = self._messages[:-1]
+                self._changed_from(len(self._messages))
             self._append(Message("user", tuple(self._announced)))
             self._messages += prompt
             self._unanswered_prompt = bool(prompt)
@@ -331,12 +422,16 @@ class Conversation:
             self._append(message)
         elif self._messages and self._messages[-1].role == "tool":
             self._messages = list(self._messages)
+            self._changed_from(len(self._messages) - 1)
             _add_results(self._messages, message)
             self._fold_last()
         else:
             self._append(replace(message, parts=_by_call(self.open_calls, message.parts)))
         if message.role == "tool":
             self._noted.clear()
+            if self._progress:
+                answered = {result.call_id for result in message.tool_results}
+                self._progress = {call: it for call, it in self._progress.items() if call not in answered}
 
     def note(self, parts: Iterable[Part]) -> None:
         """Makes changes of tools visible to the calls of the batch that is running."""
@@ -347,6 +442,10 @@ class Conversation:
         self._noted.clear()
         if calls := self.open_calls:
             self.append(_missing(calls, why))
+
+    def _changed_from(self, place: int) -> None:
+        """Messages from here on are not what they were."""
+        self._written = min(self._written, place)
 
     def _append(self, message: Message) -> None:
         self._unanswered_prompt = False

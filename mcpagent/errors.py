@@ -11,6 +11,8 @@
      +- ServerError          an MCP server failed: server, phase, cause
      +- LimitError           a limit the user set was reached
      +- CallsPendingError    a run ended because tool calls wait for an answer (approval.py)
+     +- SessionStoreError    what is said cannot be kept: full disk, damaged file, database not reached
+         +- SessionBusyError another process has the session
 
 What a *model* should read and react to is never raised: it is a `ToolResult` with an error kind.
 Each message is one line: where, what is wrong, what to do.
@@ -53,6 +55,27 @@ class AgentStateError(McpAgentError):
 
 class LimitError(McpAgentError):
     """A limit the user set (turns, tokens, cost, time) was reached without an answer."""
+
+
+class SessionStoreError(McpAgentError):
+    """A session cannot be read or written; the text names the file or database, and what to do.
+
+    Nothing that was acknowledged before is lost, and the session goes on in memory: `Session.stop_keeping`.
+    """
+
+
+class SessionBusyError(SessionStoreError):
+    """Another process has this session. `session` is its id, `holder` says who: `pid`, `host`, `since`."""
+
+    def __init__(self, session: str, holder: Any) -> None:
+        shown = session if session.isprintable() and len(session) <= 60 else f"{session[:60]!r}"
+        super().__init__(
+            f'session "{shown}" is held by {holder}; end that one, or go on in a copy: mcpagent sessions fork'
+        )
+        self.session, self.holder = session, holder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.session, self.holder)
 
 
 class ModelError(McpAgentError):

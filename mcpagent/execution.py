@@ -6,6 +6,7 @@ Whatever goes wrong becomes a `ToolResult` in words that help the model; nothing
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import time
@@ -22,8 +23,8 @@ from mcpagent.approval import (
     outdated_words,
     refused_words,
 )
-from mcpagent.conversation import CANCELLED, Conversation, not_run
-from mcpagent.errors import ServerError
+from mcpagent.conversation import CANCELLED, CallProgress, Conversation, not_run
+from mcpagent.errors import ServerError, SessionStoreError
 from mcpagent.events import Notice, ToolCallFinished, ToolCallStarted, ToolsLoaded, ToolsRemoved
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import (
@@ -46,6 +47,7 @@ from mcpagent.tools import Tool, ToolOutput, usable_output
 from mcpagent.toolsets.validation import verdict_beside
 
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
+NOT_WRITTEN = "This call was not run: it could not be written down before."
 NOTHING_RETURNED = "(the tool returned nothing)"
 
 
@@ -79,8 +81,9 @@ class Approved:
 
 @dataclass(slots=True)
 class Batch:
-    """By position of the call: results so far, which calls have begun to run, and those that wait."""
+    """By position of the `total` calls: results so far, which have begun to run, and those that wait."""
 
+    total: int = 0
     parts: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     begun: set[int] = field(default_factory=set[int])
     pending: dict[int, PendingCall] = field(default_factory=dict[int, PendingCall])
@@ -100,7 +103,7 @@ async def run_calls(
     Ordered tools (search, add) run one after the other before later calls are judged; all others run at the same
     time. When cancelled, what was finished is kept, the rest is answered as cancelled, and the history is valid.
     """
-    batch = Batch()
+    batch = Batch(len(calls))
     try:
         async with asyncio.TaskGroup() as group:
             for position, call in enumerate(calls):
@@ -119,6 +122,7 @@ async def run_calls(
     message = batch.message()
     if message.parts:
         run.conversation.append(message)
+        await run.keep()
     return CallsOutcome(message, tuple(batch.pending[position] for position in sorted(batch.pending)))
 
 
@@ -137,6 +141,8 @@ async def run_call(
     if isinstance(decision, PendingCall):
         batch.pending[position] = decision
         return
+    if isinstance(decision, Approved) and tool is not None and not await _is_kept(call, tool, run):
+        decision = ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     started = time.monotonic()  # not before: a person may have thought about it
     if tool is not None and isinstance(decision, Approved):
         seconds = tool.timeout_seconds if tool.timeout_seconds is not None else run.options.tool_timeout_seconds
@@ -158,7 +164,28 @@ async def run_call(
     changes = (*admission.changes, *output.changes)
     run.conversation.note(output.changes)
     batch.parts[position] = (result, *changes)
+    if len(batch.parts) + len(batch.pending) < batch.total:  # else the message with all results is written at once
+        await _keep_result(call, tool, batch.parts[position], run)
     _report(call, result, tool, output, changes, run)
+
+
+async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
+    """Whether it is written down that the call is sent; the runtime's own tools do nothing outside."""
+    if any(tool is own for own in run.tools.virtual):
+        return True
+    run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat))
+    try:
+        await run.keep()
+    except SessionStoreError:  # whoever writes next, the loop, ends the run for it
+        return False
+    return True
+
+
+async def _keep_result(call: ToolCall, tool: Tool | None, parts: tuple[Part, ...], run: RunContext[Any]) -> None:
+    """Writes a result down while other calls of its message still run."""
+    run.conversation.note_progress(call.id, CallProgress(tool is not None and tool.safe_to_repeat, parts))
+    with contextlib.suppress(SessionStoreError):
+        await run.keep()
 
 
 async def admit(call: ToolCall, run: RunContext[Any]) -> Admission:

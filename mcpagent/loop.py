@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from mcpagent.approval import PendingCall
@@ -13,7 +14,7 @@ from mcpagent.conversation import change_words
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
 from mcpagent.execution import run_calls
-from mcpagent.messages import Spent, ToolCall, ToolResult, ToolsChanged, user_message
+from mcpagent.messages import Message, Spent, Step, ToolCall, ToolResult, ToolsChanged, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.prompt.builder import call_note, final_answer_note
 from mcpagent.python.argument_checks import expect
@@ -47,14 +48,19 @@ async def converse(run: RunContext[Any]) -> RunFinished:
     """
     started = time.monotonic()
     repeats = Repeats(REPEATS_TOLD_SMALL if run.is_small else REPEATS_TOLD)
+    repeats.count_all(run.conversation.messages[run.begins_at :])
     reminded = not run.is_small
-    stop: StopReason
-    pending: tuple[PendingCall, ...] = ()
+    stop: StopReason = "calls_pending"
     with run.entered():
         async with run.exits:
+            await run.keep()
             await _settled(run)
-            await _begin(run)
-            while run.has_turns_left:
+            pending, answer = await _begin(run), _last_answer(run)
+            while not pending:
+                if not run.has_turns_left:
+                    reason = f"You have used all {run.options.max_turns} turns."
+                    stop, answer = "max_turns", await _forced_answer(run, reason)
+                    break
                 if (response := await step(run)) is None:
                     continue
                 calls = response.message.tool_calls
@@ -71,15 +77,14 @@ async def converse(run: RunContext[Any]) -> RunFinished:
                     break
                 outcome = await run_calls(calls, run)
                 if outcome.pending:
-                    stop, answer, pending = "calls_pending", response.message.text, outcome.pending
+                    answer, pending = response.message.text, outcome.pending
                     break
                 if words := repeats.count(calls, outcome.message.tool_results):
                     run.conversation.announce(words)
                 await run.refresh()
                 run.conversation.deliver()
-            else:
-                reason = f"You have used all {run.options.max_turns} turns."
-                stop, answer = "max_turns", await _forced_answer(run, reason)
+            run.tally.is_over, run.tally.pending = True, pending
+            await run.keep()
     if not answer and not pending:
         run.emit(Notice("the model gave an empty answer", "warning"))
     spent, seconds = run.tally.spent, time.monotonic() - started
@@ -99,14 +104,23 @@ async def _settled(run: RunContext[Any]) -> None:
         run.emit(Notice(text, "warning"))
 
 
-async def _begin(run: RunContext[Any]) -> None:
-    """Runs the calls that were answered, or loads what the question finds."""
-    if run.answers is not None:
-        await run_calls(run.conversation.open_calls, run, run.answers)
-    else:
+async def _begin(run: RunContext[Any]) -> tuple[PendingCall, ...]:
+    """Runs the calls that were answered, or not begun, or loads what the question finds; gives the calls that wait."""
+    pending: tuple[PendingCall, ...] = ()
+    if calls := run.conversation.open_calls:
+        pending = (await run_calls(calls, run, run.answers)).pending
+    elif run.conversation.has_unanswered_prompt:
         for event in await prefetch(run.tools, run.prompt, weak_too=run.is_small):
             run.emit(event)
-    run.conversation.deliver()
+    if not pending:
+        run.conversation.deliver()
+    return pending
+
+
+def _last_answer(run: RunContext[Any]) -> str:
+    """The text beside the calls that wait, if any do."""
+    last = (message.text for message in reversed(run.conversation.messages) if message.role == "assistant")
+    return next(last, "") if run.conversation.open_calls else ""
 
 
 def _makes_room(run: RunContext[Any]) -> bool:
@@ -126,6 +140,7 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
     """One request to the model; its answer becomes part of the conversation. None: it was too long, and now is not."""
     run.count_turn()
     tools, turn = run.tools, run.tally.turns
+    await run.keep()
     offered = tools.offer()
     request = ModelRequest(
         system=run.conversation.system,
@@ -160,8 +175,12 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
     price, paid = response.dollars, bool(response.usage.input_tokens or response.usage.output_tokens)
     priced = price is not None or not paid
     run.count(Spent(response.usage, price or 0.0, priced, offered_tokens, known_tokens - offered_tokens))
+    seconds = time.monotonic() - started
     run.conversation.append(response.message)
-    run.emit(ResponseReceived(turn, response.usage, time.monotonic() - started, price))
+    place = len(run.conversation) - 1
+    run.conversation.note_step(Step(place, run.model.name, names, response.usage, price if priced else None, seconds))
+    await run.keep()
+    run.emit(ResponseReceived(turn, response.usage, seconds, price))
     for part in response.message.parts:
         if isinstance(part, ToolsChanged):  # what the provider's own search found
             _report_found(part, run)
@@ -248,6 +267,13 @@ class Repeats:
             if self.row and not before:
                 told = _words(self.row, self.told_after)
         return told
+
+    def count_all(self, messages: Sequence[Message]) -> None:
+        """Takes the calls that an earlier process made for the same question."""
+        for message, following in pairwise(messages):
+            calls = message.tool_calls
+            if calls and len(results := following.tool_results) == len(calls):
+                self.count(calls, results)
 
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
         """Whether the model was told and goes on with the very same row."""

@@ -345,6 +345,20 @@ class Spent:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one answer of a model took. `place` is its message's position; `offered` names the tools it was offered, in
+    order; `dollars` is None where the price is not known, `seconds` the time until the answer was whole.
+    """
+
+    place: int
+    model: str
+    offered: tuple[str, ...]
+    usage: Usage = field(default_factory=Usage)
+    dollars: float | None = None
+    seconds: float = 0.0
+
+
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
@@ -357,6 +371,12 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
     data: list[dict[str, Any]] = _adapter(list[Message]).dump_python(list(messages), mode="json")
     return data
+
+
+def dump_message(message: Message) -> str:
+    """One message as a text of JSON, which `load_message` reads when it is parsed."""
+    text: bytes = _adapter(Message).dump_json(message)
+    return text.decode()
 
 
 def load_messages(data: object) -> list[Message]:

@@ -85,13 +85,18 @@ class RunResult:
 class Tally:
     """What a run has used so far; right also when it is cut short. `nested_turns` are those of agents it called.
 
-    `waited_seconds`: for servers that were connecting, with what agents waited that it called.
+    `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
+    to an end of its own, with an answer or with calls that wait (`pending`). `earlier` is what was taken for the same
+    question by a process that ended, which counts for the limits.
     """
 
     spent: Spent = field(default_factory=Spent)
     turns: int = 0
     nested_turns: int = 0
     waited_seconds: float = 0.0
+    is_over: bool = False
+    pending: tuple[PendingCall, ...] = ()
+    earlier: Spent = field(default_factory=Spent)
 
 
 class NoModel:
@@ -127,7 +132,9 @@ class RunContext(Generic[Deps]):
     What follows is for the loop: `refresh` brings the tools up to date before each request; `answers`, by call id, are
     for the calls that the conversation has open; `parent` is the run whose call this one answers, as the tool `label`:
     its limits hold for both. `asking` is held while a person is asked: one question at a time. `is_small`: its model
-    is a small one.
+    is a small one. `keep` writes down what is new before the next step, where sessions are kept, and raises
+    `SessionStoreError` if it cannot. `begins_at` is the place of its first message, which is the prompt but for what
+    was announced before it.
     """
 
     deps: Deps
@@ -145,6 +152,8 @@ class RunContext(Generic[Deps]):
     options: RunOptions = field(default_factory=RunOptions, repr=False)
     emit: Emit = field(default=ignore, repr=False, compare=False)
     refresh: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
+    keep: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
+    begins_at: int = 0
     on_approval: OnApproval | None = field(default=None, repr=False, compare=False)
     answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)
     parent: RunContext[Any] | None = field(default=None, repr=False)
@@ -201,7 +210,7 @@ class RunContext(Generic[Deps]):
     def count_turn(self) -> None:
         """Counts a request that is about to be made; raises `LimitError` when a budget is used up."""
         for run in self.lineage:
-            check_budget(run.options, run.tally.spent)
+            check_budget(run.options, run.tally.earlier + run.tally.spent)
         self.tally.turns += 1
         for run in self.lineage:
             if run is not self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -30,10 +31,15 @@ from mcpagent.prompt.builder import (
 )
 from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop, running_loop
-from mcpagent.run import Deps, RunContext, RunOptions, RunResult, current_run
+from mcpagent.run import Deps, RunContext, RunOptions, RunResult, Tally, current_run
+from mcpagent.sessions.keeping import Keeper, restored
+from mcpagent.sessions.kept import KeptSession
+from mcpagent.sessions.standing import Announced, Beginning, Standing, Told, UnfinishedRun
+from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.announcing import announce
+from mcpagent.tool_search.as_begun import catalog_as_begun, listing_as_begun
 from mcpagent.tool_search.catalog import Catalog, Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
@@ -181,16 +187,23 @@ class Session(Generic[Deps]):
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
         system: str = "",
+        store: SessionStore | None = None,
+        kept: KeptSession | None = None,
     ) -> None:
         expect("id", id, (str, NoneType), "a text", error=InputError)
         _expect_context(tool_context)
-        self._given_system = system
+        conversation, standing = restored(kept) if kept is not None else (Conversation(messages=messages), Standing())
+        self._given_system = standing.beginning.given_system or system
         self.id = id or uuid4().hex
         self.deps = deps
         self.tool_context = tool_context or ToolContext()
         self._owner = owner
-        self._spent = Spent()
-        self._pending: tuple[PendingCall, ...] = ()
+        self._store = store
+        self._keeper: Keeper | None = None
+        self._spent = standing.spent
+        self._pending = standing.pending
+        self._unfinished = standing.run
+        self._is_restored = self._waits_for_servers = kept is not None
         self._run: RunContext[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._ended = asyncio.Event()
@@ -201,8 +214,14 @@ class Session(Generic[Deps]):
         self._conversation: Conversation
         self._tools: SessionTools
         self._has_begun: bool
-        self._begin(Conversation(messages=messages))
-        self._given_length = len(self._conversation)
+        self._begin(conversation, begun=standing if kept is not None else None)
+        self._given_length = standing.beginning.given_length if kept is not None else len(self._conversation)
+        if kept is not None:
+            for problem in self.tool_context.restore_namespaces(standing.state):
+                owner.warn(f'session "{safe_line(self.id, 60)}": {problem}')
+        if store is not None:
+            self._keeper = Keeper(store, self.id, length=len(kept.messages) if kept else 0, standing=standing)
+            weakref.finalize(self, self._keeper.release)
 
     def __repr__(self) -> str:
         pending = len(self.pending)
@@ -241,14 +260,15 @@ class Session(Generic[Deps]):
 
     @in_own_loop
     async def resume(
-        self, answers: Sequence[CallAnswer], *, deps: Deps | None = None, tool_context: ToolContext | None = None
+        self, answers: Sequence[CallAnswer] = (), *, deps: Deps | None = None, tool_context: ToolContext | None = None
     ) -> str:
         """Goes on after `CallsPendingError`, with an answer to each call that waits.
 
         Raises `InputError` when an answer is missing, given twice or answers nothing. Calls are run once: they have a
         result then. An answer counts for the very call and tool that it was given for: if these changed, or are gone,
         the model is told. Also after `agent.session(messages=...)`, in another process: calls without a result stay
-        open until the next prompt.
+        open until the next prompt. Without answers, `resume()`, a run goes on that was not finished (`is_unfinished`):
+        calls that were not begun are made, none that may have run is made again, and the model answers.
         """
         await self._left()
         with self._running(usable_answers(answers), deps=deps, tool_context=tool_context) as run:
@@ -289,13 +309,16 @@ class Session(Generic[Deps]):
         self._owner.require_usable()
         self._require_idle()
         self.refresh()
-        conversation = self._conversation
+        conversation, unfinished = self._conversation, self._unfinished or UnfinishedRun(len(self._conversation))
         given = said if isinstance(said, Mapping) else None
         if not isinstance(said, Mapping):
             if {call.call_id for call in self._pending} & {call.id for call in conversation.open_calls}:
                 conversation.close_open_calls(NOT_ANSWERED)
             conversation.say(said)
             self._prompt_text = conversation.messages[-1].text
+            self._spent += unfinished.spent
+            unfinished = UnfinishedRun(len(conversation) - 1)
+        self._unfinished = None
         context = tool_context if tool_context is not None else self.tool_context
         run: RunContext[Any] = RunContext(
             deps if deps is not None else self.deps,
@@ -309,6 +332,9 @@ class Session(Generic[Deps]):
             options=self._owner.definition.options,
             emit=guarded(listener or self._owner.emit),
             refresh=lambda: self._list_again(run),
+            keep=lambda: self._keep(run),
+            begins_at=unfinished.begins_at,
+            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
             on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
             answers=given,
             parent=parent,
@@ -329,8 +355,13 @@ class Session(Generic[Deps]):
             ended.set()
             if self._run is run:
                 self._run = None
-            self._spent += run.tally.spent
+            self._spent += run.tally.earlier + run.tally.spent
             self._owner.count(run.tally.spent)
+            if run.conversation is self._conversation:
+                if not run.tally.is_over:
+                    self._unfinished = UnfinishedRun(run.begins_at, run.tally.turns)
+                self._pending = run.tally.pending if run.tally.is_over else self._pending
+                self._keep_soon()
             _learn(conversation, earlier, self._tools.options, run.emit)
 
     def _result(self, finished: RunFinished, earlier: int) -> RunResult:
@@ -349,9 +380,12 @@ class Session(Generic[Deps]):
         if run.answers is None:
             return
         waiting = {call.id: call for call in run.conversation.open_calls}
+        if self._is_restored:  # others were not begun yet, or can be made again
+            asked = {call.call_id for call in self._pending} | run.answers.keys()
+            waiting = {call_id: call for call_id, call in waiting.items() if call_id in asked}
         if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
             raise InputError(f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see session.pending')
-        if not waiting:
+        if not waiting and not _is_unfinished(run.conversation):
             raise InputError("resume: no call waits for an answer; ask instead")
         if missing := [call for call_id, call in waiting.items() if call_id not in run.answers]:
             named = ", ".join(f'"{safe_line(call.name, 60)}" ({safe_line(call.id, 60)})' for call in missing)
@@ -418,9 +452,23 @@ class Session(Generic[Deps]):
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for an answer: those that the history has without a result, unless they are running."""
         asked = {call.call_id: call for call in self._pending}
-        known = set(asked) if self.is_answering else {call.id for call in self._conversation.open_calls}
+        is_known = self.is_answering or self._is_restored
+        known = set(asked) if is_known else {call.id for call in self._conversation.open_calls}
         waiting = waiting_calls(self._conversation, self._tools, self.id) if known else []
         return tuple(asked.get(call.call_id, call) for call in waiting if call.call_id in known)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a question has no answer yet, for an error or since a process ended: `resume()` goes on with it.
+
+        Not while calls wait for an answer (`pending`), nor while a run is under way.
+        """
+        return not self.is_answering and not self.pending and _is_unfinished(self._conversation)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what is said here is written into the agent's store."""
+        return self._keeper is not None
 
     @property
     def is_answering(self) -> bool:
@@ -450,9 +498,13 @@ class Session(Generic[Deps]):
         """
         self._require_idle()
         self._given_system = system
+        self.stop_keeping()
         self.id = uuid4().hex
         self._begin(Conversation(messages=messages))
-        self._given_length, self._pending = len(self._conversation), ()
+        self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
+        self._is_restored = False
+        if self._store is not None:
+            self._keeper = Keeper(self._store, self.id)
 
     def rewind(self, length: int) -> None:
         """Takes back all but the first `length` messages, and with them the tools that were discovered since.
@@ -469,6 +521,8 @@ class Session(Generic[Deps]):
         while 0 < length < len(messages) and messages[length].role == "tool":
             length -= 1
         self._go_on(length)
+        self._unfinished = None
+        self._keep_soon()
 
     def _go_on(self, length: int | None = None) -> None:
         """Begins again after so many messages (None: all), as the same conversation.
@@ -484,8 +538,13 @@ class Session(Generic[Deps]):
         if self._is_ending:  # what that run still comes to is not heard here any more
             self._conversation.close_open_calls()
 
-    def _begin(self, conversation: Conversation, after: SessionTools | None = None) -> None:
-        """`after` is what the same conversation had so far. If this raises, nothing is different."""
+    def _begin(
+        self, conversation: Conversation, after: SessionTools | None = None, begun: Standing | None = None
+    ) -> None:
+        """`after` is what the same conversation had so far, `begun` what it stood on in another process.
+
+        If this raises, nothing is different.
+        """
         owner, has_begun = self._owner, len(conversation) > 0
         model = owner.model
         is_small = known_as_small(model, owner.definition.options.settings)
@@ -499,12 +558,44 @@ class Session(Generic[Deps]):
             limits=lambda: tool_limits(owner.model),
             settle=self._settle,
         )
+        if begun is not None:
+            self._know_as_then(tools, begun)
         self._model, self._tools, self._conversation, self._has_begun = model, tools, conversation, has_begun
         self._is_small = is_small
         asked = (message.text for message in reversed(conversation.messages) if message.role == "user")
         self._prompt_text = next(asked, "")
         self._open()
         self._warn_of_misfits()
+        if begun is not None:
+            if _how_found(tools) == begun.beginning.how_found:
+                self._conversation.system = begun.beginning.system
+                self._wants_instructions = begun.beginning.wants_instructions
+            else:  # tools are found in another way now, so the conversation begins with what there is now
+                self._held = None
+                self._begin(conversation)
+
+    def _know_as_then(self, tools: SessionTools, begun: Standing) -> None:
+        """Takes the tools as this conversation knew them; what is different now is told before its next request."""
+        now, offered, discovery = tools.catalog, begun.beginning.offered, tools.conversation.discovery
+        found, first = set(discovery.keys.values()), {tool.key for tool in offered}
+        pinned = {tools.known[name].definition.key for name in tools.pinned}
+        then = listing_as_begun(
+            now.listing,
+            offered,
+            found,
+            descriptions=begun.told.descriptions,
+            connecting=begun.told.connecting,
+            searching=begun.beginning.how_found[0],
+            newly_offered=pinned - first - found,
+        )
+        names = {tool.definition.key: name for name, tool in tools.known.items()}
+        if then.tools is now.listing.tools and all(names.get(tool.key) == tool.name for tool in offered):
+            tools.listing = then
+        else:
+            shared = self._owner.catalogs.shared
+            self._held = catalog_as_begun(then, offered, now.search, listed=self._listed, shared=shared)
+            tools.begin(self._held)
+        tools.pinned = tuple(tool.name for tool in offered if tool.name in tools.known)
 
     def _open(self) -> None:
         """The session's own tools, and the system prompt, by what there is now."""
@@ -524,6 +615,7 @@ class Session(Generic[Deps]):
         self._section, self._wants_instructions = section, callable(owner.definition.instructions)
         instructions = owner.definition.instructions if isinstance(owner.definition.instructions, str) else ""
         self._conversation.system = self._prompt(instructions)
+        self._offered_first = tools.definitions(tools.pinned)
         if (words := tools.left_out()) and Text(words) not in self._conversation.parts:
             self._conversation.announce(words)
 
@@ -566,6 +658,7 @@ class Session(Generic[Deps]):
             await sources.settle(self._owner.emit, 0.0)
         else:
             await run.wait(partial(sources.settle, run.emit))
+        self._waits_for_servers = False
         self.refresh()
 
     def refresh(self) -> None:
@@ -578,6 +671,8 @@ class Session(Generic[Deps]):
             return
         if self._owner.model is not self._model:
             self._go_on()
+        if self._waits_for_servers and self._owner.catalogs.listing_of(self._listed).connecting:
+            return  # what is not there yet is not gone
         catalog, tools = self._catalog(self._has_begun), self._tools
         if catalog is tools.catalog and catalog.listing is tools.listing:
             return
@@ -591,6 +686,51 @@ class Session(Generic[Deps]):
         if update is not None:
             announce(update, before, definitions, tools)
         self._warn_of_misfits()
+
+    # -- keeping it ---------------------------------------------------------------------------------------------------
+
+    async def _keep(self, run: RunContext[Any]) -> None:
+        """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""
+        if self._keeper is not None and run.conversation is self._conversation:
+            await self._keeper.write(self._conversation, self._standing(run), model=self._owner.model.name)
+
+    def _keep_soon(self) -> None:
+        """As `_keep`, beside whoever asks; what cannot be written is told by the next run."""
+        if self._keeper is not None:
+            self._keeper.write_soon(self._conversation, self._standing(None), model=self._owner.model.name)
+
+    def _standing(self, run: RunContext[Any] | None) -> Standing:
+        """What the session stands on now, in this run if one is under way."""
+        listing, spent, pending, unfinished = self._tools.listing, self._spent, self._pending, self._unfinished
+        if run is not None:
+            so_far = run.tally.earlier + run.tally.spent
+            if run.tally.is_over:
+                spent, pending = spent + so_far, run.tally.pending
+            else:
+                unfinished = UnfinishedRun(run.begins_at, run.tally.turns, so_far)
+        conversation = self._conversation
+        return Standing(
+            beginning=Beginning(
+                system=conversation.system,
+                given_system=self._given_system,
+                wants_instructions=self._wants_instructions,
+                how_found=_how_found(self._tools),
+                offered=self._offered_first,
+                given_length=self._given_length,
+            ),
+            told=Told(listing.descriptions, listing.connecting),
+            pending=pending,
+            announced=Announced(conversation.announced, conversation.has_unanswered_prompt),
+            spent=spent,
+            run=unfinished,
+            state=self.tool_context.dump_namespaces(),
+        )
+
+    def stop_keeping(self) -> None:
+        """Goes on in memory alone; what was written stays, and other processes can have it."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.release()
 
     @in_own_loop
     async def search(self, query: str, limit: int = 5) -> SearchResult:
@@ -751,6 +891,12 @@ def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
         return tools.options
     owner.warn(f'tool search: {problem}; mcpagent searches instead (execution "local")')
     return replace(tools.options, execution="local")
+
+
+def _is_unfinished(conversation: Conversation) -> bool:
+    """Whether the model has the last word to say."""
+    last = conversation.messages[-1:]
+    return bool(last) and (last[0].role != "assistant" or bool(conversation.open_calls))
 
 
 def _how_found(tools: SessionTools) -> tuple[bool, bool, str | None]:

@@ -50,6 +50,7 @@ class ToolContext:
     def __init__(self, state_key: str | None = None) -> None:
         self.state_key = state_key
         self._namespaces: dict[str, _Namespace] = {}
+        self._waiting: dict[str, dict[str, Any]] = {}
 
     # -- namespaces -----------------------------------------------------------------------------------------------
 
@@ -79,6 +80,7 @@ class ToolContext:
                     "or register one of them with expose=False"
                 )
         self._namespaces[namespace] = new
+        self._waiting.pop(namespace, None)
 
     @overload
     def get(self, namespace: str) -> BaseModel | None: ...
@@ -101,7 +103,7 @@ class ToolContext:
         expect_options("get_or_create", ToolContext.register, options)
         held = self._namespaces.get(namespace)
         if held is None:
-            state = state_type()
+            state = self._restored(namespace, state_type())
             self.register(namespace, state, **options)
             return state
         if not isinstance(held.state, state_type):
@@ -119,16 +121,49 @@ class ToolContext:
     def clear_namespace(self, namespace: str) -> None:
         """Takes it out with its fields, if it is there."""
         self._namespaces.pop(namespace, None)
+        self._waiting.pop(namespace, None)
 
     def clear_all(self) -> None:
         """Takes all namespaces out."""
         self._namespaces.clear()
+        self._waiting.clear()
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
     def dump_namespaces(self) -> dict[str, dict[str, Any]]:
-        """Every namespace as plain JSON data, server-only ones too."""
-        return {name: _dumped(name, held.state) for name, held in self._namespaces.items()}
+        """Every namespace as plain JSON data, server-only ones too, and what waits to be asked for."""
+        return {**self._waiting, **{name: _dumped(name, held.state) for name, held in self._namespaces.items()}}
+
+    def restore_namespaces(self, data: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Takes what `dump_namespaces` gave, in another process: into the models that are registered.
+
+        What belongs to none of them waits until somebody asks for its namespace. Gives a line for each whose data does
+        not fit its model any more; that one stays as it is.
+        """
+        problems: list[str] = []
+        for name, fields in data.items():
+            held = self._namespaces.get(name)
+            if held is None:
+                self._waiting[name] = dict(fields)
+                continue
+            try:
+                fresh = _checked(f'namespace "{safe_line(name, 60)}"', type(held.state), dict(fields))
+            except InputError as error:
+                problems.append(str(error))
+                continue
+            for key in type(held.state).model_fields:
+                held.state.__dict__[key] = getattr(fresh, key)
+        return problems
+
+    def _restored(self, namespace: str, fresh: State) -> State:
+        """The model as it was left, if something of this namespace waits that fits it; else the fresh one."""
+        waiting = self._waiting.pop(namespace, None)
+        if waiting is None:
+            return fresh
+        try:
+            return _checked(namespace, type(fresh), waiting)
+        except InputError:
+            return fresh
 
     @checked(InputError)
     def load_namespace(self, namespace: str, state_type: type[State], data: Mapping[str, Any], **options: Any) -> State:
@@ -332,7 +367,8 @@ def prepare_context(
     needed = {item.namespace: item for feature in features for item in registry.needs(feature)}
     for item in needed.values():
         if context.get(item.namespace) is None:
-            context.register(item.namespace, item.make(), expose=item.expose, client_writable=item.client_writable)
+            state = context._restored(item.namespace, item.make())
+            context.register(item.namespace, state, expose=item.expose, client_writable=item.client_writable)
     if state_key is not None:
         context.state_key = state_key
     return context

@@ -84,6 +84,7 @@ class Tool:
     external: bool = False
     lifetime: AbstractAsyncContextManager[Any] | None = None
     asks: Asks | None = None
+    safe_to_repeat: bool = False
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""

@@ -37,6 +37,7 @@ ORDER = (
     "toolsets",
     "execution",
     "loop",
+    "sessions",
     "session",
     "cards",
     "agent",

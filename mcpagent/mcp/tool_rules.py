@@ -38,6 +38,7 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
             None if is_plain else ShownTool.of(tool),
             call,
             timeout_seconds=seconds,
+            safe_to_repeat=may_repeat(tool.original_name, lists, config),
             deferred=False if always and _matches(tool.original_name, always) else None,
         )
         for tool in listed

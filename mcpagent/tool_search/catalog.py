@@ -288,7 +288,7 @@ class Catalogs:
     """
 
     def __init__(self, search: ToolSearch, listing_of: Callable[[tuple[Tool, ...]], Listing]) -> None:
-        self.search, self._listing_of = search, listing_of
+        self.search, self.listing_of = search, listing_of
         self.shared = Shared(search)
         self._held: list[Catalog] = []
         self._alive: WeakValueDictionary[int, Catalog] = WeakValueDictionary()
@@ -298,7 +298,7 @@ class Catalogs:
 
         If its conversation `goes_on`, names and places stay as they are in that.
         """
-        listing = self._listing_of(listed)
+        listing = self.listing_of(listed)
         if mine is not None and mine.listing is listing:
             return mine
         others = self._others(listed, listing)
@@ -323,7 +323,7 @@ class Catalogs:
         Of these only such as would be made for it, so a conversation is the same whether another one is still there.
         """
         for one in self._held:
-            one.update(self._listing_of(one.listed))
+            one.update(self.listing_of(one.listed))
         alive = [one for one in self._alive.values() if one not in self._held]
         for one in alive:
             if _are_same(one.listed, listed):

@@ -34,6 +34,7 @@ def function_tool(
     defer_loading: bool | None = None,
     approval: bool | ApprovalPredicate = False,
     read_only: bool | None = None,
+    safe_to_repeat: bool | None = None,
 ) -> Tool:
     """A tool that calls `function`, sync (in a thread) or async.
 
@@ -42,7 +43,8 @@ def function_tool(
     hides the tool until it is found, False never does, None leaves it to the agent's tool search. `approval`: each
     call needs approval, or each for which `(context, definition, arguments) -> bool` says so. `read_only` says what a
     server says with `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and
-    the offline stand-in may make it.
+    the offline stand-in may make it. `safe_to_repeat`: a call may be made again of which nobody knows whether it ran,
+    since the process ended; None: if it is `read_only`.
     Raises `ConfigError` if the name is illegal, or a parameter cannot be described or passed by name.
     """
     given = locals()
@@ -64,7 +66,13 @@ def function_tool(
         category=category,
         read_only=read_only,
     )
-    tool = Tool(definition, _function_call(function, model, takes_context), timeout_seconds, deferred=defer_loading)
+    tool = Tool(
+        definition,
+        _function_call(function, model, takes_context),
+        timeout_seconds,
+        deferred=defer_loading,
+        safe_to_repeat=bool(read_only) if safe_to_repeat is None else safe_to_repeat,
+    )
     if approval is False:
         return tool
     return approval_required([tool], None if approval is True else approval)[0]

@@ -28,6 +28,7 @@ from mcpagent import (
     RunOptions,
     ScriptedModel,
     ServerOptions,
+    SessionStore,
     Text,
     ToolCall,
     ToolContext,
@@ -125,6 +126,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "Agent.search": (method("search"), Agent.search, {"query": "add"}),
     "Agent.rewind": (method("rewind"), Agent.rewind, {}),
     "Agent.use_model": (method("use_model"), Agent.use_model, {}),
+    "SessionStore": (SessionStore, SessionStore, {}),
     "Session.ask": (of_session("ask"), Agent.ask, {"prompt": "hello"}),
     "Session.rewind": (of_session("rewind"), Agent.rewind, {}),
     "Session.search": (of_session("search"), Agent.search, {"query": "add"}),
@@ -191,7 +193,7 @@ TAKEN: Mapping[str, str] = {
     "Agent": (
         "model=None x; mcp_config=None x [] {}; instructions=x; with_tool_search_mode=True; "
         "tool_search=None; pre_discovered_tools=[]; tools=[]; server_options=None; options=None; "
-        "approval=True; on_event=None; wrappers=[]"
+        "approval=True; on_event=None; wrappers=[]; sessions=None"
     ),
     "Agent.to_card": "name=x",
     "Agent.as_tool": "name=x; description=x; defer_loading=None True; timeout_seconds=None 5",
@@ -202,6 +204,7 @@ TAKEN: Mapping[str, str] = {
     "Agent.search": "query=x; limit=5",
     "Session.ask": "prompt=x; tool_context=None",
     "Session.search": "query=x; limit=5",
+    "SessionStore": "where=None x; secrets=[]",
     "ApprovalPolicy": "required=True; decide=None",
     "McpServer": (
         "name=x; command=x; args=[]; env={}; cwd=x; url=x; headers={}; disabled=True; "
@@ -241,7 +244,7 @@ TAKEN: Mapping[str, str] = {
     "OpenAIResponsesModel": "model_name=x; provider=x",
     "function_tool": (
         "name=None x; description=None x; category=x; timeout_seconds=None 5; defer_loading=None True; "
-        "approval=True; read_only=None True"
+        "approval=True; read_only=None True; safe_to_repeat=None True"
     ),
     "FunctionToolset": "functions=[]; defer_loading=None True; approval=True; read_only=None True; category=x; label=x",
     "prefixed": "source=[]; prefix=x",

@@ -144,8 +144,9 @@ async def test_after_a_cancelled_resume_nothing_is_said_to_wait_that_cannot_be_a
             await resuming
         assert session.pending == ()
         assert [result.call_id for result in results(session.messages)] == ["0", "1", "2"]
-        with pytest.raises(InputError, match="no call waits"):
-            await session.resume([])
+        with pytest.raises(InputError, match='no call "0" waits'):
+            await session.resume([requests[0].approve()])
+        assert session.is_unfinished
         assert await session.ask("next") == "done"
 
 

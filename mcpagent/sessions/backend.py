@@ -1,0 +1,362 @@
+"""The rows of sessions in a database, in SQL that SQLite and PostgreSQL both read; each of them adds what is its own.
+
+A backend is used by one thread at a time. Each method is one transaction: it has happened as a whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from uuid import uuid4
+
+from mcpagent.errors import SessionBusyError, SessionStoreError
+from mcpagent.sessions.kept import Found, Holder, SessionInfo
+from mcpagent.text.safe_text import safe_line
+
+SCHEMA = 1
+"""The version of the tables that this code knows; `migrations` says how each is made of the one before it."""
+
+MAX_FOUND = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """One message as it is kept: JSON, the words in it that are searched, and whether it is an answer without calls."""
+
+    message: str
+    words: str
+    is_answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A `SessionChange` as it is written: JSON texts, and the columns of the session itself."""
+
+    keep: int
+    is_appended: bool
+    messages: tuple[MessageRow, ...]
+    steps: Mapping[int, str]
+    calls: Mapping[str, str] | None
+    values: Mapping[str, str | None]
+    columns: Mapping[str, Any]
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """A session as it was read."""
+
+    info: SessionInfo
+    messages: tuple[str, ...]
+    steps: Mapping[int, str]
+    calls: Mapping[str, str]
+    values: Mapping[str, str]
+
+
+_INFO = """
+    SELECT s.id, s.title, s.created, s.updated, s.folder, s.model,
+        (SELECT count(*) FROM messages m WHERE m.session = s.number AND m.is_answer = 1),
+        (SELECT count(*) FROM messages m WHERE m.session = s.number),
+        s.tokens, s.dollars, s.cost_known, s.is_named, h.token, h.pid, h.host, h.since
+    FROM sessions s LEFT JOIN holders h ON h.token = s.holder
+"""
+
+
+_COLUMNS = tuple(item.name for item in fields(SessionInfo) if item.name != "holder")
+
+
+class SessionBackend(ABC):
+    """What a store needs of a database. `where` names it in errors, without a password.
+
+    A session is held by a process, whose row in `holders` names a token that is alive as long as the process is.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.me = Holder(os.getpid(), socket.gethostname(), time.time(), uuid4().hex)
+        self._is_known = False
+        self._numbers: dict[str, int] = {}
+
+    # -- what each database has of its own ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs one statement, `?` for each value, and gives its rows."""
+
+    @abstractmethod
+    def transaction(self, *, writes: bool = True) -> AbstractContextManager[None]:
+        """Inside, all or nothing. Raises `SessionStoreError` in one line for whatever the database says."""
+
+    @abstractmethod
+    def be_alive(self) -> None:
+        """From now on `is_alive` of this process's token is true everywhere, until it ends, in whatever way."""
+
+    @abstractmethod
+    def is_alive(self, holder: Holder) -> bool:
+        """Whether that process still has its sessions; asked of others only."""
+
+    @abstractmethod
+    def find(self, words: Sequence[str], limit: int) -> list[tuple[int, int, str]]:
+        """Number of the session, place and excerpt of messages that have all the words, the best first."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """What is wrong with the database itself, a line each; empty if nothing is."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Gives everything back; the next use opens it again."""
+
+    # -- holding ------------------------------------------------------------------------------------------------------
+
+    def hold(self, session: str) -> None:
+        """Takes the session for this process, from a dead one too. Raises `SessionBusyError` if another has it."""
+        with self.transaction():
+            self._be_known()
+            found = self.execute(
+                "SELECT s.number, h.token, h.pid, h.host, h.since FROM sessions s"
+                " LEFT JOIN holders h ON h.token = s.holder WHERE s.id = ?",
+                (session,),
+            )
+            if not found:
+                return
+            number, *held = found[0]
+            holder = _holder(held)
+            if holder is not None and holder.token != self.me.token:
+                if self.is_alive(holder):
+                    raise SessionBusyError(session, holder)
+                self._bury(holder)
+            self.execute("UPDATE sessions SET holder = ? WHERE number = ?", (self.me.token, number))
+
+    def release(self, session: str) -> None:
+        """Lets other processes have it."""
+        with self.transaction():
+            self.execute("UPDATE sessions SET holder = NULL WHERE id = ? AND holder = ?", (session, self.me.token))
+
+    def _be_known(self) -> None:
+        if self._is_known:
+            return
+        self.be_alive()
+        me = self.me
+        self.execute("DELETE FROM holders WHERE token = ?", (me.token,))
+        self.execute(
+            "INSERT INTO holders(token, pid, host, since) VALUES(?, ?, ?, ?)", (me.token, me.pid, me.host, me.since)
+        )
+        self._is_known = True
+
+    def _bury(self, holder: Holder) -> None:
+        self.execute("UPDATE sessions SET holder = NULL WHERE holder = ?", (holder.token,))
+        self.execute("DELETE FROM holders WHERE token = ?", (holder.token,))
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, session: str, rows: Rows) -> None:
+        """Writes a change; the first one makes the session. Raises `SessionStoreError` if it is another process's."""
+        with self.transaction():
+            number = self._mine(session)
+            if not rows.is_appended:
+                self._forget_messages(number, rows.keep)
+            for place, row in enumerate(rows.messages, rows.keep):
+                self.add_message(number, place, row)
+            for place, step in rows.steps.items():
+                self.execute("INSERT INTO steps(session, place, step) VALUES(?, ?, ?)", (number, place, step))
+            if rows.calls is not None:
+                self.execute("DELETE FROM calls WHERE session = ?", (number,))
+                for call, progress in rows.calls.items():
+                    self.execute("INSERT INTO calls(session, id, progress) VALUES(?, ?, ?)", (number, call, progress))
+            for name, value in rows.values.items():
+                self.execute("DELETE FROM kept_values WHERE session = ? AND name = ?", (number, name))
+                if value is not None:
+                    self.execute("INSERT INTO kept_values(session, name, value) VALUES(?, ?, ?)", (number, name, value))
+            if rows.title:
+                self.execute("UPDATE sessions SET title = ? WHERE number = ? AND title = ''", (rows.title, number))
+            columns = {**rows.columns, "updated": time.time()}
+            names = ", ".join(f"{name} = ?" for name in columns)
+            self.execute(
+                f"UPDATE sessions SET {names} WHERE number = ?",  # noqa: S608 - names of ours
+                (*columns.values(), number),
+            )
+
+    def add_message(self, number: int, place: int, row: MessageRow) -> None:
+        """Adds one message of a session, so that its words are found."""
+        self.execute(
+            "INSERT INTO messages(session, place, is_answer, words, message) VALUES(?, ?, ?, ?, ?)",
+            (number, place, int(row.is_answer), row.words, row.message),
+        )
+
+    def _forget_messages(self, number: int, first: int) -> None:
+        for table in ("messages", "steps"):
+            self.execute(f"DELETE FROM {table} WHERE session = ? AND place >= ?", (number, first))  # noqa: S608 - ours
+
+    def _mine(self, session: str) -> int:
+        """The number of a session that this process holds; a new one is made, and held."""
+        found = self.execute(
+            "SELECT s.number, h.token, h.pid, h.host, h.since FROM sessions s"
+            " LEFT JOIN holders h ON h.token = s.holder WHERE s.id = ?",
+            (session,),
+        )
+        if not found:
+            self._be_known()
+            now = time.time()
+            self.execute(
+                "INSERT INTO sessions(id, created, updated, holder) VALUES(?, ?, ?, ?)",
+                (session, now, now, self.me.token),
+            )
+            return int(self.execute("SELECT number FROM sessions WHERE id = ?", (session,))[0][0])
+        number, *held = found[0]
+        holder = _holder(held)
+        if holder is None or holder.token != self.me.token:
+            taken = f"was taken over by {holder}" if holder is not None else "was released, or deleted and made anew"
+            raise SessionStoreError(
+                f'{self.where}: session "{safe_line(session, 60)}" {taken}; what is said here is not kept any more'
+            )
+        return int(number)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, session: str) -> ReadRows | None:
+        """All that is kept of a session; None if there is none of this id."""
+        with self.transaction(writes=False):
+            if (info := self._info(session)) is None:
+                return None
+            number = self.execute("SELECT number FROM sessions WHERE id = ?", (session,))[0][0]
+            messages = self.execute("SELECT message FROM messages WHERE session = ? ORDER BY place", (number,))
+            steps = self.execute("SELECT place, step FROM steps WHERE session = ? ORDER BY place", (number,))
+            calls = self.execute("SELECT id, progress FROM calls WHERE session = ?", (number,))
+            values = self.execute("SELECT name, value FROM kept_values WHERE session = ?", (number,))
+        return ReadRows(info, tuple(row[0] for row in messages), dict(steps), _pairs(calls), _pairs(values))
+
+    def info(self, session: str) -> SessionInfo | None:
+        """Its line in a list."""
+        with self.transaction(writes=False):
+            return self._info(session)
+
+    def _info(self, session: str) -> SessionInfo | None:
+        found = self.execute(f"{_INFO} WHERE s.id = ?", (session,))
+        return self._listed(found[0]) if found else None
+
+    def infos(self, limit: int | None = None, folder: str | None = None) -> list[SessionInfo]:
+        """The sessions, the one used last first; of a folder if one is named."""
+        where, values = ("WHERE s.folder = ?", [folder]) if folder is not None else ("", [])
+        with self.transaction(writes=False):
+            rows = self.execute(
+                f"{_INFO} {where} ORDER BY s.updated DESC, s.number DESC LIMIT ?",
+                (*values, limit if limit is not None else 1_000_000_000),
+            )
+            return [self._listed(row) for row in rows]
+
+    def _listed(self, row: tuple[Any, ...]) -> SessionInfo:
+        """Whoever is dead holds nothing."""
+        holder = _holder(row[12:])
+        info = SessionInfo(**dict(zip(_COLUMNS, row, strict=False)), holder=holder)
+        info = replace(info, cost_known=bool(info.cost_known), is_named=bool(info.is_named))
+        if holder is None or holder.token == self.me.token or self.is_alive(holder):
+            return info
+        return replace(info, holder=None)
+
+    def search(self, words: Sequence[str], limit: int) -> list[Found]:
+        """Messages that have all the words."""
+        with self.transaction(writes=False):
+            found = self.find(words, limit)
+            infos = {number: self._by_number(number) for number, _, _ in found}
+        return [Found(info, place, excerpt) for number, place, excerpt in found if (info := infos[number]) is not None]
+
+    def _by_number(self, number: int) -> SessionInfo | None:
+        rows = self.execute(f"{_INFO} WHERE s.number = ?", (number,))
+        return self._listed(rows[0]) if rows else None
+
+    # -- managing -----------------------------------------------------------------------------------------------------
+
+    def rename(self, session: str, title: str) -> bool:
+        """Gives it a title; whether there is such a session."""
+        with self.transaction():
+            is_there = self._info(session) is not None
+            self.execute("UPDATE sessions SET title = ?, is_named = 1 WHERE id = ?", (title, session))
+        return is_there
+
+    def fork(self, session: str, new: str, length: int | None, values: Mapping[str, str | None]) -> bool:
+        """Copies a session, or its first messages, as `new`, with these values in place of its own.
+
+        Gives whether there was one.
+        """
+        with self.transaction():
+            found = self.execute("SELECT number, folder, model, title, is_named FROM sessions WHERE id = ?", (session,))
+            if not found:
+                return False
+            number, *columns = found[0]
+            now = time.time()
+            self.execute(
+                "INSERT INTO sessions(id, created, updated, folder, model, title, is_named)"
+                " VALUES(?, ?, ?, ?, ?, ?, ?)",
+                (new, now, now, *columns),
+            )
+            copy = int(self.execute("SELECT number FROM sessions WHERE id = ?", (new,))[0][0])
+            rows = self.execute(
+                "SELECT place, is_answer, words, message FROM messages WHERE session = ? AND place < ? ORDER BY place",
+                (number, length if length is not None else 1_000_000_000),
+            )
+            for place, is_answer, words, message in rows:
+                self.add_message(copy, place, MessageRow(message, words, bool(is_answer)))
+            self.execute(
+                "INSERT INTO steps(session, place, step) SELECT ?, place, step FROM steps"
+                " WHERE session = ? AND place < ?",
+                (copy, number, length if length is not None else 1_000_000_000),
+            )
+            kept = _pairs(self.execute("SELECT name, value FROM kept_values WHERE session = ?", (number,)))
+            for name, value in {**kept, **values}.items():
+                if value is not None:
+                    self.execute("INSERT INTO kept_values(session, name, value) VALUES(?, ?, ?)", (copy, name, value))
+            if length is None:
+                calls = self.execute("SELECT id, progress FROM calls WHERE session = ?", (number,))
+                for call, progress in calls:
+                    self.execute("INSERT INTO calls(session, id, progress) VALUES(?, ?, ?)", (copy, call, progress))
+        return True
+
+    def delete(self, session: str) -> bool:
+        """Forgets it; whether there was one. Raises `SessionBusyError` if another process has it."""
+        with self.transaction():
+            info = self._info(session)
+            if info is None:
+                return False
+            if info.holder is not None and info.holder.token != self.me.token:
+                raise SessionBusyError(session, info.holder)
+            number = int(self.execute("SELECT number FROM sessions WHERE id = ?", (session,))[0][0])
+            self._forget_messages(number, 0)
+            for table in ("calls", "kept_values"):
+                self.execute(f"DELETE FROM {table} WHERE session = ?", (number,))  # noqa: S608 - names of ours
+            self.execute("DELETE FROM sessions WHERE number = ?", (number,))
+        return True
+
+    def dead_holders(self) -> list[Holder]:
+        """Processes that ended without releasing what they held; they are forgotten by this."""
+        with self.transaction():
+            held = [_holder(row) for row in self.execute("SELECT token, pid, host, since FROM holders")]
+            others = [holder for holder in held if holder is not None and holder.token != self.me.token]
+            dead = [holder for holder in others if not self.is_alive(holder)]
+            for holder in dead:
+                self._bury(holder)
+        return dead
+
+
+def _holder(row: Sequence[Any]) -> Holder | None:
+    token, pid, host, since = row
+    return Holder(pid, host, since, token) if token is not None else None
+
+
+def _pairs(rows: Sequence[tuple[Any, ...]]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in rows}
+
+
+@contextmanager
+def told(where: str, kinds: tuple[type[Exception], ...]) -> Iterator[None]:
+    """What a database raises, as a `SessionStoreError` in one line."""
+    try:
+        yield
+    except kinds as error:
+        raise SessionStoreError(f"{where}: {safe_line(str(error), 200)}") from error

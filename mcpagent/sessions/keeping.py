@@ -1,0 +1,131 @@
+"""Writing one session down as it goes on: what became different since it was written last, before the next step."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future
+from dataclasses import fields
+from typing import Any
+
+from mcpagent.conversation import Conversation
+from mcpagent.errors import InputError, SessionStoreError
+from mcpagent.messages import Message, Spent
+from mcpagent.sessions.kept import KeptSession, SessionChange
+from mcpagent.sessions.standing import Standing, progress_from_json, progress_to_json, steps_to_json, to_json
+from mcpagent.sessions.store import SessionStore, written
+from mcpagent.text.safe_text import safe_line
+
+_NAMES = tuple(item.name for item in fields(Standing))
+_NOTHING = Standing()
+
+
+class Keeper:
+    """Has one session of a store, and knows what of it is written.
+
+    What cannot be written is an error of whoever waits for it, and is tried again with the next change.
+    """
+
+    def __init__(self, store: SessionStore, session: str, *, length: int = 0, standing: Standing = _NOTHING) -> None:
+        self.store, self.session = store, session
+        self._length = length
+        self._is_new = length == 0
+        self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
+        self._calls: object = {}
+        self._folder = _current_folder()
+        self._failure: SessionStoreError | None = None
+        self._attempt = 0
+        """How often all was written anew."""
+
+    async def write(self, conversation: Conversation, standing: Standing, *, model: str) -> None:
+        """Writes what is different, if anything is. Raises `SessionStoreError`; nothing is written then."""
+        future = self.write_soon(conversation, standing, model=model)
+        if future is not None:
+            await written(future)
+
+    def write_soon(self, conversation: Conversation, standing: Standing, *, model: str) -> Future[None] | None:
+        """As `write`, beside whoever asks; None if nothing is different."""
+        if self._failure is not None:  # what was on its way is not there either
+            self._failure, self._attempt = None, self._attempt + 1
+            conversation_keep, changed = 0, set(_NAMES)
+            calls: object = conversation.progress
+            is_appended = False
+        else:
+            conversation_keep = min(conversation.written, self._length)
+            changed = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
+            calls = conversation.progress if conversation.progress is not self._calls else None
+            is_appended = conversation_keep == self._length
+        messages = tuple(conversation.messages[conversation_keep:])
+        if not messages and not changed and calls is None and is_appended:
+            return None
+        if self._is_new and not len(conversation):
+            return None  # nobody has said anything yet
+        spent = standing.spent + (standing.run.spent if standing.run is not None else Spent())
+        change = SessionChange(
+            keep=conversation_keep,
+            messages=messages,
+            is_appended=is_appended,
+            steps=steps_to_json(conversation.steps, conversation_keep) if messages else {},
+            calls=None if calls is None else {c: progress_to_json(it) for c, it in conversation.progress.items()},
+            values={name: self._json(name, standing) for name in sorted(changed)},
+            title=_first_prompt(messages) if conversation_keep == 0 else "",
+            folder=self._folder,
+            model=model,
+            tokens=spent.usage.input_tokens + spent.usage.output_tokens,
+            dollars=spent.dollars,
+            cost_known=spent.cost_known,
+        )
+        self._standing = {name: getattr(standing, name) for name in _NAMES}
+        self._calls, self._length, self._is_new = conversation.progress, len(conversation), False
+        conversation.is_written()
+        attempt = self._attempt
+
+        def check() -> None:
+            """What was asked for after a failed write must not leave a gap."""
+            if self._failure is not None:
+                raise self._failure
+            if attempt != self._attempt:
+                raise SessionStoreError(f"{self.store.where}: what was to be written before could not be")
+
+        future = self.store.write(self.session, change, check)
+        future.add_done_callback(self._after)
+        return future
+
+    def release(self) -> None:
+        """Lets other processes have it, once all is written."""
+        self.store.release(self.session)
+
+    def _json(self, name: str, standing: Standing) -> Any:
+        value = getattr(standing, name)
+        return None if value is None or value == getattr(_NOTHING, name) else to_json(name, value)
+
+    def _after(self, future: Future[None]) -> None:
+        error = future.exception() if not future.cancelled() else None
+        if error is not None and self._failure is None:
+            told = error if isinstance(error, SessionStoreError) else SessionStoreError(f"{self.store.where}: {error}")
+            self._failure = told
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return ""
+
+
+def _first_prompt(messages: tuple[Message, ...]) -> str:
+    return next((message.text for message in messages if message.role == "user"), "")
+
+
+def restored(kept: KeptSession) -> tuple[Conversation, Standing]:
+    """The conversation and what it stands on, as they were written. Raises `SessionStoreError` for what is neither."""
+    try:
+        standing = Standing.from_json(kept.values)
+        progress = {call: progress_from_json(data) for call, data in kept.calls.items()}
+        conversation = Conversation(standing.beginning.system, kept.messages)
+        conversation.is_written()
+        announced = standing.announced
+        conversation.restore(progress, announced.parts, kept.steps, unanswered_prompt=announced.unanswered_prompt)
+    except (KeyError, TypeError, ValueError, InputError) as error:
+        what = f'session "{safe_line(kept.info.id, 60)}" cannot be read: {type(error).__name__}'
+        raise SessionStoreError(f"{what} {safe_line(str(error), 120)}; the others can") from None
+    return conversation, standing

@@ -1,0 +1,240 @@
+"""Sessions in one SQLite file: standard library, write-ahead log, readable by its user only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from mcpagent.config.file_changes import make_private
+from mcpagent.errors import SessionStoreError
+from mcpagent.sessions.backend import SCHEMA, SessionBackend
+from mcpagent.sessions.kept import Holder
+from mcpagent.text.safe_text import safe_line
+
+BUSY_SECONDS = 30.0
+"""So long a write waits for those of other processes, each of which takes about a millisecond."""
+
+APPLICATION_ID = 0x6D637061
+""""mcpa", by which `file` and we know the file (https://sqlite.org/fileformat2.html#application_id)."""
+
+_TABLES = (
+    """CREATE TABLE sessions(
+        number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL DEFAULT '',
+        is_named INTEGER NOT NULL DEFAULT 0, created REAL NOT NULL, updated REAL NOT NULL,
+        folder TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '', tokens INTEGER NOT NULL DEFAULT 0,
+        dollars REAL NOT NULL DEFAULT 0, cost_known INTEGER NOT NULL DEFAULT 1, holder TEXT)""",
+    "CREATE INDEX sessions_by_time ON sessions(updated)",
+    """CREATE TABLE messages(
+        number INTEGER PRIMARY KEY, session INTEGER NOT NULL, place INTEGER NOT NULL,
+        is_answer INTEGER NOT NULL, words TEXT NOT NULL, message TEXT NOT NULL, UNIQUE(session, place))""",
+    "CREATE TABLE steps(session INTEGER, place INTEGER, step TEXT NOT NULL, PRIMARY KEY(session, place)) WITHOUT ROWID",
+    "CREATE TABLE calls(session INTEGER, id TEXT, progress TEXT NOT NULL, PRIMARY KEY(session, id)) WITHOUT ROWID",
+    """CREATE TABLE kept_values(
+        session INTEGER, name TEXT, value TEXT NOT NULL, PRIMARY KEY(session, name)) WITHOUT ROWID""",
+    "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since REAL) WITHOUT ROWID",
+    # The words stand in `messages` alone; the triggers are those of https://sqlite.org/fts5.html#external_content_tables
+    "CREATE VIRTUAL TABLE said USING fts5(words, content='messages', content_rowid='number')",
+    """CREATE TRIGGER said_more AFTER INSERT ON messages WHEN new.words <> '' BEGIN
+        INSERT INTO said(rowid, words) VALUES(new.number, new.words); END""",
+    """CREATE TRIGGER said_less AFTER DELETE ON messages WHEN old.words <> '' BEGIN
+        INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
+)
+
+MIGRATIONS: dict[int, tuple[str, ...]] = {0: _TABLES}
+"""What makes the next version of the tables, by the version that is found; each is done whole or not at all."""
+
+
+class SqliteBackend(SessionBackend):
+    """`path` is the file. `durability` "full" also survives a loss of power, for a sync of the disk at each write."""
+
+    def __init__(self, path: Path, durability: Literal["normal", "full"]) -> None:
+        super().__init__(safe_line(str(path), 200))
+        self.path, self._durability = path, durability
+        self._connection: sqlite3.Connection | None = None
+        self._alive: int | None = None
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs one statement."""
+        assert self._connection is not None
+        return self._connection.execute(sql, values).fetchall()
+
+    @contextmanager
+    def transaction(self, *, writes: bool = True) -> Iterator[None]:
+        """All or nothing."""
+        try:
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                self._is_known = False
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+        except (sqlite3.Error, OSError) as error:
+            raise SessionStoreError(f"{self.where}: {_told(error)}") from error
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        make_private(self.path.parent)
+        # SQLite gives its other files the rights of this one; what a umask took away is not to be given back to others.
+        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600))
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        try:
+            found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if found > SCHEMA:
+                newer = f"was written by a newer mcpagent (tables {found}, this one knows {SCHEMA})"
+                raise SessionStoreError(
+                    f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE"
+                )
+            self._write_ahead(connection)
+            connection.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
+            if found < SCHEMA:
+                _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Asked once, it may be refused while another process does the same, whatever the time limit."""
+        until = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    # -- who is alive -------------------------------------------------------------------------------------------------
+
+    def be_alive(self) -> None:
+        """Locks a file of its own, which the system unlocks when the process ends, in whatever way."""
+        if self._alive is None:
+            folder = self._holders
+            make_private(folder)
+            self._alive = os.open(folder / self.me.token, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
+            _lock(self._alive)
+
+    def is_alive(self, holder: Holder) -> bool:
+        """Whether its file is locked."""
+        try:
+            handle = os.open(self._holders / Path(holder.token).name, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            if not _lock(handle):
+                return True
+            with contextlib.suppress(OSError):
+                (self._holders / Path(holder.token).name).unlink()
+            return False
+        finally:
+            os.close(handle)
+
+    @property
+    def _holders(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-holders")
+
+    # -- searching, checking ------------------------------------------------------------------------------------------
+
+    def find(self, words: Sequence[str], limit: int) -> list[tuple[int, int, str]]:
+        """By FTS5 and bm25. Each word is a text in quotes, so nothing in it is an operator; the last may go on."""
+        quoted = ['"{}"'.format(word.replace('"', '""')) for word in words]
+        rows = self.execute(
+            "SELECT m.session, m.place, snippet(said, 0, '', '', ' ... ', 16) FROM said"
+            " JOIN messages m ON m.number = said.rowid WHERE said MATCH ? ORDER BY bm25(said) LIMIT ?",
+            (f"{' '.join(quoted)}*", limit),
+        )
+        return [(int(session), int(place), str(excerpt)) for session, place, excerpt in rows]
+
+    def check(self) -> list[str]:
+        """SQLite's own check of the file, and of the index of words."""
+        with self.transaction(writes=False):
+            lines = [str(row[0]) for row in self.execute("PRAGMA integrity_check(10)")]
+        with self.transaction():
+            self.execute("INSERT INTO said(said) VALUES('integrity-check')")
+        return [line for line in lines if line != "ok"]
+
+    def close(self) -> None:
+        """Closes the file, and lets go what is held."""
+        if self._connection is not None:
+            with contextlib.suppress(SessionStoreError), self.transaction():
+                self.execute("UPDATE sessions SET holder = NULL WHERE holder = ?", (self.me.token,))
+                self.execute("DELETE FROM holders WHERE token = ?", (self.me.token,))
+            self._connection.close()
+            self._connection = None
+        if self._alive is not None:
+            handle, self._alive = self._alive, None
+            with contextlib.suppress(OSError):
+                (self._holders / self.me.token).unlink()
+            os.close(handle)
+        self._is_known = False
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """To the version that this code knows, in one transaction: a reader and a crash find the old one or the new one."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = int(connection.execute("PRAGMA user_version").fetchone()[0])  # another process may have been faster
+        for version in range(found, SCHEMA):
+            for statement in MIGRATIONS[version]:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _told(error: sqlite3.Error | OSError) -> str:
+    """What went wrong, and what to do."""
+    if isinstance(error, OSError):
+        return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --session-db FILE"
+    text = safe_line(str(error), 160)
+    if isinstance(error, sqlite3.OperationalError):
+        if "full" in text:
+            return "the disk is full; make room and go on"
+        if "readonly" in text or "unable to open" in text:
+            return f"cannot be written ({text}); make it writable, or name another file: --session-db FILE"
+        if "locked" in text:
+            return f"another program has kept it locked for {BUSY_SECONDS:g} seconds; end that one"
+        if "no such module: fts5" in text:
+            return "this Python's SQLite has no full text search (FTS5); use another Python"
+    if isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text):
+        return f"is no file of sessions, or a damaged one ({text}); see `mcpagent sessions doctor`, or move it away"
+    return text
+
+
+def _lock(handle: int) -> bool:
+    """Locks an open file for as long as it is open; whether nobody else had it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

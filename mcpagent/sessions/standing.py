@@ -1,0 +1,186 @@
+"""What a session stands on beside its messages, as values with names, and as the JSON that a store keeps of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mcpagent.approval import PendingCall
+from mcpagent.conversation import CallProgress
+from mcpagent.messages import (
+    Message,
+    Part,
+    Spent,
+    Step,
+    ToolDefinition,
+    ToolsChanged,
+    Usage,
+    dump_message,
+    load_message,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a conversation was begun with, which later requests repeat to the letter.
+
+    `given_system` is what a history that was handed over had as its system prompt. `how_found` says how tools are
+    found; `offered` are those that were offered from the start, in order, as they were then.
+    """
+
+    system: str = ""
+    given_system: str = ""
+    wants_instructions: bool = False
+    how_found: tuple[bool, bool, str | None] = (False, False, None)
+    offered: tuple[ToolDefinition, ...] = ()
+    given_length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was said of the servers so far: what each connected one is about, and which were connecting."""
+
+    descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
+    connecting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedRun:
+    """A run that has not come to its end: where its first message stands, and what it took so far."""
+
+    begins_at: int = 0
+    turns: int = 0
+    spent: Spent = field(default_factory=Spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What waits for its place in the history; whether the last message is a prompt without an answer."""
+
+    parts: tuple[Part, ...] = ()
+    unanswered_prompt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data."""
+
+    beginning: Beginning = field(default_factory=Beginning)
+    told: Told = field(default_factory=Told)
+    pending: tuple[PendingCall, ...] = ()
+    announced: Announced = field(default_factory=Announced)
+    spent: Spent = field(default_factory=Spent)
+    run: UnfinishedRun | None = None
+    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Standing:
+        """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
+        return cls(**{name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None})
+
+
+def progress_to_json(progress: CallProgress) -> Any:
+    """As a store keeps it."""
+    return {"is_repeatable": progress.is_repeatable, "parts": _parts_to_json(progress.parts)}
+
+
+def progress_from_json(data: Any) -> CallProgress:
+    """What `progress_to_json` gave."""
+    return CallProgress(bool(data["is_repeatable"]), _parts_from_json(data["parts"]))
+
+
+def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
+    """By place, the steps from this place on; the names offered are None where they are those of the step before."""
+    found: dict[int, Any] = {}
+    place = len(steps)
+    while place and steps[place - 1].place >= first:
+        place -= 1
+        step, before = steps[place], steps[place - 1].offered if place else None
+        found[step.place] = {
+            "model": step.model,
+            "offered": None if step.offered == before else list(step.offered),
+            "usage": asdict(step.usage),
+            "dollars": step.dollars,
+            "seconds": round(step.seconds, 3),
+        }
+    return found
+
+
+def steps_from_json(data: Mapping[int, Any]) -> tuple[Step, ...]:
+    """What `steps_to_json` gave of all of them."""
+    steps: list[Step] = []
+    offered: tuple[str, ...] = ()
+    for place, step in sorted(data.items()):
+        offered = offered if step["offered"] is None else tuple(step["offered"])
+        usage, dollars, seconds = Usage(**step["usage"]), step["dollars"], float(step["seconds"])
+        steps.append(Step(place, str(step["model"]), offered, usage, dollars, seconds))
+    return tuple(steps)
+
+
+def to_json(name: str, value: Any) -> Any:
+    """The value of this name as a store keeps it."""
+    return _FORMS[name][0](value)
+
+
+def _parts_to_json(parts: Sequence[Part]) -> Any:
+    return json.loads(dump_message(Message("tool", tuple(parts))))["parts"] if parts else []
+
+
+def _parts_from_json(data: Any) -> tuple[Part, ...]:
+    return load_message({"role": "tool", "parts": data}, 0).parts
+
+
+def _beginning_to_json(beginning: Beginning) -> Any:
+    offered = _parts_to_json((ToolsChanged(beginning.offered),))[0]["added"]
+    return {
+        "system": beginning.system,
+        "given_system": beginning.given_system,
+        "wants_instructions": beginning.wants_instructions,
+        "how_found": beginning.how_found,
+        "offered": offered,
+        "given_length": beginning.given_length,
+    }
+
+
+def _beginning_from_json(data: Any) -> Beginning:
+    (changed,) = _parts_from_json([{"type": "tools_changed", "added": data["offered"]}])
+    assert isinstance(changed, ToolsChanged)
+    searching, provider_searches, load = data["how_found"]
+    return Beginning(
+        str(data["system"]),
+        str(data["given_system"]),
+        bool(data["wants_instructions"]),
+        (bool(searching), bool(provider_searches), load),
+        changed.added,
+        int(data["given_length"]),
+    )
+
+
+def _spent_from_json(data: Any) -> Spent:
+    return Spent(**{**data, "usage": Usage(**data["usage"])})
+
+
+_FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "beginning": (_beginning_to_json, _beginning_from_json),
+    "told": (
+        lambda told: {"descriptions": dict(told.descriptions), "connecting": list(told.connecting)},
+        lambda data: Told(dict(data["descriptions"]), tuple(data["connecting"])),
+    ),
+    "pending": (
+        lambda pending: [call.to_json() for call in pending],
+        lambda data: tuple(PendingCall.from_json(call) for call in data),
+    ),
+    "announced": (
+        lambda it: {"parts": _parts_to_json(it.parts), "unanswered_prompt": it.unanswered_prompt},
+        lambda data: Announced(_parts_from_json(data["parts"]), bool(data["unanswered_prompt"])),
+    ),
+    "spent": (asdict, _spent_from_json),
+    "run": (
+        lambda run: {"begins_at": run.begins_at, "turns": run.turns, "spent": asdict(run.spent)},
+        lambda data: UnfinishedRun(int(data["begins_at"]), int(data["turns"]), _spent_from_json(data["spent"])),
+    ),
+    "state": (dict, dict),
+}
+"""By name of the field: to JSON, and back."""

@@ -1,0 +1,328 @@
+"""`SessionStore`: where sessions are kept, as an agent is given it; a thread of its own does what takes time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, TypeVar
+from uuid import uuid4
+
+from mcpagent.config.user_folders import user_data_folder
+from mcpagent.errors import InputError, SessionStoreError
+from mcpagent.messages import Message, dump_message, load_message
+from mcpagent.python.argument_checks import checked, expect, expect_kind
+from mcpagent.sessions.backend import MAX_FOUND, MessageRow, ReadRows, Rows, SessionBackend
+from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
+from mcpagent.sessions.standing import steps_from_json
+from mcpagent.text.known_secrets import known_values
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import Redact, redactor, secrets_in
+
+WAIT_SECONDS = 60.0
+"""So long whoever asks without `await` waits for what is being written before it."""
+
+MAX_TITLE = 80
+MAX_ID = 200
+
+_T = TypeVar("_T")
+
+
+class SessionStore:
+    """`Agent(sessions=SessionStore("chats.db"))`: its sessions go on where they were, in any process.
+
+    `where` is a file, made if it is not there (None: `sessions.db` in the user's data folder), or the address of a
+    PostgreSQL database (`postgresql://user@host/name`; extra `mcpagent[postgres]`). `durability="full"` also survives a
+    loss of power; "normal" survives whatever ends the process. Secrets that mcpagent knows, `secrets`, and what looks
+    like a key are replaced before anything is written. Nothing is opened before it is needed. Raises
+    `SessionStoreError` from whatever cannot be read or written, in one line.
+    """
+
+    @checked()
+    def __init__(
+        self,
+        where: str | Path | None = None,
+        *,
+        durability: Literal["normal", "full"] = "normal",
+        secrets: Iterable[str] = (),
+    ) -> None:
+        self._backend = _backend(where, durability)
+        self._values = {*secrets_in(os.environ), *secrets}
+        self._redactor: tuple[frozenset[str], Redact] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    def __repr__(self) -> str:
+        return f"<SessionStore {self.where}>"
+
+    @property
+    def where(self) -> str:
+        """The file, or the database without its password."""
+        return self._backend.where
+
+    def hide(self, values: Iterable[str]) -> None:
+        """Replaces these too in what is written from now on."""
+        self._values.update(values)
+        self._redactor = None
+
+    # -- one session, as an agent uses it -----------------------------------------------------------------------------
+
+    def open(self, session: str) -> KeptSession | None:
+        """Takes the session for this process, and reads it; None if there is none.
+
+        Raises `SessionBusyError` if another process has it.
+        """
+        return self._result(self.begin(session))
+
+    def begin(self, session: str) -> Future[KeptSession | None]:
+        """As `open`, beside whoever asks."""
+
+        def work() -> KeptSession | None:
+            self._backend.hold(session)
+            rows = self._backend.read(session)
+            return _kept(rows, self.where) if rows is not None else None
+
+        return self._do(work)
+
+    def write(self, session: str, change: SessionChange, check: Callable[[], None]) -> Future[None]:
+        """Writes what changed, if `check` raises nothing then; what is asked for later is written later."""
+
+        def work() -> None:
+            check()
+            self._backend.write(session, self._rows(change))
+
+        return self._do(work)
+
+    def release(self, session: str) -> None:
+        """Lets other processes have the session, once all is written; waits for nothing."""
+        if self._thread is not None:
+            with contextlib.suppress(RuntimeError):  # the interpreter ends, and gives everything back
+                self._do(lambda: self._backend.release(session))
+
+    def flush(self) -> Future[None]:
+        """Is over when all is written that was to be written by now."""
+        return self._do(lambda: None)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @checked(InputError)
+    def sessions(self, limit: int | None = None, *, folder: str | Path | None = None) -> list[SessionInfo]:
+        """The sessions, the one used last first; those begun in `folder`, if one is named."""
+        named = str(folder) if folder is not None else None
+        return self._result(self._do(lambda: self._backend.infos(limit, named)))
+
+    @checked(InputError)
+    def read(self, session: str) -> KeptSession:
+        """All that is kept of a session, whoever has it. Raises `InputError` if there is none of this id."""
+        rows = self._result(self._do(lambda: self._backend.read(session)))
+        if rows is None:
+            raise self._none(session)
+        return _kept(rows, self.where)
+
+    @checked(InputError)
+    def search(self, words: str, limit: int = 20) -> list[Found]:
+        """Messages of people and models that have all the words, in any order; the best first."""
+        wanted = words.split()
+        if not wanted:
+            raise InputError("search: say which words to look for")
+        return self._result(self._do(lambda: self._backend.search(wanted[:20], min(limit, MAX_FOUND))))
+
+    def match(self, wanted: str) -> list[SessionInfo]:
+        """Sessions meant by an id, by its beginning, or by words of a title or a message; the one used last first."""
+        infos = self.sessions()
+        if exact := [info for info in infos if info.id == wanted]:
+            return exact
+        if begins := [info for info in infos if len(wanted) >= 4 and info.id.startswith(wanted)]:
+            return begins
+        words = wanted.casefold().split()
+        titled = [info for info in infos if all(word in info.title.casefold() for word in words)]
+        if titled or not words:
+            return titled
+        found = dict.fromkeys(item.session.id for item in self.search(wanted, MAX_FOUND))
+        return [info for info in infos if info.id in found]
+
+    # -- managing -----------------------------------------------------------------------------------------------------
+
+    @checked(InputError)
+    def rename(self, session: str, title: str) -> None:
+        """Gives a session a title of at most 80 characters. Raises `InputError` if there is none of this id."""
+        words = safe_line(title, MAX_TITLE)
+        if not words.strip():
+            raise InputError("rename: the title is empty")
+        if not self._result(self._do(lambda: self._backend.rename(session, self._redact(words)))):
+            raise self._none(session)
+
+    @checked(InputError)
+    def fork(self, session: str, new: str | None = None, *, length: int | None = None) -> str:
+        """Copies a session, or its first `length` messages, and gives the copy's id; the other stays as it is.
+
+        What was spent stays with the other. A length between calls and their results takes neither. Raises
+        `InputError` if there is no such session, or one of the new id already.
+        """
+        copy = new if new is not None else uuid4().hex
+        usable_id(copy)
+        kept = self.read(session)
+        if length is not None:
+            while 0 < length < len(kept.messages) and kept.messages[length].role == "tool":
+                length -= 1
+        if self._result(self._do(lambda: self._backend.info(copy))) is not None:
+            raise InputError(f'fork: there is a session "{safe_line(copy, 60)}" already')
+        others: dict[str, str | None] = {"spent": None}
+        if length is not None and length < len(kept.messages):
+            others |= {"run": None, "pending": None, "announced": None}
+        self._result(self._do(lambda: self._backend.fork(session, copy, length, others)))
+        return copy
+
+    @checked(InputError)
+    def delete(self, session: str) -> None:
+        """Forgets a session. Raises `InputError` if there is none, `SessionBusyError` if another process has it."""
+        if not self._result(self._do(lambda: self._backend.delete(session))):
+            raise self._none(session)
+
+    @checked(InputError)
+    def prune(self, before: float) -> list[SessionInfo]:
+        """Forgets the sessions last used before this time (seconds since 1970) that nobody has; gives them."""
+        old = [info for info in self.sessions() if info.updated < before and info.holder is None]
+        for info in old:
+            self._result(self._do(lambda info=info: self._backend.delete(info.id)))  # type: ignore[misc]
+        return old
+
+    def check(self) -> list[str]:
+        """What is wrong with the store, a line each; empty if nothing is. What dead processes held is free then."""
+
+        def work() -> list[str]:
+            wrong = self._backend.check()
+            dead = self._backend.dead_holders()
+            return [*wrong, *(f"{holder} ended without a word; what it held is free" for holder in dead)]
+
+        return self._result(self._do(work))
+
+    def close(self) -> None:
+        """Gives back what is held, when all is written; the next use opens it again. A second call does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._end.detach()
+            _end(thread, self._backend)
+            thread.shutdown(wait=True)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _do(self, work: Callable[[], _T]) -> Future[_T]:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcpagent-sessions")
+            self._end = weakref.finalize(self, _end, self._thread, self._backend)
+        return self._thread.submit(work)
+
+    def _result(self, future: Future[_T]) -> _T:
+        try:
+            return future.result(WAIT_SECONDS)
+        except TimeoutError:
+            raise SessionStoreError(f"{self.where}: gave no answer within {WAIT_SECONDS:g} seconds") from None
+
+    def _none(self, session: str) -> InputError:
+        return InputError(f'{self.where}: there is no session "{safe_line(session, 60)}"; see `mcpagent sessions list`')
+
+    def _redact(self, text: str) -> str:
+        known = known_values()
+        if self._redactor is None or self._redactor[0] is not known:
+            self._redactor = (known, redactor({*self._values, *known}))
+        return self._redactor[1](text)
+
+    def _rows(self, change: SessionChange) -> Rows:
+        redact = self._redact
+        calls = change.calls
+        return Rows(
+            keep=change.keep,
+            is_appended=change.is_appended,
+            messages=tuple(
+                MessageRow(redact(dump_message(message)), redact(_words(message)), _is_answer(message))
+                for message in change.messages
+            ),
+            steps={place: redact(_json(step)) for place, step in change.steps.items()},
+            calls=None if calls is None else {call: redact(_json(data)) for call, data in calls.items()},
+            values={name: None if data is None else redact(_json(data)) for name, data in change.values.items()},
+            columns={
+                "folder": change.folder,
+                "model": change.model,
+                "tokens": change.tokens,
+                "dollars": change.dollars,
+                "cost_known": int(change.cost_known),
+            },
+            title=redact(title_of(change.title)),
+        )
+
+
+def _end(thread: ThreadPoolExecutor, backend: SessionBackend) -> None:
+    """Closes the backend when all is written; at the end of the interpreter its threads have ended already."""
+    try:
+        thread.submit(backend.close)
+    except RuntimeError:
+        backend.close()
+    thread.shutdown(wait=False)
+
+
+def usable_id(session: object) -> str:
+    """A session's id. Raises `InputError` for what is none: text of 1 to 200 printable characters."""
+    expect("session id", session, str, "a text", error=InputError)
+    assert isinstance(session, str)
+    if not session or len(session) > MAX_ID or not session.isprintable():
+        raise InputError(f"session id: expected 1 to {MAX_ID} printable characters, got {safe_line(repr(session), 60)}")
+    return session
+
+
+def title_of(prompt: str) -> str:
+    """A title for what was asked first: its first words, in one line."""
+    line = safe_line(" ".join(prompt[:2_000].split()), MAX_TITLE)
+    return line.strip()
+
+
+def _words(message: Message) -> str:
+    return message.text if message.role != "tool" else ""
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and not message.tool_calls
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def _kept(rows: ReadRows, where: str) -> KeptSession:
+    try:
+        messages = tuple(load_message(json.loads(text), place) for place, text in enumerate(rows.messages))
+        steps = steps_from_json({place: json.loads(text) for place, text in rows.steps.items()})
+        return KeptSession(rows.info, messages, steps, _loaded(rows.calls), _loaded(rows.values))
+    except (KeyError, TypeError, ValueError, InputError, RecursionError) as error:
+        what = f'session "{safe_line(rows.info.id, 60)}" cannot be read: {safe_line(str(error), 160)}'
+        raise SessionStoreError(f"{where}: {what}; the others can") from None
+
+
+def _loaded(texts: Mapping[str, str]) -> dict[str, Any]:
+    return {name: json.loads(text) for name, text in texts.items()}
+
+
+def _backend(where: str | Path | None, durability: Literal["normal", "full"]) -> SessionBackend:
+    expect_kind("SessionStore: durability", durability, Literal["normal", "full"])
+    expect("SessionStore: where", where, (str, Path, NoneType), "a file, or postgresql://...")
+    if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
+        from mcpagent.sessions.postgres import PostgresBackend
+
+        return PostgresBackend(where, durability)
+    from mcpagent.sessions.sqlite import SqliteBackend
+
+    path = Path(where).expanduser() if where is not None else user_data_folder(os.environ) / "sessions.db"
+    return SqliteBackend(path.absolute(), durability)
+
+
+async def written(future: Future[_T]) -> _T:
+    """What the store gives; whoever waits may be cancelled, and it is written all the same."""
+    return await asyncio.shield(asyncio.wrap_future(future))
+
+
+__all__ = ["Holder", "SessionChange", "SessionStore", "title_of", "usable_id", "written"]

@@ -1,0 +1,74 @@
+"""The catalogue as a conversation knew it that was begun in another process; what is different now is told after it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.tool_search.catalog import Catalog, Listing, Naming, Shared
+from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.tools import Tool, ToolOutput
+
+
+def listing_as_begun(
+    now: Listing,
+    offered: Sequence[ToolDefinition],
+    found: Collection[ToolKey],
+    *,
+    descriptions: Mapping[str, str],
+    connecting: Sequence[str],
+    searching: bool,
+    newly_offered: Collection[ToolKey],
+) -> Listing:
+    """What there was then, as far as it matters: what was `offered` from the start as it was described then.
+
+    `found` are the tools that the history speaks of. Others count as known if the model had to search for them, and so
+    was told nothing of them alone. They are new if they are to be offered now (`newly_offered`), or if it does not
+    search.
+    """
+    then = {definition.key: definition for definition in offered}
+    tools: list[Tool] = []
+    for tool in now.tools:
+        key = tool.definition.key
+        if (was := then.pop(key, None)) is not None:
+            same = replace(was, name=tool.definition.name)
+            tools.append(tool if same == tool.definition else replace(tool, definition=same))
+        elif key in found or (searching and key not in newly_offered and _was_there(key, descriptions)):
+            tools.append(tool)
+    names = {(tool.definition.server, tool.definition.name) for tool in tools}
+    tools += [Tool(was, _gone) for was in then.values() if (was.server, was.name) not in names]
+    if len(tools) == len(now.tools) and all(one is two for one, two in zip(tools, now.tools, strict=True)):
+        tools_then: tuple[Tool, ...] = now.tools
+    else:
+        tools_then = tuple(tools)
+    return replace(now, tools=tools_then, descriptions=descriptions, connecting=tuple(connecting))
+
+
+def catalog_as_begun(
+    then: Listing,
+    offered: Sequence[ToolDefinition],
+    search: ToolSearch,
+    *,
+    listed: tuple[Tool, ...],
+    shared: Shared,
+    others: Sequence[Catalog] = (),
+) -> Catalog:
+    """A catalogue of that listing in which what was offered has the names that it had."""
+    by_key = {definition.key: definition.name for definition in offered}
+    names = {
+        ToolKey(tool.definition.server, tool.definition.name): by_key[tool.definition.key]
+        for tool in then.tools
+        if tool.definition.key in by_key
+    }
+    return Catalog(then, search, listed=listed, after=Naming.of({}, names), others=others, shared=shared)
+
+
+def _was_there(key: ToolKey, descriptions: Mapping[str, str]) -> bool:
+    return key.server is None or key.server in descriptions
+
+
+async def _gone(arguments: dict[str, Any]) -> ToolOutput:  # noqa: ARG001 - as every tool
+    """Never called: a tool that is not there any more is withdrawn before the next request."""
+    return ToolOutput.of_text("This tool is not there any more.", error="unknown_tool")

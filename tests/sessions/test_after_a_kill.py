@@ -1,0 +1,135 @@
+"""Each state that a store has between two writes, gone on from in another agent, as after a kill at that moment."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mcpagent import Agent, Message, ScriptedModel, SessionStore, ToolCall
+from mcpagent.conversation import UNKNOWN
+from mcpagent.models.base import ModelRequest
+from mcpagent.toolsets.functions import function_tool
+
+QUESTION = "Do it all."
+
+
+class Outside:
+    """What tools did outside of the agent, which no kill takes back."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def tools(self) -> list[Any]:
+        def book(place: str) -> str:
+            """Books a place."""
+            self.done.append(f"book {place}")
+            return f"booked {place}"
+
+        def look(place: str) -> str:
+            """Looks at a place."""
+            self.done.append(f"look {place}")
+            return f"seen {place}"
+
+        return [function_tool(book), function_tool(look, read_only=True)]
+
+
+def replies(request: ModelRequest) -> list[ToolCall] | str:
+    """By what the history has: a row of calls, two at once, one more, and the end."""
+    last = request.messages[-1]
+    results = sum(len(message.tool_results) for message in request.messages)
+    if results == 0:
+        return [ToolCall("1", "book", {"place": "a"})]
+    if results == 1:
+        return [ToolCall("2", "book", {"place": "b"}), ToolCall("3", "look", {"place": "b"})]
+    if results == 3:
+        return [ToolCall("4", "look", {"place": "c"})]
+    assert last.role in ("tool", "user")
+    return "done"
+
+
+def model() -> ScriptedModel:
+    return ScriptedModel([replies] * 12)
+
+
+def copy_of(store: Path, to: Path) -> None:
+    """The database as a process finds it after another one was killed: with its log, as it is."""
+    to.mkdir()
+    for name in ("", "-wal"):
+        if (source := store.with_name(store.name + name)).exists():
+            shutil.copy(source, to / source.name)
+
+
+async def states(tmp_path: Path) -> list[tuple[Path, list[str]]]:
+    """The database after each write of a run, and what the tools had done by then."""
+    outside, taken = Outside(), list[tuple[Path, list[str]]]()
+    store = SessionStore(tmp_path / "first" / "s.db")
+    write = store._backend.write
+
+    def writing(session: str, rows: Any) -> None:
+        write(session, rows)
+        to = tmp_path / f"state{len(taken)}"
+        copy_of(tmp_path / "first" / "s.db", to)
+        taken.append((to / "s.db", list(outside.done)))
+
+    store._backend.write = writing  # type: ignore[method-assign]
+    async with Agent(model(), tools=outside.tools(), sessions=store) as agent:
+        assert await agent.session("ann").ask(QUESTION) == "done"
+    store.close()
+    assert outside.done == ["book a", "book b", "look b", "look c"] or len(outside.done) == 4
+    return taken
+
+
+def valid(messages: Sequence[Message]) -> None:
+    """Each call has its result right behind it, once."""
+    for place, message in enumerate(messages):
+        if message.tool_calls:
+            results = messages[place + 1].tool_results
+            assert [result.call_id for result in results] == [call.id for call in message.tool_calls]
+
+
+async def test_each_state_goes_on_to_the_same_answer(tmp_path: Path) -> None:
+    taken = await states(tmp_path)
+    assert len(taken) >= 10
+    for path, done in taken:
+        outside = Outside()
+        outside.done = list(done)
+        store = SessionStore(path)
+        async with Agent(model(), tools=outside.tools(), sessions=store) as agent:
+            session = agent.session("ann")
+            before = [message.text for message in session.messages if message.role == "user"]
+            assert before == [QUESTION]
+            if session.is_unfinished:
+                assert await session.resume() == "done"
+            assert session.messages[-1].text == "done"
+            valid(session.messages)
+            assert outside.done.count("book a") <= 1
+            assert outside.done.count("book b") <= 1
+            unknown = [r for m in session.messages for r in m.tool_results if r.text == UNKNOWN]
+            for result in unknown:
+                assert result.name == "book"
+            once = session.messages
+        store.close()
+        again = SessionStore(path)
+        async with Agent(ScriptedModel([]), tools=outside.tools(), sessions=again) as agent:
+            session = agent.session("ann")
+            assert session.messages == once
+            assert not session.is_unfinished
+        again.close()
+        assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+async def test_a_call_that_was_sent_is_unknown_and_asked_questions_go_on(tmp_path: Path) -> None:
+    taken = await states(tmp_path)
+    told = 0
+    for path, _ in taken:
+        store = SessionStore(path)
+        async with Agent(ScriptedModel(["fine"]), tools=Outside().tools(), sessions=store) as agent:
+            session = agent.session("ann")
+            assert await session.ask("And now?") == "fine"
+            valid(session.messages)
+            told += any(r.text == UNKNOWN for m in session.messages for r in m.tool_results)
+        store.close()
+    assert told >= 2
