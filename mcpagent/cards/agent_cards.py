@@ -18,7 +18,7 @@ from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.fallback import FallbackModel
 from mcpagent.models.model_settings import merged
-from mcpagent.models.resolve import spec_of
+from mcpagent.models.resolve import names_in, spec_of
 from mcpagent.python.argument_checks import expect_options
 from mcpagent.run import RunOptions
 from mcpagent.text.safe_text import safe_line
@@ -131,7 +131,7 @@ def _model(card: AgentCard) -> str | None:
     if variable is None:
         details = "Write api_key: ${NAME_OF_A_VARIABLE}; a key itself does not belong into a file"
         raise CardError(f"'api_key' must be an environment variable in {card.path}", details)
-    if "," in model:
+    if len(names_in(model)) > 1:
         details = "Write ?api_key_env=NAME behind each model instead"
         raise CardError(f"'api_key' is for one model, and 'model' names several in {card.path}", details)
     return f"{model}{'&' if '?' in model else '?'}api_key_env={variable[1]}"

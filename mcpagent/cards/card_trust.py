@@ -10,7 +10,7 @@ from mcpagent.cards.teams import Team
 from mcpagent.config import ServersConfig
 from mcpagent.config.user_folders import is_users_own
 from mcpagent.models.model_settings import INSIDE
-from mcpagent.models.resolve import parse_spec
+from mcpagent.models.resolve import names_in, parse_spec
 from mcpagent.text.secret_shapes import names_a_secret
 from mcpagent.trust.descriptions import Description, Fact, fact_of, real_place
 
@@ -43,7 +43,7 @@ def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]
     if told.strip() in ("", "offline"):
         return
     yield fact_of("asks", told)
-    for name in filter(None, (part.strip() for part in told.split(","))):
+    for name in filter(None, names_in(told)):
         if name == "offline":
             continue
         options = parse_spec(name).options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -88,6 +89,9 @@ _OBVIOUS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "opena
 _OPTIONS = ("api_key_env", "base_url", "calls", "discovery", "max_retries")
 """Beside the settings of `model_settings.py`."""
 
+_PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},]')
+"""What matters for where a JSON value ends: its texts, brackets and commas."""
+
 
 def resolve_model(
     spec: str | Model | Sequence[str | Model] | None,
@@ -119,7 +123,7 @@ def resolve_model(
         spec = default_spec(environ)
         if not spec:
             raise CredentialsError(_NO_KEY)
-    names = [name.strip() for name in spec.split(",")]
+    names = names_in(spec)
     if len(names) > 1:
         return _chain([name for name in names if name], environ, http_client)
     [spec] = names
@@ -129,6 +133,25 @@ def resolve_model(
         return OfflineModel()
     parsed = parse_spec(spec)
     return _build(parsed, environ, http_client)
+
+
+def names_in(spec: str) -> list[str]:
+    """The names of a text with commas, each with its options; commas inside of a JSON value separate nothing."""
+    names, begin, depth = list[str](), 0, 0
+    for piece in _PIECES.finditer(spec):
+        match piece[0]:
+            case "[" | "{":
+                depth += 1
+            case "]" | "}":
+                depth -= 1
+            case "," if depth == 0:
+                names.append(spec[begin : piece.start()].strip())
+                begin = piece.end()
+            case _:
+                pass
+    if depth != 0:  # no JSON, just such letters
+        return [name.strip() for name in spec.split(",")]
+    return [*names, spec[begin:].strip()]
 
 
 def _chain(specs: Sequence[str | Model], environ: Mapping[str, str], http_client: httpx2.AsyncClient | None) -> Model:

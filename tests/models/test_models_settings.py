@@ -18,7 +18,7 @@ from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIC
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_settings import LEVELS, as_texts, merged, settings_of
 from mcpagent.models.profiles import UNKNOWN, profile_of
-from mcpagent.models.resolve import resolve_model
+from mcpagent.models.resolve import names_in, resolve_model
 from tests.wire.provider import (
     PlayedProvider,
     anthropic_stream,
@@ -561,3 +561,22 @@ def test_a_cloud_that_cannot_be_reached_says_what_is_missing(monkeypatch: pytest
         resolve_model("vertex:claude-opus-4-8", environ={})
     with pytest.raises(ConfigError, match="AZURE_OPENAI_ENDPOINT is not set"):
         resolve_model("azure:mine", environ={"AZURE_OPENAI_API_KEY": "k"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("offline", ["offline"]),
+        ("ollama:a, groq:b?temperature=0 ,offline", ["ollama:a", "groq:b?temperature=0", "offline"]),
+        ('groq:a?extra.x=[{"b":1,"c":"]"}],offline', ['groq:a?extra.x=[{"b":1,"c":"]"}]', "offline"]),
+        ('groq:a?stop=["[",","],offline', ['groq:a?stop=["[",","]', "offline"]),
+        ("groq:a?stop=[,offline", ["groq:a?stop=[", "offline"]),
+        ("groq:a?stop=],offline", ["groq:a?stop=]", "offline"]),
+    ],
+)
+def test_commas_inside_of_an_option_separate_no_names(spec: str, names: list[str]) -> None:
+    assert names_in(spec) == names
+
+
+def test_names_are_read_in_one_pass() -> None:
+    assert len(names_in("[" * 200_000 + "," * 200_000)) == 200_001
