@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcpagent.late_names import late_names
+from mcpagent.python.late_names import late_names
 
 if TYPE_CHECKING:
     from mcpagent import events
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
     from mcpagent.cards.card import AgentCard, CardError
     from mcpagent.config import McpServer
+    from mcpagent.definition import Definition, Wrapper
     from mcpagent.errors import (
         AgentStateError,
         ConfigError,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from mcpagent.models.scripted import ScriptedModel
     from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run import RunContext, RunOptions, RunResult
-    from mcpagent.session import Definition, EventStream, Session, Wrapper
+    from mcpagent.session import EventStream, Session
     from mcpagent.sessions import SessionStore
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
     from mcpagent.tool_search.search_options import ToolSearch
@@ -195,11 +196,13 @@ __getattr__, __dir__ = late_names(
             "RunOptions",
             "RunResult",
         ),
-        "session": (
+        "definition": (
             "Definition",
+            "Wrapper",
+        ),
+        "session": (
             "EventStream",
             "Session",
-            "Wrapper",
         ),
         "sessions.store": ("SessionStore",),
         "tool_context": (

@@ -8,16 +8,17 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.config import ServerConfig, ServersConfig
-from mcpagent.conversation import usable_history, usable_prompt
+from mcpagent.conversation import usable_prompt
+from mcpagent.definition import Definition, Instructions, ModelChoice, PromptOrAnswers, Wrapper
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit, Event, Notice, SubagentEvent, guarded, ignore, log_warnings
 from mcpagent.loop import converse
@@ -28,27 +29,19 @@ from mcpagent.models.base import Model, ModelRequest, ModelResponse, look_up
 from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
 from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunOptions, RunResult, current_run, outside_of_runs
-from mcpagent.session import (
-    Definition,
-    EventStream,
-    Instructions,
-    ModelChoice,
-    PromptOrAnswers,
-    Session,
-    Wrapper,
-)
+from mcpagent.session import EventStream, Session
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.store import SessionStore, usable_id, written
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import ToolContext
+from mcpagent.tool_search.announcing import start_warnings
 from mcpagent.tool_search.catalog import Catalogs
-from mcpagent.tool_search.search_options import ToolSearch, eager_tool_warnings
+from mcpagent.tool_search.search_options import ToolSearch, possible_search
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tool_search.unique_names import collision_warnings, expect_legal_name
-from mcpagent.tools import Tool, ToolOutput, expect_timeout, usable_tool
-from mcpagent.toolsets.composition import ToolSource
+from mcpagent.tools import Tool, ToolOutput, usable_tool
+from mcpagent.toolsets.agent_tools import agent_tool
 from mcpagent.toolsets.functions import function_tool
-from mcpagent.toolsets.sources import McpConfig, ToolSources
+from mcpagent.toolsets.sources import AnyTools, McpConfig, sources_of
 from mcpagent.toolsets.tool_algebra import ApprovalPredicate
 
 if TYPE_CHECKING:
@@ -63,9 +56,6 @@ END_SECONDS = 5.0
 
 MAX_DEPTH = 8
 """Agents called by agents, one inside the other."""
-
-AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource
-"""A function, a tool, a toolset, an `McpServer`, or a list of functions and tools."""
 
 _STARTED = "the agent is already started; use one `async with` or `with` per agent"
 
@@ -157,7 +147,7 @@ class Agent(Generic[Deps]):
         expect("wrappers", wrappers, (list, tuple), "list of wrappers such as [Recorder(...)]")
         expect("sessions", sessions, (SessionStore, NoneType), "SessionStore(...)")
         rules = approval if isinstance(approval, ApprovalPolicy) else ApprovalPolicy(approval)
-        sources = _sources(tools, mcp_config, server_options or ServerOptions(), rules.required)
+        sources = sources_of(tools, mcp_config, server_options or ServerOptions(), rules.required)
         search = tool_search or (ToolSearch(enabled=with_tool_search_mode) if with_tool_search_mode else None)
         pinned = tuple(pre_discovered_tools)
         definition = Definition(instructions, search, pinned, options or RunOptions(), sources)
@@ -574,14 +564,9 @@ class Agent(Generic[Deps]):
         `SubagentEvent`; calls that need approval ask whoever decides for the caller, and are denied without one. The
         agent is started with the caller, if it is not started already.
         """
-        expect_timeout("as_tool", timeout_seconds)
-        expect_legal_name(name)
-        definition = ToolDefinition(name, description, _DELEGATED, original_name=name)
-
-        async def run(arguments: dict[str, Any]) -> ToolOutput:
-            return await self._delegated(arguments["prompt"], name)
-
-        return Tool(definition, run, timeout_seconds, deferred=defer_loading, lifetime=_StartedOnce(self))
+        return agent_tool(
+            self, self._delegated, name, description, defer_loading=defer_loading, timeout_seconds=timeout_seconds
+        )
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -604,7 +589,7 @@ class Agent(Generic[Deps]):
             self._own = None
             try:
                 await sources.open(exits, self._broadcast, self._changed)
-                self._search = self._possible_search()
+                self._search = possible_search(self._wanted_search, self.warn)
                 self.catalogs = Catalogs(self._search, sources.listing)
                 with RunContext(None).entered():
                     self.from_toolsets = await sources.from_toolsets()
@@ -614,7 +599,8 @@ class Agent(Generic[Deps]):
                 self._exits = None
                 raise
             self._exits = exits.pop_all()
-        self._report_start(self._own.tools)
+        for line in (*self.start_notices, *start_warnings(self._own.tools, self.tool_search)):
+            self.emit(Notice(safe_line(line, 300), "warning"))
         return self
 
     async def __aexit__(
@@ -740,33 +726,6 @@ class Agent(Generic[Deps]):
             # Who waits for no server sees `ServerConnected`.
             self._broadcast(Notice(f'server "{joined.config.name}" is ready; its tools have joined'))
 
-    def _possible_search(self) -> ToolSearch:
-        """The tool search asked for; with words alone, and one warning, if what its vectors need is not installed."""
-        search = self._wanted_search
-        if search.strategy not in ("hybrid", "multilingual"):
-            return search
-        from mcpagent.search import ToolIndex
-
-        try:
-            ToolIndex(search.strategy)
-        except ConfigError as error:
-            self.warn(f'{error}; tool search uses "bm25" instead')
-            return replace(search, strategy="bm25")
-        return search
-
-    def _report_start(self, tools: SessionTools) -> None:
-        by_server: dict[str, list[str]] = {name: [] for name in tools.listing.descriptions}
-        for tool in tools.known.values():
-            if tool.definition.server is not None:
-                by_server.setdefault(tool.definition.server, []).append(tool.definition.original_name)
-        eager = eager_tool_warnings(self.tool_search.eager_tools, by_server)
-        for line in (*self.start_notices, *eager, *collision_warnings(tools.names)):
-            self.emit(Notice(safe_line(line, 300), "warning"))
-        for name in tools.unknown_pins:
-            near = ", ".join(tools.near(name))
-            hint = f"; did you mean {near}?" if near else ""
-            self.emit(Notice(f'pre_discovered_tools: no tool "{name}"{hint}', "warning"))
-
     async def _end_runs(self) -> None:
         ending = [ended for session in tuple(self._sessions) if (ended := session.close()) is not None]
         with contextlib.suppress(TimeoutError):
@@ -809,50 +768,10 @@ class Agent(Generic[Deps]):
         return ToolOutput.of_text(finished.answer)
 
 
-_DELEGATED: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "prompt": {"type": "string", "description": "The whole task: the one who gets it knows nothing else of it"}
-    },
-    "required": ["prompt"],
-}
-
-
-def _sources(
-    tools: Sequence[AnyTools], mcp_config: McpConfig, options: ServerOptions, approval: bool | ApprovalPredicate
-) -> ToolSources:
-    """Functions and single tools become tools of the agent's own; all else is a source that lists its tools."""
-    functions: list[Tool] = []
-    sources: list[ToolSource | ServerConfig] = []
-    for item in tools:
-        if isinstance(item, Agent):
-            raise ConfigError("tools: an Agent is not a tool by itself; use agent.as_tool(name, description)")
-        if isinstance(item, Tool):
-            functions.append(usable_tool(item))
-        elif isinstance(item, ServerConfig | list | tuple) or hasattr(item, "tools"):
-            sources.append(item)  # type: ignore[arg-type]  # what it is, is checked when it is taken in
-        elif callable(item):
-            functions.append(function_tool(item))
-        else:
-            raise ConfigError(f"tools: expected functions, tools and toolsets, got {type(item).__name__}")
-    return ToolSources(functions, sources, mcp_config, options, approval)
-
-
 def _history(messages: Sequence[Message | Mapping[str, Any]]) -> History:
-    from mcpagent.models.foreign_histories import History, read_history
+    from mcpagent.models.foreign_histories import history_of
 
-    expect(
-        "messages",
-        messages,
-        Iterable,
-        "a list of messages",
-        holds=lambda given: not isinstance(given, str | bytes | Mapping),
-        error=InputError,
-    )
-    given = list(messages)
-    known = [message for message in given if isinstance(message, Message)]
-    history = History("", known) if len(known) == len(given) else read_history(given)
-    return replace(history, messages=usable_history(history.messages))
+    return history_of(messages)
 
 
 _A_MODEL = "a name such as anthropic:claude-sonnet-5-5, a Model, or a list of these"
@@ -869,23 +788,3 @@ def _is_choice(model: Any) -> bool:
 def _is_config(config: Any) -> bool:
     is_list = isinstance(config, Sequence) and not isinstance(config, str)
     return not is_list or all(isinstance(server, ServerConfig) for server in config)
-
-
-@dataclass(slots=True)
-class _StartedOnce:
-    """Starts the agent if it is not started, and closes it only then."""
-
-    agent: Agent[Any]
-    starts: list[bool] = field(default_factory=list[bool], compare=False)
-
-    def __hash__(self) -> int:
-        return id(self.agent)
-
-    async def __aenter__(self) -> Agent[Any]:
-        starts = not self.agent.is_started
-        self.starts.append(starts)
-        return await self.agent.__aenter__() if starts else self.agent
-
-    async def __aexit__(self, *_: object) -> None:
-        if self.starts.pop():
-            await self.agent.aclose()

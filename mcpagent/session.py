@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
-from mcpagent.approval import CallAnswer, CallsPendingError, OnApproval, PendingCall, usable_answers
+from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall, usable_answers
 from mcpagent.conversation import Conversation, Words, usable_prompt
+from mcpagent.definition import Owner, PromptOrAnswers
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import Emit, Event, Notice, RunFinished, guarded
 from mcpagent.execution import waiting_calls
 from mcpagent.loop import converse
-from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition
-from mcpagent.models.base import Model, search_cost, search_problem, tool_limits
+from mcpagent.messages import Message, Prompt, Spent, Text, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
+from mcpagent.models.base import search_cost, search_problem, tool_limits
 from mcpagent.prompt.builder import (
     category_line,
     connecting_line,
@@ -31,7 +32,7 @@ from mcpagent.prompt.builder import (
 )
 from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop, running_loop
-from mcpagent.run import Deps, RunContext, RunOptions, RunResult, Tally, current_run
+from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run
 from mcpagent.sessions.keeping import Keeper, restored
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Announced, Beginning, Standing, Told, UnfinishedRun
@@ -40,12 +41,10 @@ from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.announcing import announce
 from mcpagent.tool_search.as_begun import catalog_as_begun, listing_as_begun
-from mcpagent.tool_search.catalog import Catalog, Catalogs
+from mcpagent.tool_search.catalog import Catalog
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool
-from mcpagent.toolsets.sources import AgentSources
 
 if TYPE_CHECKING:
     from mcpagent.search import SearchResult
@@ -55,120 +54,6 @@ _T = TypeVar("_T")
 NOT_ANSWERED = "This call waited for an approval or an answer that was not given, so it was not run."
 
 BUSY = "this session is answering already; await that answer first, or use another one: agent.session()"
-
-Instructions: TypeAlias = str | Callable[[RunContext[Any]], "str | Awaitable[str]"]
-"""What the system prompt begins with; a callable is asked once, when a conversation begins."""
-
-
-PromptOrAnswers: TypeAlias = str | Sequence[Text | Image | CallAnswer]
-"""A `Prompt`, or an answer to each call that waits. One sequence, so that type checkers take a literal list."""
-
-
-ModelChoice: TypeAlias = str | Model | Sequence[str | Model] | None
-"""A name, an object, a chain of these of which the next answers when one cannot, or None for the environment's."""
-
-
-def _resolve(choice: ModelChoice) -> Model:
-    from mcpagent.models import resolve_model
-
-    return resolve_model(choice)
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """What an agent is made of. A wrapper, such as a `Recorder`, is a function from one definition to another.
-
-    `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
-    `search_tools`. `hears` are told every event, before the agent's listener.
-    """
-
-    instructions: Instructions
-    tool_search: ToolSearch | None
-    pinned: tuple[str, ...]
-    options: RunOptions
-    sources: AgentSources
-    resolve: Callable[[ModelChoice], Model] = _resolve
-    bind: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple
-    hears: tuple[Emit, ...] = ()
-
-    def telling(self, last: Emit) -> Emit:
-        """Tells all that hear every event, then the last one."""
-
-        def emit(event: Event) -> None:
-            for hears in self.hears:
-                hears(event)
-            last(event)
-
-        return emit
-
-
-Wrapper: TypeAlias = Callable[[Definition], Definition]
-"""What `Agent(wrappers=[...])` takes: it gives the definition back with its model, tools or options replaced.
-
-One with `is_innermost` true, such as a `Replay`, takes the place of model and tools: it is called before the others.
-"""
-
-
-class Owner(Protocol):
-    """What a session takes from its agent, which it shares with all the others."""
-
-    @property
-    def is_started(self) -> bool:
-        """Whether its servers and toolsets are entered."""
-        ...
-
-    @property
-    def model(self) -> Model:
-        """Which answers; a session asks for it at each request, since it may change."""
-        ...
-
-    @property
-    def definition(self) -> Definition:
-        """What the agent is made of."""
-        ...
-
-    @property
-    def on_approval(self) -> OnApproval | None:
-        """Who decides on calls that need approval; None: they end the run."""
-        ...
-
-    @property
-    def from_toolsets(self) -> tuple[Tool, ...]:
-        """What the toolsets listed when the agent started."""
-        ...
-
-    @property
-    def catalogs(self) -> Catalogs:
-        """Its tools by name, with an index, for each thing that its toolsets give a session."""
-        ...
-
-    def emit(self, event: Event) -> None:
-        """To all that listen to the agent."""
-        ...
-
-    def warn(self, text: str) -> None:
-        """Reports a warning, once."""
-        ...
-
-    def subscribe(self, listener: Emit) -> Callable[[], None]:
-        """Hears what servers say, too, until what this gives is called."""
-        ...
-
-    def count(self, spent: Spent) -> None:
-        """Adds what a run has used to the agent's own sum."""
-        ...
-
-    def require_usable(self) -> None:
-        """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
-        ...
-
-    def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """What it gives, for code that cannot await."""
-        ...
-
-    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        """The work, to be awaited in this event loop and done in the agent's own."""
-        ...
 
 
 class Session(Generic[Deps]):

@@ -16,7 +16,6 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
 
 ORDER = (
-    "late_names",
     "errors",
     "python",
     "text",
@@ -38,6 +37,7 @@ ORDER = (
     "execution",
     "loop",
     "sessions",
+    "definition",
     "session",
     "cards",
     "agent",

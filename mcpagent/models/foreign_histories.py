@@ -10,17 +10,19 @@ returned may stand in it as the object it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
+from mcpagent.conversation import usable_history
 from mcpagent.errors import InputError
 from mcpagent.messages import Image, Message, Origin, Part, Text, Thinking, ToolCall, ToolResult, load_message
 from mcpagent.models.anthropic.messages_model import read_block
 from mcpagent.models.openai.openai_responses import read_item
 from mcpagent.models.origins import SERVER_TOOLS
 from mcpagent.models.wire_values import read_call, without
+from mcpagent.python.argument_checks import expect
 from mcpagent.text.safe_text import safe_line
 
 _ANTHROPIC_SIDE, _OPENAI_SIDE = SERVER_TOOLS["messages"], SERVER_TOOLS["responses"]
@@ -34,6 +36,22 @@ class History:
 
     system: str
     messages: list[Message]
+
+
+def history_of(messages: Sequence[Message | Mapping[str, Any]]) -> History:
+    """Messages as somebody gave them, ours or in any of the shapes, fit to go on with. Raises `InputError`."""
+    expect(
+        "messages",
+        messages,
+        Iterable,
+        "a list of messages",
+        holds=lambda given: not isinstance(given, str | bytes | Mapping),
+        error=InputError,
+    )
+    given = list(messages)
+    known = [message for message in given if isinstance(message, Message)]
+    history = History("", known) if len(known) == len(given) else read_history(given)
+    return replace(history, messages=usable_history(history.messages))
 
 
 def read_history(messages: Sequence[Any]) -> History:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from mcpagent.definition import Definition
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
 from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
 from mcpagent.mcp.server_status import ServerStatus
@@ -31,7 +32,6 @@ from mcpagent.messages import (
     load_messages,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop, ToolLimits
-from mcpagent.session import Definition
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch

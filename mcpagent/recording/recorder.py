@@ -16,6 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
+from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import AnswerRestarted, Emit, Event, Notice, RunFinished, TextDelta, ThinkingDelta, ToolProgress
 from mcpagent.messages import Message, ToolDefinition, json_copy
@@ -41,7 +42,6 @@ from mcpagent.recording.recorded_lines import (
     start_line,
 )
 from mcpagent.run import current_run, run_context
-from mcpagent.session import Definition
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import Redact, redacted, redactor, secrets_in, without_shapes

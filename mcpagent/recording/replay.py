@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.config.bounded_files import LargerError, read_bounded
+from mcpagent.definition import Definition
 from mcpagent.errors import AgentStateError, ConfigError, InputError, McpAgentError
 from mcpagent.events import Emit
 from mcpagent.mcp.server_options import ServerOptions
@@ -34,7 +35,6 @@ from mcpagent.recording.recorded_lines import (
     results_in,
 )
 from mcpagent.run import RunOptions, run_context
-from mcpagent.session import Definition
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redacted, without_shapes

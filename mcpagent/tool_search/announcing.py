@@ -1,8 +1,10 @@
-"""What a conversation is told when its tools change: in words, and as a record in its history."""
+"""What a conversation is told when its tools change, in words and as a record in its history; and what a person is at
+the start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from mcpagent.conversation import change_words
@@ -11,7 +13,9 @@ from mcpagent.models.tool_changes_in_history import places_of
 from mcpagent.prompt.builder import category_line
 from mcpagent.text.safe_text import listed, safe_line
 from mcpagent.tool_search.catalog import Listing
+from mcpagent.tool_search.search_options import ToolSearch, eager_tool_warnings
 from mcpagent.tool_search.session_tools import SessionTools, ToolsUpdate
+from mcpagent.tool_search.unique_names import collision_warnings
 
 
 def announce(update: ToolsUpdate, before: Listing, definitions: Sequence[ToolDefinition], tools: SessionTools) -> None:
@@ -88,3 +92,16 @@ def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, off
     if hidden := [name for name in gone if name not in offered]:
         lines.append(f"Your tools have changed; not to be found any more: {listed(hidden)}.")
     return lines
+
+
+def start_warnings(tools: SessionTools, search: ToolSearch) -> Iterator[str]:
+    """What in the settings about tools cannot have been meant, by the tools that there are; a line each."""
+    by_server: dict[str, list[str]] = {name: [] for name in tools.listing.descriptions}
+    for tool in tools.known.values():
+        if tool.definition.server is not None:
+            by_server.setdefault(tool.definition.server, []).append(tool.definition.original_name)
+    yield from eager_tool_warnings(search.eager_tools, by_server)
+    yield from collision_warnings(tools.names)
+    for name in tools.unknown_pins:
+        near = ", ".join(tools.near(name))
+        yield f'pre_discovered_tools: no tool "{name}"' + (f"; did you mean {near}?" if near else "")

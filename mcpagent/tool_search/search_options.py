@@ -151,6 +151,20 @@ def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str |
     return round(5_500 + used * each + dearer * cost)
 
 
+def possible_search(search: ToolSearch, warn: Callable[[str], None]) -> ToolSearch:
+    """The tool search asked for; with words alone, and a warning, if what its vectors need is not installed."""
+    if search.strategy not in ("hybrid", "multilingual"):
+        return search
+    from mcpagent.search import ToolIndex
+
+    try:
+        ToolIndex(search.strategy)
+    except ConfigError as error:
+        warn(f'{error}; tool search uses "bm25" instead')
+        return replace(search, strategy="bm25")
+    return search
+
+
 def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:
     """What in `eager_tools` cannot have been meant, one line each; `servers` gives the tools of those attached."""
     lines: list[str] = []

@@ -16,8 +16,9 @@ from mcpagent.mcp.redaction import secrets_of
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
-from mcpagent.tools import Tool, usable_tools
+from mcpagent.tools import Tool, usable_tool, usable_tools
 from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, toolset_label
+from mcpagent.toolsets.functions import function_tool
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.toolsets.selection import Selection
 from mcpagent.toolsets.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured
@@ -296,3 +297,27 @@ def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:
     kept[key] = value
     while len(kept) > MAX_KEPT:
         kept.pop(next(iter(kept)))
+
+
+AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource
+"""A function, a tool, a toolset, an `McpServer`, or a list of functions and tools."""
+
+
+def sources_of(
+    tools: Sequence[AnyTools], mcp_config: McpConfig, options: ServerOptions, approval: bool | ApprovalPredicate
+) -> ToolSources:
+    """Functions and single tools become tools of the agent's own; all else is a source that lists its tools."""
+    functions: list[Tool] = []
+    sources: list[ToolSource | ServerConfig] = []
+    for item in tools:
+        if hasattr(item, "as_tool"):
+            raise ConfigError("tools: an Agent is not a tool by itself; use agent.as_tool(name, description)")
+        if isinstance(item, Tool):
+            functions.append(usable_tool(item))
+        elif isinstance(item, ServerConfig | list | tuple) or hasattr(item, "tools"):
+            sources.append(item)  # type: ignore[arg-type]  # what it is, is checked when it is taken in
+        elif callable(item):
+            functions.append(function_tool(item))
+        else:
+            raise ConfigError(f"tools: expected functions, tools and toolsets, got {type(item).__name__}")
+    return ToolSources(functions, sources, mcp_config, options, approval)

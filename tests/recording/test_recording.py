@@ -32,6 +32,7 @@ from mcpagent import (
     prepared,
 )
 from mcpagent.approval import CallsPendingError
+from mcpagent.definition import Wrapper
 from mcpagent.errors import ConfigError, ContextOverflowError, McpAgentError
 from mcpagent.events import Event, Notice, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
@@ -39,7 +40,6 @@ from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
 from mcpagent.models.scripted import Reply
-from mcpagent.session import Wrapper
 from mcpagent.tools import Tool
 from tests.terminal.process import SMALL_SERVER, run, server_option
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mcpagent.cli.screen.rendering import Activity
     from mcpagent.cli.screen.terminal import Terminal
     from mcpagent.config import ServerConfig
+    from mcpagent.definition import Wrapper
     from mcpagent.events import Emit
     from mcpagent.mcp.lists.list_cache import ListCache
     from mcpagent.mcp.lists.pins import AllowChange, ToolChange
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from mcpagent.messages import ToolDefinition
     from mcpagent.models.model_settings import ModelSettings
     from mcpagent.search import SearchHistory
-    from mcpagent.session import Wrapper
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
 _SERVERS_HINT = "bundled demo server. Your own: .mcp.json or --server NAME='command'"

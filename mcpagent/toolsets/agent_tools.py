@@ -1,0 +1,79 @@
+"""An agent as a tool of another one: what a model is shown of it, and its start and end with the one that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.tool_search.unique_names import expect_legal_name
+from mcpagent.tools import Tool, ToolOutput, expect_timeout
+
+_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "prompt": {"type": "string", "description": "The whole task: the one who gets it knows nothing else of it"}
+    },
+    "required": ["prompt"],
+}
+
+
+class Startable(Protocol):
+    """What can be started and closed, such as an agent."""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it is."""
+        ...
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def agent_tool(
+    agent: Startable,
+    answer: Callable[[str, str], Awaitable[ToolOutput]],
+    name: str,
+    description: str,
+    *,
+    defer_loading: bool | None,
+    timeout_seconds: float | None,
+) -> Tool:
+    """A tool that gives the agent's `answer` to a prompt, and its own name. Raises `ConfigError` for a wrong name."""
+    expect_timeout("as_tool", timeout_seconds)
+    expect_legal_name(name)
+
+    async def run(arguments: dict[str, Any]) -> ToolOutput:
+        return await answer(arguments["prompt"], name)
+
+    definition = ToolDefinition(name, description, _PARAMETERS, original_name=name)
+    return Tool(definition, run, timeout_seconds, deferred=defer_loading, lifetime=_StartedOnce(agent))
+
+
+@dataclass(slots=True)
+class _StartedOnce:
+    """Starts the agent if it is not started, and closes it only then."""
+
+    agent: Startable
+    starts: list[bool] = field(default_factory=list[bool], compare=False)
+
+    def __hash__(self) -> int:
+        return id(self.agent)
+
+    async def __aenter__(self) -> Startable:
+        starts = not self.agent.is_started
+        self.starts.append(starts)
+        if starts:
+            await self.agent.__aenter__()
+        return self.agent
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.starts.pop():
+            await self.agent.__aexit__(None, None, None)
