@@ -42,11 +42,14 @@ SIZES = (10, 100, 1_000, 5_000)
 AT_ONCE = 100
 PACKAGES = {
     "mcpagent": ["-e", str(ROOT)],
+    "mcpagent-kept": ["-e", str(ROOT)],
     "pydantic-ai-slim": ["pydantic-ai-slim[openai]"],
     "openai-agents": ["openai-agents"],
     "fast-agent-mcp": ["fast-agent-mcp"],
 }
-OURS, *PEERS = PACKAGES
+OURS, KEPT, *PEERS = PACKAGES
+"""Ours twice: in memory, and with each step written into a file of sessions before the next one."""
+
 NEEDS_PYTHON = {"fast-agent-mcp": (3, 12)}
 """The first Python that the newest release runs on (Requires-Python of 0.10); pip gives an older one another API."""
 LIMIT_SECONDS = 3_600.0
@@ -264,9 +267,10 @@ def left_out(packages: Sequence[str], python: tuple[int, int]) -> dict[str, str]
 def verdicts(found: Figures, versions: Mapping[str, str], sizes: Sequence[int]) -> list[str]:
     """Who is ahead of whom, who was not measured, and what long histories cost, one line each."""
     lines: list[str] = []
-    for peer in [package for package in versions if package != OURS]:
+    ours = [package for package in (OURS, KEPT) if package in versions]
+    for peer, own in [(package, own) for package in versions if package not in ours for own in ours]:
         cells = {
-            f"{measure.title}, {size:,} messages": _ratio(found, peer, OURS, size, measure)
+            f"{measure.title}, {size:,} messages": _ratio(found, peer, own, size, measure)
             for measure in MEASURES
             for size in sizes
         }
@@ -276,12 +280,12 @@ def verdicts(found: Figures, versions: Mapping[str, str], sizes: Sequence[int]) 
             continue
         behind = [f"{cell} ({ratio:.2f}x)" for cell, ratio in ratios.items() if ratio <= 1]
         told = f"no: {'; '.join(behind)}" if behind else f"yes, in all {len(ratios)} cells"
-        lines.append(f"ahead of {peer}: {told} ({min(ratios.values()):.1f} to {max(ratios.values()):.1f} times)")
+        lines.append(f"{own} ahead of {peer}: {told} ({min(ratios.values()):.1f} to {max(ratios.values()):.1f} times)")
     few, many = min(sizes), max(sizes)
-    for measure in MEASURES:
-        short, long = _median(found, OURS, few, measure), _median(found, OURS, many, measure)
-        if measure.name in ("next", "turn") and short is not None and long is not None:
-            lines.append(f"{many:,} against {few:,} messages: {long / short:.1f} times ({OURS}, {measure.title})")
+    for own, measure in [(own, measure) for own in ours for measure in MEASURES if measure.name in ("next", "turn")]:
+        short, long = _median(found, own, few, measure), _median(found, own, many, measure)
+        if short is not None and long is not None:
+            lines.append(f"{many:,} against {few:,} messages: {long / short:.1f} times ({own}, {measure.title})")
     return lines
 
 
@@ -309,8 +313,8 @@ def main() -> None:
     home.mkdir(parents=True, exist_ok=True)
     missing = left_out(options.only, sys.version_info[:2])
     wanted = [package for package in dict.fromkeys((OURS, *options.only)) if package not in missing]
-    pythons = {package: installed(home, package, PACKAGES[package]) for package in wanted}
-    versions = {package: version(python, package) for package, python in pythons.items()}
+    pythons = {one: installed(home, OURS if one == KEPT else one, PACKAGES[one]) for one in wanted}
+    versions = {one: version(python, OURS if one == KEPT else one) for one, python in pythons.items()}
     found: Figures = {}
     with canned_server() as address, suppress(KeyboardInterrupt):
         measure_all(pythons, options.sizes, options.runs, address if options.wire else "", found)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 INSTRUCTIONS = "You answer questions about a large archive. Look things up before you answer."
@@ -101,7 +103,19 @@ def _reply(backwards: Iterable[tuple[bool, str]]) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def mcpagent_system(address: str) -> AsyncIterator[Ready]:
+async def kept_mcpagent_system(address: str) -> AsyncIterator[Ready]:
+    """The same, with each step written into a file of sessions before the next one."""
+    from mcpagent import SessionStore
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = SessionStore(Path(folder, "sessions.db"))
+        async with mcpagent_system(address, sessions=store) as ready:
+            yield ready
+        store.close()
+
+
+@asynccontextmanager
+async def mcpagent_system(address: str, **options: Any) -> AsyncIterator[Ready]:
     from mcpagent import Agent
     from mcpagent.messages import Message, ToolCall
     from mcpagent.models import OpenAIChatModel
@@ -118,7 +132,7 @@ async def mcpagent_system(address: str) -> AsyncIterator[Ready]:
 
     scripted = ScriptedModel([say])
     model = OpenAIChatModel("m", provider="local", base_url=address) if address else scripted
-    async with Agent(model, instructions=INSTRUCTIONS, tools=[look_up]) as agent:
+    async with Agent(model, instructions=INSTRUCTIONS, tools=[look_up], **options) as agent:
 
         async def begin(messages: list[Message]) -> Ask:
             return agent.session(messages=messages).ask
@@ -353,6 +367,7 @@ def _fast_agent_history(lines: Sequence[Line]) -> list[Any]:
 
 SYSTEMS: dict[str, System] = {
     "mcpagent": mcpagent_system,
+    "mcpagent-kept": kept_mcpagent_system,
     "pydantic-ai-slim": pydantic_ai_system,
     "openai-agents": openai_agents_system,
     "fast-agent-mcp": fast_agent_system,
