@@ -239,7 +239,7 @@ class Agent(Generic[Deps]):
         self._current._require_idle()
         before, self._own = self._own, await self.open_session(id)
         if before is not None and before is not self._own:
-            before.stop_keeping()
+            before.give_back()
 
     def _live(self, id: str) -> Session[Deps] | None:  # noqa: A002
         """The session of this id that somebody holds: a conversation is one value."""
@@ -618,7 +618,7 @@ class Agent(Generic[Deps]):
             async with exits:
                 await self._end_runs()
                 for session in tuple(self._sessions):
-                    session.stop_keeping()
+                    session.give_back()
                 if self.store is not None:
                     await written(self.store.flush())
 

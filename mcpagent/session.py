@@ -85,6 +85,7 @@ class Session(Generic[Deps]):
         self._owner = owner
         self._store = store
         self._keeper: Keeper | None = None
+        self._is_given_back = False
         self._spent = standing.spent
         self._pending = standing.pending
         self._unfinished = standing.run
@@ -105,8 +106,7 @@ class Session(Generic[Deps]):
             for problem in self.tool_context.restore_namespaces(standing.state):
                 owner.warn(f'session "{safe_line(self.id, 60)}": {problem}')
         if store is not None:
-            self._keeper = Keeper(store, self.id, length=len(kept.messages) if kept else 0, standing=standing)
-            weakref.finalize(self, self._keeper.release)
+            self._keep_in(Keeper(store, self.id, length=len(kept.messages) if kept else 0, standing=standing))
 
     def __repr__(self) -> str:
         pending = len(self.pending)
@@ -193,6 +193,8 @@ class Session(Generic[Deps]):
         _expect_context(tool_context)
         self._owner.require_usable()
         self._require_idle()
+        if self._is_given_back:
+            raise AgentStateError("this session ended with its agent; open it again: agent.session(id)")
         self.refresh()
         conversation, unfinished = self._conversation, self._unfinished or UnfinishedRun(len(self._conversation))
         given = said if isinstance(said, Mapping) else None
@@ -389,7 +391,7 @@ class Session(Generic[Deps]):
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
         self._is_restored = False
         if self._store is not None:
-            self._keeper = Keeper(self._store, self.id)
+            self._keep_in(Keeper(self._store, self.id))
 
     def rewind(self, length: int) -> None:
         """Takes back all but the first `length` messages, and with them the tools that were discovered since.
@@ -574,6 +576,10 @@ class Session(Generic[Deps]):
 
     # -- keeping it ---------------------------------------------------------------------------------------------------
 
+    def _keep_in(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        weakref.finalize(self, keeper.release)
+
     async def _keep(self, run: RunContext[Any]) -> None:
         """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""
         if self._keeper is not None and run.conversation is self._conversation:
@@ -616,6 +622,11 @@ class Session(Generic[Deps]):
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.release()
+
+    def give_back(self) -> None:
+        """As closing the agent does: other processes can have the session, and this value of it has ended."""
+        self._is_given_back = self._is_given_back or self._keeper is not None
+        self.stop_keeping()
 
     @in_own_loop
     async def search(self, query: str, limit: int = 5) -> SearchResult:
