@@ -220,8 +220,7 @@ class Session(Generic[Deps]):
             for problem in self.tool_context.restore_namespaces(standing.state):
                 owner.warn(f'session "{safe_line(self.id, 60)}": {problem}')
         if store is not None:
-            self._keeper = Keeper(store, self.id, length=len(kept.messages) if kept else 0, standing=standing)
-            weakref.finalize(self, self._keeper.release)
+            self._keep_in(Keeper(store, self.id, length=len(kept.messages) if kept else 0, standing=standing))
 
     def __repr__(self) -> str:
         pending = len(self.pending)
@@ -504,7 +503,7 @@ class Session(Generic[Deps]):
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
         self._is_restored = False
         if self._store is not None:
-            self._keeper = Keeper(self._store, self.id)
+            self._keep_in(Keeper(self._store, self.id))
 
     def rewind(self, length: int) -> None:
         """Takes back all but the first `length` messages, and with them the tools that were discovered since.
@@ -688,6 +687,10 @@ class Session(Generic[Deps]):
         self._warn_of_misfits()
 
     # -- keeping it ---------------------------------------------------------------------------------------------------
+
+    def _keep_in(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        weakref.finalize(self, keeper.release).atexit = False  # all is given back then
 
     async def _keep(self, run: RunContext[Any]) -> None:
         """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""

@@ -56,6 +56,12 @@ def names_a_secret(name: str) -> bool:
 
 def redactor(values: Iterable[str]) -> Redact:
     """Replaces these values, also as they stand in JSON and in addresses, and everything that looks like a key."""
+    without_values = value_redactor(values)
+    return lambda text: without_shapes(without_values(text))
+
+
+def value_redactor(values: Iterable[str]) -> Redact:
+    """Replaces these values alone, also as they stand in JSON and in addresses."""
     spellings = {
         spelling
         for value in values
@@ -63,10 +69,10 @@ def redactor(values: Iterable[str]) -> Redact:
         for spelling in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, ""))
     }
     if not spellings:
-        return without_shapes
+        return str
     # The longest first: one secret may begin with another.
     known = re.compile("|".join(map(re.escape, sorted(spellings, key=lambda item: (-len(item), item)))))
-    return lambda text: without_shapes(known.sub(REDACTED, text))
+    return lambda text: known.sub(REDACTED, text)
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
