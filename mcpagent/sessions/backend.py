@@ -10,7 +10,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
@@ -108,6 +108,10 @@ class SessionBackend(ABC):
     def transaction(self, *, writes: bool = True) -> AbstractContextManager[None]:
         """Inside, all or nothing. Raises `SessionStoreError` in one line for whatever the database says."""
 
+    def together(self) -> AbstractContextManager[object]:
+        """What is executed inside gives no rows, and need not be done one by one."""
+        return nullcontext()
+
     @abstractmethod
     def be_alive(self) -> None:
         """From now on `is_alive` of this process's token is true everywhere, until it ends, in whatever way."""
@@ -195,27 +199,31 @@ class SessionBackend(ABC):
         """Writes a change; the first one makes the session. Raises `SessionStoreError` if it is another process's."""
         with self.transaction():
             number = self._mine(session)
-            self._forget_messages(number, rows.keep)
-            for place, row in enumerate(rows.messages, rows.keep):
-                self.add_message(number, place, row)
-            for place, step in rows.steps.items():
-                self.execute("INSERT INTO steps(session, place, step) VALUES(?, ?, ?)", (number, place, step))
-            if rows.calls is not None:
-                self.execute("DELETE FROM calls WHERE session = ?", (number,))
-                for call, progress in rows.calls.items():
-                    self.execute("INSERT INTO calls(session, id, progress) VALUES(?, ?, ?)", (number, call, progress))
-            for name, value in rows.values.items():
-                self.execute("DELETE FROM kept_values WHERE session = ? AND name = ?", (number, name))
-                if value is not None:
-                    self.execute("INSERT INTO kept_values(session, name, value) VALUES(?, ?, ?)", (number, name, value))
-            if rows.title:
-                self.execute("UPDATE sessions SET title = ? WHERE number = ? AND title = ''", (rows.title, number))
-            columns = {**rows.columns, "updated": time.time()}
-            names = ", ".join(f"{name} = ?" for name in columns)
-            self.execute(
-                f"UPDATE sessions SET {names} WHERE number = ?",  # noqa: S608 - names of ours
-                (*columns.values(), number),
-            )
+            with self.together():
+                self._write(number, rows)
+
+    def _write(self, number: int, rows: Rows) -> None:
+        self._forget_messages(number, rows.keep)
+        for place, row in enumerate(rows.messages, rows.keep):
+            self.add_message(number, place, row)
+        for place, step in rows.steps.items():
+            self.execute("INSERT INTO steps(session, place, step) VALUES(?, ?, ?)", (number, place, step))
+        if rows.calls is not None:
+            self.execute("DELETE FROM calls WHERE session = ?", (number,))
+            for call, progress in rows.calls.items():
+                self.execute("INSERT INTO calls(session, id, progress) VALUES(?, ?, ?)", (number, call, progress))
+        for name, value in rows.values.items():
+            self.execute("DELETE FROM kept_values WHERE session = ? AND name = ?", (number, name))
+            if value is not None:
+                self.execute("INSERT INTO kept_values(session, name, value) VALUES(?, ?, ?)", (number, name, value))
+        if rows.title:
+            self.execute("UPDATE sessions SET title = ? WHERE number = ? AND title = ''", (rows.title, number))
+        columns = {**rows.columns, "updated": time.time()}
+        names = ", ".join(f"{name} = ?" for name in columns)
+        self.execute(
+            f"UPDATE sessions SET {names} WHERE number = ?",  # noqa: S608 - names of ours
+            (*columns.values(), number),
+        )
 
     def add_message(self, number: int, place: int, row: MessageRow) -> None:
         """Adds one message of a session, so that its words are found."""

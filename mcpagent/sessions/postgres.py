@@ -80,7 +80,7 @@ _MIGRATING = 0x6D637061
 MAX_SEARCHED = 100_000
 """Characters of a message that are found: the server refuses a message with more than 1 MB of different words."""
 
-EXCERPT_WORDS = 16
+EXCERPT_WORDS, MAX_EXCERPT = 16, 400
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -88,7 +88,7 @@ _of_other_processes: list[object] = []
 """Connections that forks have copied."""
 
 
-class _Lost(SessionStoreError):
+class _ConnectionLostError(SessionStoreError):
     """The connection ended."""
 
 
@@ -146,14 +146,21 @@ class PostgresBackend(SessionBackend):
             is_lost = self._connection is None or self._connection.closed
             if is_lost and self._connection is not None:
                 self._connection, self._is_known = None, False
-                raise _Lost(f"{self.where}: the connection was lost; {self._told(error)}") from None
+                raise _ConnectionLostError(f"{self.where}: the connection was lost; {self._told(error)}") from None
             raise SessionStoreError(f"{self.where}: {self._told(error)}") from None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Sent without waiting for an answer to each, which takes as long as the server is far away."""
+        assert self._connection is not None
+        with self._connection.pipeline():
+            yield
 
     def attempt(self, work: Callable[[], _T]) -> _T:
         """Once more over a new connection, if the one that was there is lost."""
         try:
             return work()
-        except _Lost:
+        except _ConnectionLostError:
             return work()
 
     # -- the connection, and the tables behind it ---------------------------------------------------------------------
@@ -167,8 +174,7 @@ class PostgresBackend(SessionBackend):
             connection = psycopg.connect(**self._address, autocommit=True)
             self._connection = connection
             try:
-                for setting in _SETTINGS:
-                    connection.execute(setting)
+                connection.execute("; ".join(_SETTINGS))
                 if self._durability == "full":
                     connection.execute(
                         "SELECT set_config('synchronous_commit', 'on', false)"
@@ -367,4 +373,4 @@ def _excerpt(text: str, folded: Sequence[str]) -> str:
     after = " ..." if first + EXCERPT_WORDS < len(words) else ""
     begin = shown[0].start() if first else 0
     end = shown[-1].end() if after else len(text)
-    return f"{before}{text[begin:end]}{after}"
+    return f"{before}{text[begin:end][:MAX_EXCERPT]}{after}"

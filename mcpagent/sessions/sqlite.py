@@ -41,9 +41,9 @@ _TABLES = (
     "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since REAL) WITHOUT ROWID",
     # The words stand in `messages` alone; the triggers are those of https://sqlite.org/fts5.html#external_content_tables
     "CREATE VIRTUAL TABLE said USING fts5(words, content='messages', content_rowid='number')",
-    """CREATE TRIGGER said_more AFTER INSERT ON messages WHEN new.words <> '' BEGIN
+    """CREATE TRIGGER said_more AFTER INSERT ON messages BEGIN
         INSERT INTO said(rowid, words) VALUES(new.number, new.words); END""",
-    """CREATE TRIGGER said_less AFTER DELETE ON messages WHEN old.words <> '' BEGIN
+    """CREATE TRIGGER said_less AFTER DELETE ON messages BEGIN
         INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
 )
 
