@@ -265,6 +265,10 @@ class _RecordedSources:
         await self.inside.open(exits, emit, on_change)
         self._recorder.hide(self.inside.secrets)
 
+    @property
+    def secrets(self) -> list[str]:
+        return self.inside.secrets
+
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
         live = self.inside.listing(from_toolsets)
         held = self._listings.get(id(live))
