@@ -10,9 +10,9 @@ from mcpagent.messages import Image, Part, ProviderBlock, Text, Thinking, ToolsC
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
+    FileRoom,
     News,
     OfferedTools,
-    Room,
     Transcript,
     Turn,
     step_figures,
@@ -33,7 +33,7 @@ _LEAVES_A_QUOTE = re.compile(r"[<&]|!\[|\]:|\]\(\s*(?!https?://)")
 
 def as_markdown(transcript: Transcript) -> str:
     """Questions and answers as quotes, with their own Markdown if it is harmless; calls and results as code."""
-    room = Room()
+    room = FileRoom()
     lines = [f"# {_plain(transcript.title)}", ""]
     lines += [f"- {name}: {_plain(words)}" for name, words in transcript.facts().items()]
     lines += [f"- exported: {transcript.at:%Y-%m-%d %H:%M} UTC", ""]
@@ -47,7 +47,7 @@ def as_markdown(transcript: Transcript) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _turn(turn: Turn, room: Room) -> Iterator[str]:
+def _turn(turn: Turn, room: FileRoom) -> Iterator[str]:
     if turn.number:
         yield from (f"## Question {turn.number}", "")
         for part in turn.question:
@@ -61,7 +61,7 @@ def _turn(turn: Turn, room: Room) -> Iterator[str]:
         yield from _answer(entry, room)
 
 
-def _answer(answer: Answered, room: Room) -> Iterator[str]:
+def _answer(answer: Answered, room: FileRoom) -> Iterator[str]:
     yield from (f"### {'Step' if answer.has_calls else 'Answer, step'} {answer.number}", "")
     said = [_code(safe_line(answer.model, 120))] if answer.model else []
     said += step_figures(answer.step) if answer.step is not None else []
@@ -79,7 +79,7 @@ def _offered(offered: OfferedTools) -> str:
     return f"Offered: {count}; {' '.join(signs) or 'in another order'}"
 
 
-def _call(called: CalledTool, room: Room) -> Iterator[str]:
+def _call(called: CalledTool, room: FileRoom) -> Iterator[str]:
     call, result, state = called.call, called.result, called.state
     words = [f"**{state.words}**"] if state.words else []
     if result is not None:
@@ -93,7 +93,7 @@ def _call(called: CalledTool, room: Room) -> Iterator[str]:
         yield from _part(change, room)
 
 
-def _part(part: Part | CalledTool, room: Room) -> Iterator[str]:
+def _part(part: Part | CalledTool, room: FileRoom) -> Iterator[str]:
     match part:
         case Text(text=text) if text.strip():
             first, _, left = room.cut(text.strip("\n"), MAX_WORDS)
@@ -116,7 +116,7 @@ def _part(part: Part | CalledTool, room: Room) -> Iterator[str]:
             pass
 
 
-def _block(text: str, room: Room, language: str = "", limit: int = MAX_RESULT) -> Iterator[str]:
+def _block(text: str, room: FileRoom, language: str = "", limit: int = MAX_RESULT) -> Iterator[str]:
     first, _, left = room.cut(text, limit)
     yield from (fenced(safe_text(first), language=language), "", *_more(left))
 

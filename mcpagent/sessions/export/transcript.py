@@ -24,6 +24,7 @@ from mcpagent.messages import (
     ToolsShown,
     Usage,
 )
+from mcpagent.prompt.builder import call_note
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Standing, progress_from_json
 from mcpagent.text.safe_text import safe_line
@@ -56,6 +57,8 @@ _NEWS = (
     "You take ",
     'The call to "',
     "The calls to ",
+    "You made the same call again",
+    "You have used all ",
 )
 """How what a model is told of its tools and calls begins, where no record of a change stands beside it."""
 
@@ -145,7 +148,7 @@ class Transcript:
             raise InputError(f"{what}: {type(error).__name__} {safe_line(str(error), 120)}") from None
         clean = _hidden(replace(session, values={}, calls={}), redact)
         standing = _hidden(replace(standing, state={}), redact)
-        progress = {redact(call): _hidden(known, redact) for call, known in progress.items()}
+        progress = {_hidden(call, redact): _hidden(known, redact) for call, known in progress.items()}
         turns = tuple(_turns(clean, standing, progress))
         last = clean.messages[-1].role if clean.messages else "assistant"
         ending = "This question has no answer yet." if last != "assistant" else ""
@@ -226,8 +229,8 @@ def money_of(dollars: float, *, known: bool) -> str:
 
 def step_figures(step: Step) -> list[str]:
     """What one answer took, as words."""
-    cost = [] if step.dollars is None else [money_of(step.dollars, known=True)]
-    return [figures(step.usage), *cost, f"{step.seconds:,.1f} s"]
+    cost = "cost not known" if step.dollars is None else money_of(step.dollars, known=True)
+    return [figures(step.usage), cost, f"{step.seconds:,.1f} s"]
 
 
 def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, CallProgress]) -> Iterator[Turn]:
@@ -262,6 +265,9 @@ def _is_news(messages: Sequence[Message], place: int) -> bool:
     """Whether mcpagent said it: behind results or before a prompt, in words that it uses."""
     message, before, after = messages[place], messages[max(place - 1, 0)], messages[place + 1 : place + 2]
     if any(isinstance(part, ToolsChanged | ToolsShown) for part in message.parts):
+        return True
+    begins, _, ends = call_note("...").partition("...")
+    if place and message.text.startswith(begins) and message.text.endswith(ends):
         return True
     has_place = before.role == "tool" or (bool(after) and after[0].role == "user")
     return has_place and message.text.startswith(_NEWS)
@@ -322,7 +328,7 @@ def _hidden(value: _T, redact: Redact) -> _T:
     clean: Any = value
     match value:
         case str():
-            clean = redact(value)
+            clean = _writable(redact(value))
         case Image():
             clean = value
         case ToolKey():
@@ -344,16 +350,23 @@ def _hidden(value: _T, redact: Redact) -> _T:
     return found
 
 
+def _writable(text: str) -> str:
+    """Halves of characters are in no file."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 @dataclass(slots=True)
-class Room:
+class FileRoom:
     """How much text of others a file still takes, in characters: no conversation makes one that nobody can open."""
 
     left: int = 20_000_000
     images_left: int = field(default=60_000_000)
 
     def cut(self, text: str, shown: int, folded: int = 0) -> tuple[str, str, int]:
-        """What of it is shown, what is folded, and how much is left out."""
-        first = text[: min(shown, self.left)]
+        """What of it is shown, to the end of a line if one is near, what is folded, and how much is left out."""
+        shown = min(shown, self.left)
+        line_end = text.rfind("\n", shown // 2, shown) + 1 if len(text) > shown else 0
+        first = text[: line_end or shown]
         self.left -= len(first)
         rest = text[len(first) : len(first) + min(folded, self.left)]
         self.left -= len(rest)

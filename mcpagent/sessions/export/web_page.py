@@ -20,9 +20,9 @@ from mcpagent.messages import Image, Part, ProviderBlock, Text, Thinking, ToolsC
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
+    FileRoom,
     News,
     OfferedTools,
-    Room,
     Transcript,
     Turn,
     step_figures,
@@ -71,7 +71,7 @@ def as_html(transcript: Transcript) -> str:
 
 
 def _body(transcript: Transcript) -> _Html:
-    room = Room()
+    room = FileRoom()
     facts = [_el("div", _el("dt", name), _el("dd", words)) for name, words in transcript.facts().items()]
     questions = [_el("li", _el("a", turn.title, href=f"#question-{turn.number}")) for turn in transcript.questions]
     system = transcript.standing.beginning.system
@@ -89,7 +89,7 @@ def _body(transcript: Transcript) -> _Html:
     )
 
 
-def _turn(turn: Turn, room: Room) -> _Html:
+def _turn(turn: Turn, room: FileRoom) -> _Html:
     question = None
     if turn.number:
         heading = _el("h2", _el("a", f"Question {turn.number}", href=f"#question-{turn.number}"))
@@ -99,11 +99,11 @@ def _turn(turn: Turn, room: Room) -> _Html:
     return _el("section", question, *entries, **named)
 
 
-def _news(news: News, room: Room) -> _Html:
+def _news(news: News, room: FileRoom) -> _Html:
     return _el("aside", _el("p", "The model was told", cls="note"), *_parts(news.parts, room, is_answer=False))
 
 
-def _answer(answer: Answered, room: Room) -> _Html:
+def _answer(answer: Answered, room: FileRoom) -> _Html:
     said = [safe_line(answer.model, 120)] if answer.model else []
     said += step_figures(answer.step) if answer.step is not None else []
     heading = _el(
@@ -122,7 +122,7 @@ def _offered(offered: OfferedTools) -> _Html:
     return _folded(count, [_name_list(offered.names)], note="  ".join(signs) or "in another order", cls="offered")
 
 
-def _parts(parts: Sequence[Part | CalledTool], room: Room, *, is_answer: bool) -> Iterator[_Html]:
+def _parts(parts: Sequence[Part | CalledTool], room: FileRoom, *, is_answer: bool) -> Iterator[_Html]:
     for part in parts:
         match part:
             case CalledTool():
@@ -148,33 +148,27 @@ def _parts(parts: Sequence[Part | CalledTool], room: Room, *, is_answer: bool) -
                 pass
 
 
-def _call(called: CalledTool, room: Room) -> _Html:
+def _call(called: CalledTool, room: FileRoom) -> _Html:
     call, result, state = called.call, called.result, called.state
     whole = call.malformed or json.dumps(call.arguments, indent=1, ensure_ascii=False, default=str)
     short = call.malformed[:500] or json.dumps(call.arguments, ensure_ascii=False, default=str)[:500]
     texts = [part.text for part in result.content if isinstance(part, Text)] if result is not None else []
     hidden = any(hides_something(text[: MAX_RESULT + MAX_FOLDED_RESULT]) for text in (whole, *texts))
-    took = f"{result.seconds:,.2f} s, {_characters(result.text)}" if result is not None else ""
-    summary = _el(
-        "summary",
-        _el("b", safe_line(call.name, 120)),
-        " ",
-        _el("code", safe_line(short, 100)),
-        _el("mark", state.words) if state.words else None,
-        _el("mark", "had invisible characters") if hidden else None,
-        _el("small", took) if took else None,
-    )
+    head = [_el("b", safe_line(call.name, 120)), " ", _el("code", safe_line(short, 100))]
+    head += [_el("mark", words) for words in (state.words, "had invisible characters" if hidden else "") if words]
+    if result is not None:
+        head.append(_el("small", f"{result.seconds:,.2f} s, {_characters(result.text)}"))
     body: list[_Html] = [_el("h4", "arguments"), *_cut(whole, room)]
     if result is not None:
         body.append(_el("h4", "result"))
         for part in result.content:
             body += _cut(part.text, room) if isinstance(part, Text) else [_image(part, room)]
     changes = [*_parts(called.changes, room, is_answer=False)]
-    details = _el("details", summary, *body, cls=f"call {state.outcome}")
+    details = _el("details", _el("summary", *head), *body, cls=f"call {state.outcome}")
     return _Html("".join((details, *changes)))
 
 
-def _image(image: Image, room: Room) -> _Html:
+def _image(image: Image, room: FileRoom) -> _Html:
     """The picture, if its bytes are of a kind that is nothing but a picture."""
     try:
         data = base64.b64decode(image.data, validate=False)
@@ -209,13 +203,13 @@ def _characters(text: str) -> str:
     return f"{len(text):,} characters"
 
 
-def _words(text: str, room: Room) -> _Html:
+def _words(text: str, room: FileRoom) -> _Html:
     """As it was written, line by line."""
     return _Html("".join(_cut(text.strip("\n"), room, MAX_WORDS, MAX_FOLDED_WORDS, cls="words")))
 
 
 def _cut(
-    text: str, room: Room, shown: int = MAX_RESULT, folded: int = MAX_FOLDED_RESULT, *, cls: str = ""
+    text: str, room: FileRoom, shown: int = MAX_RESULT, folded: int = MAX_FOLDED_RESULT, *, cls: str = ""
 ) -> list[_Html]:
     """The beginning, the rest of it folded, and how much is in no page."""
     first, rest, left = room.cut(text, shown, folded)
@@ -245,7 +239,7 @@ def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
 # -- the Markdown of an answer ---------------------------------------------------------------------------------------
 
 
-def _takes(room: Room, text: str) -> bool:
+def _takes(room: FileRoom, text: str) -> bool:
     """Whether there is room for it, and it is no longer than what is read in moments."""
     if len(text) > min(MAX_WORDS, room.left):
         return False
