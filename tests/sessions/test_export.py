@@ -167,6 +167,7 @@ def test_words_of_others_are_text_in_every_form(words: str) -> None:
     assert safe_text(f"First: {words}").strip("\n") in seen.text
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=12), max_size=5).map("".join))
 def test_whatever_the_words_are(words: str) -> None:
@@ -324,6 +325,7 @@ def long_session(size: int, count: int) -> KeptSession:
     return kept((said("user", "go"), said("assistant", *calls), said("tool", *results), said("assistant", "done")))
 
 
+@pytest.mark.slow
 def test_a_file_for_people_is_bounded() -> None:
     session = long_session(5_000_000, 2)
     page, text = exported(session, "html", now=NOW), exported(session, "md", now=NOW)
@@ -343,6 +345,13 @@ def test_a_page_has_room_for_so_much_in_all() -> None:
     assert room.cut("one\ntwo\nthree and more", 15, 3) == ("one\ntwo\n", "thr", 11)
     assert room.cut("b" * 30, 20, 100) == ("b" * 9, "", 21)
     assert room.cut("c", 20, 100) == ("", "", 1)
+
+
+def test_more_answers_than_can_be_read_as_markdown_are_shown_as_they_are() -> None:
+    answer = said("assistant", "*so* ".ljust(50_000, "x"))
+    page = exported(kept((said("user", "go"), *[answer] * 22)), "html", now=NOW)
+    assert page.count("<em>so</em>") == 20
+    assert page.count(">*so* x") == 2
 
 
 def test_json_has_all_of_it_and_is_read_again() -> None:

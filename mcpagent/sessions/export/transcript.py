@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -360,7 +360,9 @@ class FileRoom:
     """How much text of others a file still takes, in characters: no conversation makes one that nobody can open."""
 
     left: int = 20_000_000
-    images_left: int = field(default=60_000_000)
+    images_left: int = 60_000_000
+    markdown_left: int = 1_000_000
+    """Of answers that are read as Markdown, which takes half a minute for so much at the worst."""
 
     def cut(self, text: str, shown: int, folded: int = 0) -> tuple[str, str, int]:
         """What of it is shown, to the end of a line if one is near, what is folded, and how much is left out."""

@@ -241,9 +241,10 @@ def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
 
 def _takes(room: FileRoom, text: str) -> bool:
     """Whether there is room for it, and it is no longer than what is read in moments."""
-    if len(text) > min(MAX_WORDS, room.left):
+    if len(text) > min(MAX_WORDS, room.left, room.markdown_left):
         return False
     room.left -= len(text)
+    room.markdown_left -= len(text)
     return True
 
 
