@@ -68,3 +68,8 @@ def test_names_and_environments() -> None:
         False,
     ]
     assert secrets_in({"API_KEY": "abcdef", "TOKEN": "short", "HOME": "/home/me"}) == ["abcdef"]
+
+
+def test_the_folder_that_a_shell_is_in_is_no_secret() -> None:
+    environ = {"PWD": "/home/ann/shop", "OLDPWD": "/home/ann", "DB_PWD": "hush-hush"}
+    assert secrets_in(environ) == ["hush-hush"]
