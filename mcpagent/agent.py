@@ -457,6 +457,10 @@ class Agent(Generic[Deps]):
         """The system prompt of the agent's own session."""
         return self._own.system if self._own is not None else ""
 
+    def snapshot(self) -> KeptSession:
+        """The agent's own session as a value; see `Session.snapshot`."""
+        return self._current.snapshot()
+
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls of the agent's own session that wait for an answer; see `Session.pending`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import Emit, Event, Notice, RunFinished, guarded
 from mcpagent.execution import waiting_calls
 from mcpagent.loop import converse
-from mcpagent.messages import Message, Prompt, Spent, Text, ToolDefinition
+from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import search_cost, search_problem, tool_limits
 from mcpagent.prompt.builder import (
@@ -33,8 +34,8 @@ from mcpagent.prompt.builder import (
 from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run
-from mcpagent.sessions.keeping import Keeper, restored
-from mcpagent.sessions.kept import KeptSession
+from mcpagent.sessions.keeping import Keeper, kept_as, restored
+from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.standing import Announced, Beginning, Standing, Told, UnfinishedRun
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
@@ -86,6 +87,7 @@ class Session(Generic[Deps]):
         self._store = store
         self._keeper: Keeper | None = None
         self._is_given_back = False
+        self._info = kept.info if kept is not None else SessionInfo(self.id, "", time.time(), 0.0)
         self._spent = standing.spent
         self._pending = standing.pending
         self._unfinished = standing.run
@@ -325,6 +327,11 @@ class Session(Generic[Deps]):
         return tuple(self._conversation.messages)
 
     @property
+    def steps(self) -> tuple[Step, ...]:
+        """What the answers in it took, in order; of those only that were made here, or kept."""
+        return tuple(self._conversation.steps)
+
+    @property
     def system(self) -> str:
         """The system prompt of this conversation."""
         self.refresh()
@@ -387,6 +394,7 @@ class Session(Generic[Deps]):
         self._given_system = system
         self.stop_keeping()
         self.id = uuid4().hex
+        self._info = SessionInfo(self.id, "", time.time(), 0.0)
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
         self._is_restored = False
@@ -616,6 +624,11 @@ class Session(Generic[Deps]):
             run=unfinished,
             state=self.tool_context.dump_namespaces(),
         )
+
+    def snapshot(self) -> KeptSession:
+        """All of it as a value, as a store keeps it, also without one: for `mcpagent.sessions.exported`."""
+        self.refresh()
+        return kept_as(self._info, self._conversation, self._standing(self._run), model=self._owner.model.name)
 
     def stop_keeping(self) -> None:
         """Goes on in memory alone; what was written stays, and other processes can have it."""

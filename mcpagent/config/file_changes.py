@@ -9,6 +9,8 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 from mcpagent.config.bounded_files import check_own
@@ -51,6 +53,23 @@ def write_whole(path: Path, content: str | bytes, *, is_cache: bool = False) -> 
     """
     make_private(path.parent)
     _replace(path, content, 0o600, waits=not is_cache)
+
+
+def write_beside(path: Path, text: str) -> Path:
+    """Writes a new file for its user only: of this name, or of the next that is free; gives the path that it has.
+
+    Nothing is overwritten, and no link is followed. Raises `OSError`.
+    """
+    make_private(path.parent)
+    for number in count(1):
+        free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        with (
+            contextlib.suppress(FileExistsError),
+            open(free, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file,
+        ):
+            file.write(text)
+            return free
+    raise AssertionError("there is always a next number")
 
 
 def _replace(path: Path, content: str | bytes, mode: int, *, waits: bool = True) -> None:

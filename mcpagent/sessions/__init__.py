@@ -1,7 +1,7 @@
 """Conversations that last: what is kept of a session, and the stores that keep it.
 
 `store.py` is the front that an agent is given; `backend.py` the small protocol behind it, with `sqlite.py` and
-`postgres.py`; `keeping.py` writes one session down as it goes on.
+`postgres.py`; `keeping.py` writes one session down as it goes on; `export/` makes a file for people of it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING
 from mcpagent.python.late_names import late_names
 
 if TYPE_CHECKING:
+    from mcpagent.sessions.export import ExportForm, exported
     from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionInfo
     from mcpagent.sessions.store import SessionStore
 
-__all__ = ["Found", "Holder", "KeptSession", "SessionInfo", "SessionStore"]
+__all__ = ["ExportForm", "Found", "Holder", "KeptSession", "SessionInfo", "SessionStore", "exported"]
 
 __getattr__, __dir__ = late_names(
-    __name__, {"kept": ("Found", "Holder", "KeptSession", "SessionInfo"), "store": ("SessionStore",)}
+    __name__,
+    {
+        "export": ("ExportForm", "exported"),
+        "kept": ("Found", "Holder", "KeptSession", "SessionInfo"),
+        "store": ("SessionStore",),
+    },
 )

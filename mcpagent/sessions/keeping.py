@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from concurrent.futures import Future
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from mcpagent.conversation import Conversation
 from mcpagent.errors import InputError, SessionStoreError
 from mcpagent.messages import Message, Spent
-from mcpagent.sessions.kept import KeptSession, SessionChange
+from mcpagent.sessions.kept import KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.standing import Standing, progress_from_json, progress_to_json, steps_to_json, to_json
-from mcpagent.sessions.store import SessionStore, written
+from mcpagent.sessions.store import SessionStore, title_of, written
 from mcpagent.text.safe_text import safe_line
 
 _NAMES = tuple(item.name for item in fields(Standing))
@@ -62,13 +63,13 @@ class Keeper:
             return None
         if self._is_new and not len(conversation):
             return None  # nobody has said anything yet
-        spent = standing.spent + (standing.run.spent if standing.run is not None else Spent())
+        spent = _spent(standing)
         change = SessionChange(
             keep=conversation_keep,
             messages=messages,
             steps=steps_to_json(conversation.steps, conversation_keep) if messages else {},
             calls=None if calls is None else {c: progress_to_json(it) for c, it in conversation.progress.items()},
-            values={name: self._json(name, standing) for name in sorted(changed)},
+            values={name: _value(name, standing) for name in sorted(changed)},
             title=_first_prompt(messages) if conversation_keep == 0 else "",
             folder=self._folder,
             model=model,
@@ -98,15 +99,20 @@ class Keeper:
             self._is_released = True
             self.store.keep_no_more(self.session)
 
-    def _json(self, name: str, standing: Standing) -> Any:
-        value = getattr(standing, name)
-        return None if value is None or value == getattr(_NOTHING, name) else to_json(name, value)
-
     def _after(self, future: Future[None]) -> None:
         error = future.exception() if not future.cancelled() else None
         if error is not None and self._failure is None:
             told = error if isinstance(error, SessionStoreError) else SessionStoreError(f"{self.store.where}: {error}")
             self._failure = told
+
+
+def _value(name: str, standing: Standing) -> Any:
+    value = getattr(standing, name)
+    return None if value is None or value == getattr(_NOTHING, name) else to_json(name, value)
+
+
+def _spent(standing: Standing) -> Spent:
+    return standing.spent + (standing.run.spent if standing.run is not None else Spent())
 
 
 def _current_folder() -> str:
@@ -133,3 +139,23 @@ def restored(kept: KeptSession) -> tuple[Conversation, Standing]:
         what = f'session "{safe_line(kept.info.id, 60)}" cannot be read: {type(error).__name__}'
         raise SessionStoreError(f"{what} {safe_line(str(error), 120)}; the others can") from None
     return conversation, standing
+
+
+def kept_as(info: SessionInfo, conversation: Conversation, standing: Standing, *, model: str) -> KeptSession:
+    """What a store would have of it now; `restored` is the way back. `info` is what is known of it from before."""
+    messages, spent = tuple(conversation.messages), _spent(standing)
+    now = replace(
+        info,
+        title=info.title or title_of(_first_prompt(messages)),
+        updated=time.time(),
+        folder=info.folder or _current_folder(),
+        model=model,
+        turns=sum(message.role == "assistant" and not message.tool_calls for message in messages),
+        messages=len(messages),
+        tokens=spent.usage.input_tokens + spent.usage.output_tokens,
+        dollars=spent.dollars,
+        cost_known=spent.cost_known,
+    )
+    calls = {call: progress_to_json(known) for call, known in conversation.progress.items()}
+    values = {name: value for name in _NAMES if (value := _value(name, standing)) is not None}
+    return KeptSession(now, messages, tuple(conversation.steps), calls, values)

@@ -10,39 +10,48 @@ from urllib.parse import quote
 
 from mcpagent.text.known_secrets import REDACTED, SHORTEST
 
+_PLACE = re.compile(r"^(OLD)?PWD$|(AUTHORITY|_SOCK|_FILE|_PATH|_DIR|_HOME|_CREDENTIALS|_CONFIG)$")
+_PATH = re.compile(r"[A-Za-z]:[\\/]|~?/")
 _NAME = re.compile(r"key|token|secret|pass|auth|cred|pwd|cookie", re.IGNORECASE)
 
-_PATH = re.compile(r"(?:[A-Za-z]:[\\/]|~?/)[^+=]*", re.DOTALL)
-"""Base64, which has the slash too, may begin with one: with 24 bytes or more it hardly ever has no + or = in it."""
+_PREFIXES = ("hf", "npm", "dop_v1", "gsk", "pypi", "r8", "nvapi", "tvly", "lin_api", "ntn", "secret")
+_KEY_BEGINS, _KEY_ENDS = r"-----BEGIN\ [A-Z ]{0,20}PRIVATE\ KEY-----", r"-----END\ [A-Z ]{0,20}PRIVATE\ KEY-----"
 
-_SHAPES = re.compile(
-    r"""
-      \b sk-[A-Za-z0-9_-]{16,}                                # OpenAI, Anthropic, OpenRouter
-    | \b (?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}             # GitHub
-    | \b github_pat_[A-Za-z0-9_]{20,}
-    | \b glpat-[A-Za-z0-9_-]{16,}                             # GitLab
-    | \b xox[abeprs]-[A-Za-z0-9-]{10,}                        # Slack
-    | \b xapp-[A-Za-z0-9-]{20,}
-    | \b (?:AKIA|ASIA)[A-Z0-9]{16} \b                         # AWS
-    | \b AIza[A-Za-z0-9_-]{30,}                               # Google
-    | \b ya29\.[A-Za-z0-9_-]{20,}
-    | \b (?:hf|npm|dop_v1|gsk|pypi|r8|nvapi|tvly|lin_api|ntn|secret)_?[-_][A-Za-z0-9_-]{20,}
-    | \b (?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}          # Stripe
-    | \b SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}           # SendGrid
-    | \b eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*   # JSON Web Tokens
-    | (?<=Bearer\ ) [A-Za-z0-9._~+/=-]{16,}
-    | (?<=://) [^\s/:@"']{1,100} : [^\s/@"']{1,200} (?=@)     # user:password in an address
-    | -----BEGIN\ [A-Z ]{0,20}PRIVATE\ KEY----- [A-Za-z0-9+/=\s\\:,.-]{0,20000}? -----END\ [A-Z ]{0,20}PRIVATE\ KEY-----
-    """,
-    re.VERBOSE,
+_SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
+    (marks, re.compile(shape))
+    for marks, shape in (
+        (("sk-",), r"\bsk-[A-Za-z0-9_-]{16,}"),  # OpenAI, Anthropic, OpenRouter
+        (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[A-Za-z0-9]{20,}"),  # GitHub
+        (("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
+        (("glpat-",), r"\bglpat-[A-Za-z0-9_-]{16,}"),  # GitLab
+        (("xox",), r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),  # Slack
+        (("xapp-",), r"\bxapp-[A-Za-z0-9-]{20,}"),
+        (("AKIA", "ASIA"), r"\bA[KS]IA[A-Z0-9]{16}\b"),  # AWS
+        (("AIza",), r"\bAIza[A-Za-z0-9_-]{30,}"),  # Google
+        (("ya29.",), r"\bya29\.[A-Za-z0-9_-]{20,}"),
+        (
+            tuple(f"{prefix}{end}" for prefix in _PREFIXES for end in "-_"),
+            rf"\b(?:{'|'.join(_PREFIXES)})_?[-_][A-Za-z0-9_-]{{20,}}",
+        ),
+        (("k_live", "k_test"), r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{16,}"),  # Stripe
+        (("SG.",), r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),  # SendGrid
+        (("eyJ",), r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),  # JSON Web Tokens
+        (("Bearer ",), r"(?<=Bearer )[A-Za-z0-9._~+/=-]{16,}"),
+        (("://",), r"""(?<=://)[^\s/:@"']{1,100}:[^\s/@"']{1,200}(?=@)"""),  # user:password in an address
+        (("-----BEGIN ",), rf"{_KEY_BEGINS}[A-Za-z0-9+/=\s\\:,.-]{{0,20000}}?{_KEY_ENDS}"),
+    )
 )
+"""What each shape has in it, and the shape: a text without the one is not searched for the other, which takes long."""
 
 Redact: TypeAlias = Callable[[str], str]
 
 
 def without_shapes(text: str) -> str:
     """The text without what looks like a key, whoever's it is."""
-    return _SHAPES.sub(REDACTED, text)
+    for marks, shape in _SHAPES:
+        if any(mark in text for mark in marks):
+            text = shape.sub(REDACTED, text)
+    return text
 
 
 def without_credentials(url: str) -> str:
@@ -71,22 +80,27 @@ def value_redactor(values: Iterable[str]) -> Redact:
         if len(value) >= SHORTEST
         for spelling in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, ""))
     }
-    if not spellings:
-        return str
     # The longest first: one secret may begin with another.
-    known = re.compile("|".join(map(re.escape, sorted(spellings, key=lambda item: (-len(item), item)))))
-    return lambda text: known.sub(REDACTED, text)
+    known = sorted((item for item in spellings if item not in REDACTED), key=lambda item: (-len(item), item))
+
+    def redact(text: str) -> str:
+        for spelling in known:
+            text = text.replace(spelling, REDACTED)
+        return text
+
+    return redact
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
-    """The values of an environment whose names say that they are secret, but for paths.
+    """The values of an environment whose names say that they are secret.
 
-    PWD is a folder, SSH_AUTH_SOCK a socket: these would be taken out of all that is said of files.
+    But for paths in variables that hold one by their name: PWD is a folder, SSH_AUTH_SOCK a socket, and these would be
+    taken out of all that is said of files.
     """
     return [
         value
         for name, value in environ.items()
-        if names_a_secret(name) and len(value) >= SHORTEST and not _PATH.fullmatch(value)
+        if names_a_secret(name) and len(value) >= SHORTEST and not (_PLACE.search(name) and _PATH.match(value))
     ]
 
 

@@ -68,4 +68,8 @@ def test_names_and_environments() -> None:
         False,
     ]
     assert secrets_in({"API_KEY": "abcdef", "TOKEN": "short", "HOME": "/home/me"}) == ["abcdef"]
-    assert secrets_in({"PWD": "/home/me/work", "SSH_AUTH_SOCK": "/tmp/agent.1", "PASSWORD": "/a+b/c=="}) == ["/a+b/c=="]
+
+
+def test_where_something_is_is_no_secret() -> None:
+    environ = {"PWD": "/home/ann/shop", "SSH_AUTH_SOCK": "/tmp/agent.1", "DB_PWD": "/hush/hush", "PASSWORD": "/a+b/c=="}
+    assert secrets_in(environ) == ["/hush/hush", "/a+b/c=="]

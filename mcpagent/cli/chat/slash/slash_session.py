@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
 import shutil
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
-from itertools import count
+from functools import reduce
 from pathlib import Path
 
 from rich.console import Console
@@ -22,10 +20,11 @@ from mcpagent.cli.chat.trace import Trace, context_lines
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.programs import output_of
-from mcpagent.config.file_changes import make_private
+from mcpagent.config.file_changes import write_beside
 from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError
 from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.text.secret_shapes import Redact, redactor, secrets_in
 
 COPY_SECONDS = 3.0
 MAX_OSC_52 = 74_994
@@ -165,11 +164,11 @@ async def save(desk: Desk, argument: str) -> None:
 
 async def export(desk: Desk, argument: str) -> None:
     """the conversation as md, json or html, to read or pass on"""
-    from mcpagent.cli.chat.transcript import FORMATS
+    from mcpagent.sessions.export import FORMS
 
     form, _, name = argument.partition(" ")
     form = form or "md"
-    if form in FORMATS:
+    if form in FORMS:
         _write(desk, form, name.strip())
     else:
         desk.warn(f"no format {safe_line(form, 20)}; /export md, json or html")
@@ -177,25 +176,25 @@ async def export(desk: Desk, argument: str) -> None:
 
 def _write(desk: Desk, form: str, name: str) -> None:
     """Under the first name that is free: nothing is ever overwritten."""
-    from mcpagent.cli.chat.transcript import FORMATS, Transcript
+    from mcpagent.mcp.redaction import Redactor
+    from mcpagent.sessions.export import exported
 
     if not desk.agent.messages:
         desk.say("there is nothing to keep yet")
         return
-    now = datetime.now(UTC)
-    text = FORMATS[form](Transcript.of(desk.agent, desk.configuration, now))
-    wanted = _path(desk, form, name or f"chat-{now:%Y-%m-%d-%H%M%S}")
-    numbered = (wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}") for number in count(2))
-    path = wanted if not wanted.exists() else next(path for path in numbered if not path.exists())
-    shown = short_path(str(path), desk.folder)
+    hides: list[Redact] = [redactor(secrets_in(desk.environ)), *map(Redactor, desk.configuration.servers.servers)]
+
+    def redact(text: str) -> str:
+        return reduce(lambda shown, hide: hide(shown), hides, text)
+
+    text = exported(desk.agent.snapshot(), form, redact=redact)
+    path = _path(desk, form, name or f"chat-{datetime.now(UTC):%Y-%m-%d-%H%M%S}")
     try:
-        make_private(path.parent)
-        with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-            file.write(text)
+        path = write_beside(path, text)
     except OSError as error:
-        desk.warn(f"{shown} cannot be written: {safe_line(str(error.strerror or error))}")
+        desk.warn(f"{short_path(str(path), desk.folder)} cannot be written: {safe_line(str(error.strerror or error))}")
         return
-    desk.say(f"saved as {shown}")
+    desk.say(f"saved as {short_path(str(path), desk.folder)}")
 
 
 def _path(desk: Desk, form: str, name: str) -> Path:

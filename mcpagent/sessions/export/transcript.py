@@ -1,0 +1,375 @@
+"""What a file of a conversation is made of: questions, and the steps that answered each, with what every one took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from mcpagent.conversation import CANCELLED, UNKNOWN, CallProgress
+from mcpagent.errors import InputError
+from mcpagent.messages import (
+    Image,
+    Message,
+    Part,
+    Spent,
+    Step,
+    Text,
+    ToolCall,
+    ToolErrorKind,
+    ToolKey,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+    Usage,
+)
+from mcpagent.prompt.builder import call_note
+from mcpagent.sessions.kept import KeptSession
+from mcpagent.sessions.standing import Standing, progress_from_json
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import Redact
+
+_T = TypeVar("_T")
+
+Outcome: TypeAlias = Literal["done", "failed", "denied", "unknown", "waiting"]
+"""What became of a call, for the eye; the words beside it say more."""
+
+_WORDS: Mapping[ToolErrorKind, str] = {
+    "unknown_tool": "unknown tool",
+    "not_loaded": "not loaded",
+    "invalid_arguments": "invalid arguments",
+    "denied": "denied",
+    "timeout": "timed out",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "server_down": "server down",
+    "repeated": "repeated",
+}
+
+_NEWS = (
+    "A server has connected",
+    "A server is still connecting",
+    "A server cannot be used",
+    'The server "',
+    "More tools can be used",
+    "Your tools have changed",
+    "You take ",
+    'The call to "',
+    "The calls to ",
+    "You made the same call again",
+    "You have used all ",
+)
+"""How what a model is told of its tools and calls begins, where no record of a change stands beside it."""
+
+
+class State(NamedTuple):
+    """What became of a call, and the words for it; "" if it just gave a result."""
+
+    outcome: Outcome
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CalledTool:
+    """A call with its result, if it has one, and with the changes of tools that it brought."""
+
+    call: ToolCall
+    result: ToolResult | None
+    state: State
+    changes: tuple[ToolsChanged | ToolsShown, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The tools that an answer could call, where they are others than those of the answer before."""
+
+    names: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One answer of the model: a step. `step` is None in histories that were made elsewhere."""
+
+    number: int
+    model: str
+    step: Step | None
+    offered: OfferedTools | None
+    parts: tuple[Part | CalledTool, ...]
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether it is on the way to an answer."""
+        return any(isinstance(part, CalledTool) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What the model was told by mcpagent, not by a person."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and what followed; number 0 has none: it is what stands before the first."""
+
+    number: int
+    question: tuple[Part, ...] = ()
+    entries: tuple[Answered | News, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The beginning of the question, in one printable line."""
+        words = " ".join(part.text[:1_000] for part in self.question if isinstance(part, Text))
+        return safe_line(words, 90).strip() or "(an image)"
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A conversation without secrets. `at` is when it was exported, `ending` what is still to come, in words."""
+
+    session: KeptSession
+    standing: Standing
+    turns: tuple[Turn, ...]
+    at: datetime
+    ending: str = ""
+
+    @classmethod
+    def of(cls, session: KeptSession, redact: Redact, now: float) -> Transcript:
+        """Raises `InputError` for values that no version of mcpagent wrote."""
+        try:
+            standing = Standing.from_json(session.values)
+            progress = {call: progress_from_json(data) for call, data in session.calls.items()}
+        except (KeyError, TypeError, ValueError) as error:
+            what = f'export: session "{safe_line(session.info.id, 60)}" cannot be read'
+            raise InputError(f"{what}: {type(error).__name__} {safe_line(str(error), 120)}") from None
+        clean = _hidden(replace(session, values={}, calls={}), redact)
+        standing = _hidden(replace(standing, state={}), redact)
+        progress = {_hidden(call, redact): _hidden(known, redact) for call, known in progress.items()}
+        turns = tuple(_turns(clean, standing, progress))
+        last = clean.messages[-1].role if clean.messages else "assistant"
+        ending = "This question has no answer yet." if last != "assistant" else ""
+        return cls(clean, standing, turns, datetime.fromtimestamp(now, UTC), ending)
+
+    @property
+    def title(self) -> str:
+        """In one printable line."""
+        first = next((turn.title for turn in self.turns if turn.number), "")
+        return safe_line(self.session.info.title, 120).strip() or first or "Conversation"
+
+    @property
+    def questions(self) -> list[Turn]:
+        """The turns that somebody asked for."""
+        return [turn for turn in self.turns if turn.number]
+
+    @property
+    def answers(self) -> Iterator[Answered]:
+        """All steps, in order."""
+        return (entry for turn in self.turns for entry in turn.entries if isinstance(entry, Answered))
+
+    @property
+    def calls(self) -> list[CalledTool]:
+        """All calls, in order."""
+        return [part for answer in self.answers for part in answer.parts if isinstance(part, CalledTool)]
+
+    @property
+    def spent(self) -> Spent:
+        """What the runs took, also those that were taken back; of a history from elsewhere what its steps say."""
+        run, steps = self.standing.run, self.session.steps
+        spent = self.standing.spent + (run.spent if run is not None else Spent())
+        if spent.usage.requests or not steps:
+            return spent
+        usage = sum((step.usage for step in steps), Usage())
+        known = all(step.dollars is not None for step in steps)
+        return Spent(usage, sum(step.dollars or 0.0 for step in steps), known)
+
+    def facts(self) -> dict[str, str]:
+        """When, where, with what, and what it took, as words by name; what is not known is left out."""
+        info, calls = self.session.info, self.calls
+        models = dict.fromkeys(answer.model for answer in self.answers if answer.model)
+        wrong = sum(called.state.outcome in ("failed", "denied", "unknown") for called in calls)
+        seconds = sum(step.seconds for step in self.session.steps)
+        in_tools = sum(called.result.seconds for called in calls if called.result is not None)
+        usage = self.spent.usage
+        found = {
+            "begun": moment(info.created),
+            "last used": moment(info.updated),
+            "folder": safe_line(info.folder, 300),
+            "model": ", ".join(safe_line(name, 100) for name in models) or safe_line(info.model, 100),
+            "servers": ", ".join(safe_line(name, 64) for name in self.standing.told.descriptions),
+            "session": safe_line(info.id, 200),
+            "calls": f"{len(calls):,}" + (f", {wrong:,} of them without a good end" if wrong else "") if calls else "",
+            "tokens": figures(usage) if usage.requests or usage.input_tokens else "",
+            "cost": money_of(self.spent.dollars, known=self.spent.cost_known) if usage.requests else "",
+            "time": f"{seconds:,.1f} s of the model, {in_tools:,.1f} s of tools" if seconds or in_tools else "",
+        }
+        return {name: words for name, words in found.items() if words}
+
+
+def moment(seconds: float) -> str:
+    """A time as people read it, in UTC; "" for none."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC" if seconds > 0 else ""
+
+
+def figures(usage: Usage) -> str:
+    """Tokens, as the provider counted them."""
+    cached = f" ({usage.cache_read_tokens:,} cached)" if usage.cache_read_tokens else ""
+    return f"{usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out"
+
+
+def money_of(dollars: float, *, known: bool) -> str:
+    """US dollars to a hundredth of a cent."""
+    if known:
+        return f"${dollars:,.4f}"
+    return f"${dollars:,.4f} and what is not known" if dollars else "not known"
+
+
+def step_figures(step: Step) -> list[str]:
+    """What one answer took, as words."""
+    cost = "cost not known" if step.dollars is None else money_of(step.dollars, known=True)
+    return [figures(step.usage), cost, f"{step.seconds:,.1f} s"]
+
+
+def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, CallProgress]) -> Iterator[Turn]:
+    steps = {step.place: step for step in session.steps}
+    pending = {call.call_id: call.kind for call in standing.pending}
+    number, question, entries = 0, tuple[Part, ...](), list[Answered | News]()
+    answers, before = 0, tuple[str, ...]()
+    for place, message in enumerate(session.messages):
+        if message.role == "user":
+            if _is_news(session.messages, place):
+                entries.append(News(message.parts))
+                continue
+            if number or entries:
+                yield Turn(number, question, tuple(entries))
+            number, question, entries = number + 1, message.parts, []
+        elif message.role == "assistant":
+            answers += 1
+            step = steps.get(place)
+            following = session.messages[place + 1 : place + 2]
+            results = following[0].parts if following and following[0].role == "tool" else ()
+            called = _called(message, results, progress, pending)
+            parts = tuple(called.pop(0) if isinstance(part, ToolCall) else part for part in message.parts)
+            model = step.model if step is not None else message.origin.model if message.origin is not None else ""
+            offered = _offered(step.offered, before) if step is not None else None
+            before = step.offered if step is not None else before
+            entries.append(Answered(answers, model, step, offered, parts))
+    if number or entries:
+        yield Turn(number, question, tuple(entries))
+
+
+def _is_news(messages: Sequence[Message], place: int) -> bool:
+    """Whether mcpagent said it: behind results or before a prompt, in words that it uses."""
+    message, before, after = messages[place], messages[max(place - 1, 0)], messages[place + 1 : place + 2]
+    if any(isinstance(part, ToolsChanged | ToolsShown) for part in message.parts):
+        return True
+    begins, _, ends = call_note("...").partition("...")
+    if place and message.text.startswith(begins) and message.text.endswith(ends):
+        return True
+    has_place = before.role == "tool" or (bool(after) and after[0].role == "user")
+    return has_place and message.text.startswith(_NEWS)
+
+
+def _offered(names: tuple[str, ...], before: tuple[str, ...]) -> OfferedTools | None:
+    if names == before:
+        return None
+    had, has = frozenset(before), frozenset(names)
+    added = tuple(name for name in names if name not in had)
+    return OfferedTools(names, added, tuple(name for name in before if name not in has))
+
+
+def _called(
+    message: Message, results: tuple[Part, ...], progress: Mapping[str, CallProgress], pending: Mapping[str, str]
+) -> list[CalledTool]:
+    """The calls of an answer in their order, each with what came of it."""
+    by_call: dict[str, tuple[ToolResult | None, list[ToolsChanged | ToolsShown]]] = {}
+    known = [part for call in message.tool_calls if call.id in progress for part in progress[call.id].parts]
+    changes: list[ToolsChanged | ToolsShown] = []
+    for part in (*known, *results):
+        if isinstance(part, ToolResult):
+            changes = []
+            by_call[part.call_id] = (part, changes)
+        elif isinstance(part, ToolsChanged | ToolsShown):
+            changes.append(part)
+    called: list[CalledTool] = []
+    for call in message.tool_calls:
+        result, brought = by_call.get(call.id, (None, []))
+        called.append(CalledTool(call, result, _state(call, result, progress, pending), tuple(brought)))
+    return called
+
+
+def _state(
+    call: ToolCall, result: ToolResult | None, progress: Mapping[str, CallProgress], pending: Mapping[str, str]
+) -> State:
+    if result is None:
+        if call.id in pending:
+            on = "an approval" if pending[call.id] == "approval" else "a result from outside"
+            return State("waiting", f"waits for {on}")
+        return State("unknown", "sent, without a result: it may have run") if call.id in progress else _NOT_RUN
+    if result.error is None:
+        return State("done")
+    if result.error == "cancelled" and result.text in (UNKNOWN, CANCELLED):
+        return State("unknown", "outcome unknown: it may have run")
+    words = "malformed arguments" if call.malformed else _WORDS[result.error]
+    return State("denied" if result.error == "denied" else "failed", words)
+
+
+_NOT_RUN = State("waiting", "not run yet")
+
+_FIXED = frozenset({"type", "role", "error", "protocol", "kind", "media_type"})
+"""Fields that hold one of a few words of ours."""
+
+
+def _hidden(value: _T, redact: Redact) -> _T:
+    """The value with every text in it redacted, also keys of JSON data; images stay as they are."""
+    clean: Any = value
+    match value:
+        case str():
+            clean = _writable(redact(value))
+        case Image():
+            clean = value
+        case ToolKey():
+            clean = ToolKey(_hidden(value.server, redact), redact(value.name))
+        case tuple() | list() | frozenset():
+            clean = type(value)(_hidden(item, redact) for item in value)
+        case Mapping():
+            clean = {_hidden(key, redact): _hidden(item, redact) for key, item in value.items()}
+        case _ if is_dataclass(value):
+            changed = {
+                item.name: _hidden(getattr(value, item.name), redact)
+                for item in fields(value)
+                if item.name not in _FIXED and item.init
+            }
+            clean = replace(value, **changed)  # type: ignore[type-var]
+        case _:
+            pass
+    found: _T = clean
+    return found
+
+
+def _writable(text: str) -> str:
+    """Halves of characters are in no file."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+@dataclass(slots=True)
+class FileRoom:
+    """How much text of others a file still takes, in characters: no conversation makes one that nobody can open."""
+
+    left: int = 20_000_000
+    images_left: int = 60_000_000
+    markdown_left: int = 1_000_000
+    """Of answers that are read as Markdown, which takes half a minute for so much at the worst."""
+
+    def cut(self, text: str, shown: int, folded: int = 0) -> tuple[str, str, int]:
+        """What of it is shown, to the end of a line if one is near, what is folded, and how much is left out."""
+        shown = min(shown, self.left)
+        line_end = text.rfind("\n", shown // 2, shown) + 1 if len(text) > shown else 0
+        first = text[: line_end or shown]
+        self.left -= len(first)
+        rest = text[len(first) : len(first) + min(folded, self.left)]
+        self.left -= len(rest)
+        return first, rest, len(text) - len(first) - len(rest)
