@@ -20,7 +20,7 @@ from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import Emit, Event, Notice, RunFinished, guarded
 from mcpagent.execution import waiting_calls
 from mcpagent.loop import converse
-from mcpagent.messages import Message, Prompt, Spent, Text, ToolDefinition
+from mcpagent.messages import Message, Prompt, Spent, Text, ToolCall, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import search_cost, search_problem, tool_limits
 from mcpagent.prompt.builder import (
@@ -135,12 +135,16 @@ class Session(Generic[Deps]):
 
     @in_own_loop
     async def run(
-        self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None
+        self, prompt: PromptOrAnswers, *, deps: Deps | None = None, tool_context: ToolContext | None = None
     ) -> RunResult:
-        """As `ask`, with all that the run came to. Calls that wait for an answer raise nothing: they are in it."""
+        """As `ask`, or with answers as `resume`, with all that the run came to.
+
+        Calls that wait for an answer raise nothing: they are in it.
+        """
         await self._left()
         earlier = len(self._conversation)
-        with self._running(usable_prompt(prompt), deps=deps, tool_context=tool_context) as run:
+        with self._running(_said(prompt), deps=deps, tool_context=tool_context) as run:
+            self._check_answers(run)
             return self._result(await converse(run), earlier)
 
     @in_own_loop
@@ -351,6 +355,11 @@ class Session(Generic[Deps]):
         Not while calls wait for an answer (`pending`), nor while a run is under way.
         """
         return not self.is_answering and not self.pending and _is_unfinished(self._conversation)
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the last answer that have no result yet."""
+        return self._conversation.open_calls
 
     @property
     def is_kept(self) -> bool:
@@ -616,6 +625,11 @@ class Session(Generic[Deps]):
             run=unfinished,
             state=self.tool_context.dump_namespaces(),
         )
+
+    def write_anew(self) -> None:
+        """The next change is written as the whole session, whatever the store has of it."""
+        if self._keeper is not None:
+            self._keeper.write_anew()
 
     def stop_keeping(self) -> None:
         """Goes on in memory alone; what was written stays, and other processes can have it."""

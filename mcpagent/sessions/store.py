@@ -104,6 +104,14 @@ class SessionStore:
             with contextlib.suppress(RuntimeError):  # the interpreter ends, and gives everything back
                 self._do(lambda: self._backend.release(session))
 
+    def join(self) -> Future[str]:
+        """Makes it known that this process is there; gives its token, alive until the process ends or closes this."""
+        return self._do(self._backend.join)
+
+    def is_alive(self, token: str) -> Future[bool]:
+        """Whether the process with this token is still there."""
+        return self._do(lambda: self._backend.has(token))
+
     def flush(self) -> Future[None]:
         """Is over when all is written that was to be written by now."""
         return self._do(lambda: None)
@@ -154,7 +162,7 @@ class SessionStore:
         words = safe_line(title, MAX_TITLE)
         if not words.strip():
             raise InputError("rename: the title is empty")
-        if not self._result(self._do(lambda: self._backend.rename(session, self._redact(words)))):
+        if not self._result(self._do(lambda: self._backend.rename(session, self.redact(words)))):
             raise self._none(session)
 
     @checked(InputError)
@@ -227,14 +235,15 @@ class SessionStore:
     def _none(self, session: str) -> InputError:
         return InputError(f'{self.where}: there is no session "{safe_line(session, 60)}"; see `mcpagent sessions list`')
 
-    def _redact(self, text: str) -> str:
+    def redact(self, text: str) -> str:
+        """The text without secrets, as it is written."""
         known = known_values()
         if self._redactor is None or self._redactor[0] is not known:
             self._redactor = (known, redactor({*self._values, *known}))
         return self._redactor[1](text)
 
     def _rows(self, change: SessionChange) -> Rows:
-        redact = self._redact
+        redact = self.redact
         calls = change.calls
         return Rows(
             keep=change.keep,
