@@ -9,6 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,8 +213,13 @@ class Agent(Generic[Deps]):
             return self._made(id, messages, deps, tool_context)
         self.require_usable()
         found = self._live(id)
-        kept = self.store.open(usable_id(id)) if found is None else None
-        return self._going_on(id, found, kept, messages, deps, tool_context)
+        if found is not None:
+            return self._going_on(id, found, None, messages, deps, tool_context)
+        kept = self.store.open(usable_id(id))
+        try:
+            return self._going_on(id, None, kept, messages, deps, tool_context)
+        finally:
+            self.store.release(id)  # the session has it now
 
     @in_own_loop
     async def open_session(
@@ -227,8 +233,14 @@ class Agent(Generic[Deps]):
             return self._made(id, None, deps, tool_context)
         self.require_usable()
         found = self._live(id)
-        kept = await written(self.store.begin(usable_id(id))) if found is None else None
-        return self._going_on(id, self._live(id), kept, None, deps, tool_context)
+        if found is not None:
+            return self._going_on(id, found, None, None, deps, tool_context)
+        opened = self.store.begin(usable_id(id))
+        try:
+            kept = await written(opened)
+            return self._going_on(id, self._live(id), kept, None, deps, tool_context)
+        finally:
+            opened.add_done_callback(self._opened(id))
 
     def session_as_of(self, id: str, kept: KeptSession | None) -> Session[Deps]:  # noqa: A002
         """The session as it was at some time, which this process holds; what was written since is written anew."""
@@ -246,6 +258,16 @@ class Agent(Generic[Deps]):
         before, self._own = self._own, await self.open_session(id)
         if before is not None and before is not self._own:
             before.give_back()
+
+    def _opened(self, id: str) -> Callable[[Future[KeptSession | None]], None]:  # noqa: A002
+        """Gives back what reading a session took, also if nobody waited for the end of it."""
+        store = self.store
+
+        def release(opened: Future[KeptSession | None]) -> None:
+            if store is not None and not opened.cancelled() and opened.exception() is None:
+                store.release(id)
+
+        return release
 
     def _live(self, id: str) -> Session[Deps] | None:  # noqa: A002
         """The session of this id that somebody holds: a conversation is one value."""
@@ -595,6 +617,8 @@ class Agent(Generic[Deps]):
             self._own = None
             try:
                 await sources.open(exits, self._broadcast, self._changed)
+                if self.store is not None:
+                    self.store.hide(sources.secrets)
                 self._search = possible_search(self._wanted_search, self.warn)
                 self.catalogs = Catalogs(self._search, sources.listing)
                 with RunContext(None).entered():

@@ -587,7 +587,7 @@ class Session(Generic[Deps]):
 
     def _keep_in(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        weakref.finalize(self, keeper.release)
+        weakref.finalize(self, keeper.release).atexit = False  # all is given back then
 
     async def _keep(self, run: RunContext[Any]) -> None:
         """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""

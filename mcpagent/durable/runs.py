@@ -191,7 +191,7 @@ class DurableRuns:
         if self._per_user is not None:
             options["queue_partition_key"] = user or data["session"]
         return DurableRun(
-            await DBOS.enqueue_workflow_with_options_async(options, store.redact(_json(data)))  # type: ignore[arg-type]
+            await DBOS.enqueue_workflow_with_options_async(options, store.as_json(data))  # type: ignore[arg-type]
         )
 
     def _require_serving(self) -> tuple[Agent[Any], SessionStore]:
@@ -291,7 +291,7 @@ class DurableRuns:
         task = asyncio.current_task()
         assert task is not None
         self._active.add(task)
-        workflow = Workflow(store.redact)
+        workflow = Workflow(store)
         token = WORKFLOW.set(workflow)
         request = json.loads(data)
         name = str(request["session"])
@@ -313,6 +313,7 @@ class DurableRuns:
 
         begun = await DBOS.run_step_async({"name": "begin"}, begin)
         session = agent.session_as_of(name, _kept_from_json(name, json.loads(begun)))
+        store.release(name)  # the session has it now
         try:
             if "answers" in request:
                 answers = [CallAnswer.from_json(answer) for answer in request["answers"]]
@@ -324,7 +325,7 @@ class DurableRuns:
                 result = await session.run(str(request["prompt"]))
         finally:
             session.give_back()
-        return store.redact(_json(_result_to_json(result)))
+        return store.as_json(_result_to_json(result))
 
 
 _SERVING: list[DurableRuns | None] = [None]

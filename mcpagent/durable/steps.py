@@ -8,7 +8,7 @@ call is sent, and one has what it gave.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from mcpagent.models.base import (
 )
 from mcpagent.recording.recorded_lines import CallLine, ResponseLine, output_document, read, response_line
 from mcpagent.run import run_context
+from mcpagent.sessions.store import SessionStore
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.sources import WrappedSources
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 class Workflow:
     """One execution of a run's workflow. `token` is another one in each process that executes it."""
 
-    redact: Callable[[str], str]
+    store: SessionStore
     token: str = field(default_factory=lambda: uuid4().hex)
     reserved: dict[str, tuple[StepReservation, StepReservation]] = field(default_factory=dict)
 
@@ -95,7 +96,8 @@ class _StepModel:
 
         async def ask() -> str:
             response = await _alone(self._model.respond(request, emit))
-            return workflow.redact(_json(asdict(response_line(0, response, ()))))
+            message = json.loads(workflow.store.message_as_json(response.message))
+            return _json({**asdict(response_line(0, response, ())), "message": message})
 
         said = await DBOS.run_step_async({"name": "request"}, ask)
         response = read(ResponseLine, json.loads(said)).response
@@ -132,7 +134,7 @@ def _step_tool(tool: Tool) -> Tool:
                     output = await _alone(tool.run(arguments))
                 except Exception as error:  # noqa: BLE001 - tools are other people's code
                     output = failure_output(error, tool)
-            return workflow.redact(_json({"id": "", "name": tool.name, **output_document(output.for_model(), ())}))
+            return workflow.store.as_json({"id": "", "name": tool.name, **output_document(output.for_model(), ())})
 
         given = await giving.run_async({"name": f"call {tool.name}"}, call)
         return read(CallLine, json.loads(given)).output

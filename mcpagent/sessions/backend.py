@@ -9,20 +9,23 @@ import os
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 from mcpagent.errors import SessionBusyError, SessionStoreError
 from mcpagent.sessions.kept import Found, Holder, SessionInfo
 from mcpagent.text.safe_text import safe_line
 
-SCHEMA = 1
-"""The version of the tables that this code knows; `migrations` says how each is made of the one before it."""
-
 MAX_FOUND = 100
+_ALL = 1_000_000_000
+
+_T = TypeVar("_T")
+
+Migrations: TypeAlias = Sequence[Sequence[str]]
+"""The statements that make each version of the tables of the one before it; the first one makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,6 @@ class Rows:
     """A `SessionChange` as it is written: JSON texts, and the columns of the session itself."""
 
     keep: int
-    is_appended: bool
     messages: tuple[MessageRow, ...]
     steps: Mapping[int, str]
     calls: Mapping[str, str] | None
@@ -68,20 +70,33 @@ _INFO = """
 """
 
 
+_HOLDING = """
+    SELECT s.number, h.token, h.pid, h.host, h.since FROM sessions s LEFT JOIN holders h ON h.token = s.holder
+    WHERE s.id = ?
+"""
+
 _COLUMNS = tuple(item.name for item in fields(SessionInfo) if item.name != "holder")
 
 
 class SessionBackend(ABC):
     """What a store needs of a database. `where` names it in errors, without a password.
 
-    A session is held by a process, whose row in `holders` names a token that is alive as long as the process is.
+    A session is held by a process, whose row in `holders` names a token that is alive as long as the process is. The
+    tables have the version that `migrations` comes to.
     """
 
-    def __init__(self, where: str) -> None:
-        self.where = where
-        self.me = Holder(os.getpid(), socket.gethostname(), time.time(), uuid4().hex)
+    for_update = ""
+    """What a database needs behind a SELECT, so that no other process changes the session meanwhile."""
+
+    def __init__(self, where: str, migrations: Migrations) -> None:
+        self.where, self.migrations = where, migrations
+        self.me = _myself()
         self._is_known = False
-        self._numbers: dict[str, int] = {}
+
+    @property
+    def version(self) -> int:
+        """That of the tables that this code knows."""
+        return len(self.migrations)
 
     # -- what each database has of its own ----------------------------------------------------------------------------
 
@@ -92,6 +107,10 @@ class SessionBackend(ABC):
     @abstractmethod
     def transaction(self, *, writes: bool = True) -> AbstractContextManager[None]:
         """Inside, all or nothing. Raises `SessionStoreError` in one line for whatever the database says."""
+
+    def together(self) -> AbstractContextManager[object]:
+        """What is executed inside gives no rows, and need not be done one by one."""
+        return nullcontext()
 
     @abstractmethod
     def be_alive(self) -> None:
@@ -113,26 +132,46 @@ class SessionBackend(ABC):
     def close(self) -> None:
         """Gives everything back; the next use opens it again."""
 
+    @abstractmethod
+    def disown(self) -> None:
+        """Lets go of what a fork has copied, and gives nothing back: it is the other process's."""
+
+    def attempt(self, work: Callable[[], _T]) -> _T:
+        """Does the work, which can be done twice: again, where what it needs was lost on the way."""
+        return work()
+
+    def forked(self) -> None:
+        """This process is another one than that which made the backend."""
+        self.disown()
+        self.me, self._is_known = _myself(), False
+
     # -- holding ------------------------------------------------------------------------------------------------------
 
     def hold(self, session: str) -> None:
         """Takes the session for this process, from a dead one too. Raises `SessionBusyError` if another has it."""
         with self.transaction():
-            self._be_known()
-            found = self.execute(
-                "SELECT s.number, h.token, h.pid, h.host, h.since FROM sessions s"
-                " LEFT JOIN holders h ON h.token = s.holder WHERE s.id = ?",
-                (session,),
-            )
-            if not found:
+            found = self._holding(session)
+            if found is None:
                 return
-            number, *held = found[0]
-            holder = _holder(held)
-            if holder is not None and holder.token != self.me.token:
-                if self.is_alive(holder):
-                    raise SessionBusyError(session, holder)
-                self._bury(holder)
+            number, holder = found
+            is_mine = holder is not None and holder.token == self.me.token
+            if holder is not None and not is_mine and self.is_alive(holder):
+                raise SessionBusyError(session, holder)
+            self._be_known()
             self.execute("UPDATE sessions SET holder = ? WHERE number = ?", (self.me.token, number))
+            if holder is not None and not is_mine:
+                self.execute(
+                    "DELETE FROM holders WHERE token = ? AND NOT EXISTS (SELECT 1 FROM sessions WHERE holder = ?)",
+                    (holder.token, holder.token),
+                )
+
+    def _holding(self, session: str) -> tuple[int, Holder | None] | None:
+        """Number and holder of a session, which nobody else can take until this transaction ends."""
+        found = self.execute(
+            f"{_HOLDING}{self.for_update}",
+            (session,),
+        )
+        return (int(found[0][0]), _holder(found[0][1:])) if found else None
 
     def release(self, session: str) -> None:
         """Lets other processes have it."""
@@ -173,28 +212,31 @@ class SessionBackend(ABC):
         """Writes a change; the first one makes the session. Raises `SessionStoreError` if it is another process's."""
         with self.transaction():
             number = self._mine(session)
-            if not rows.is_appended:
-                self._forget_messages(number, rows.keep)
-            for place, row in enumerate(rows.messages, rows.keep):
-                self.add_message(number, place, row)
-            for place, step in rows.steps.items():
-                self.execute("INSERT INTO steps(session, place, step) VALUES(?, ?, ?)", (number, place, step))
-            if rows.calls is not None:
-                self.execute("DELETE FROM calls WHERE session = ?", (number,))
-                for call, progress in rows.calls.items():
-                    self.execute("INSERT INTO calls(session, id, progress) VALUES(?, ?, ?)", (number, call, progress))
-            for name, value in rows.values.items():
-                self.execute("DELETE FROM kept_values WHERE session = ? AND name = ?", (number, name))
-                if value is not None:
-                    self.execute("INSERT INTO kept_values(session, name, value) VALUES(?, ?, ?)", (number, name, value))
-            if rows.title:
-                self.execute("UPDATE sessions SET title = ? WHERE number = ? AND title = ''", (rows.title, number))
-            columns = {**rows.columns, "updated": time.time()}
-            names = ", ".join(f"{name} = ?" for name in columns)
-            self.execute(
-                f"UPDATE sessions SET {names} WHERE number = ?",  # noqa: S608 - names of ours
-                (*columns.values(), number),
-            )
+            with self.together():
+                self._write(number, rows)
+
+    def _write(self, number: int, rows: Rows) -> None:
+        self._forget_messages(number, rows.keep)
+        for place, row in enumerate(rows.messages, rows.keep):
+            self.add_message(number, place, row)
+        for place, step in rows.steps.items():
+            self.execute("INSERT INTO steps(session, place, step) VALUES(?, ?, ?)", (number, place, step))
+        if rows.calls is not None:
+            self.execute("DELETE FROM calls WHERE session = ?", (number,))
+            for call, progress in rows.calls.items():
+                self.execute("INSERT INTO calls(session, id, progress) VALUES(?, ?, ?)", (number, call, progress))
+        for name, value in rows.values.items():
+            self.execute("DELETE FROM kept_values WHERE session = ? AND name = ?", (number, name))
+            if value is not None:
+                self.execute("INSERT INTO kept_values(session, name, value) VALUES(?, ?, ?)", (number, name, value))
+        if rows.title:
+            self.execute("UPDATE sessions SET title = ? WHERE number = ? AND title = ''", (rows.title, number))
+        columns = {**rows.columns, "updated": time.time()}
+        names = ", ".join(f"{name} = ?" for name in columns)
+        self.execute(
+            f"UPDATE sessions SET {names} WHERE number = ?",  # noqa: S608 - names of ours
+            (*columns.values(), number),
+        )
 
     def add_message(self, number: int, place: int, row: MessageRow) -> None:
         """Adds one message of a session, so that its words are found."""
@@ -209,27 +251,22 @@ class SessionBackend(ABC):
 
     def _mine(self, session: str) -> int:
         """The number of a session that this process holds; a new one is made, and held."""
-        found = self.execute(
-            "SELECT s.number, h.token, h.pid, h.host, h.since FROM sessions s"
-            " LEFT JOIN holders h ON h.token = s.holder WHERE s.id = ?",
-            (session,),
-        )
-        if not found:
+        found = self._holding(session)
+        if found is None:
             self._be_known()
             now = time.time()
             self.execute(
-                "INSERT INTO sessions(id, created, updated, holder) VALUES(?, ?, ?, ?)",
+                "INSERT INTO sessions(id, created, updated, holder) VALUES(?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (session, now, now, self.me.token),
             )
-            return int(self.execute("SELECT number FROM sessions WHERE id = ?", (session,))[0][0])
-        number, *held = found[0]
-        holder = _holder(held)
+            found = self._holding(session)  # another process may have been faster
+        number, holder = found if found is not None else (0, None)
         if holder is None or holder.token != self.me.token:
             taken = f"was taken over by {holder}" if holder is not None else "was released, or deleted and made anew"
             raise SessionStoreError(
                 f'{self.where}: session "{safe_line(session, 60)}" {taken}; what is said here is not kept any more'
             )
-        return int(number)
+        return number
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -260,18 +297,21 @@ class SessionBackend(ABC):
         with self.transaction(writes=False):
             rows = self.execute(
                 f"{_INFO} {where} ORDER BY s.updated DESC, s.number DESC LIMIT ?",
-                (*values, limit if limit is not None else 1_000_000_000),
+                (*values, limit if limit is not None else _ALL),
             )
-            return [self._listed(row) for row in rows]
+            alive: dict[str, bool] = {}
+            return [self._listed(row, alive) for row in rows]
 
-    def _listed(self, row: tuple[Any, ...]) -> SessionInfo:
-        """Whoever is dead holds nothing."""
-        holder = _holder(row[12:])
+    def _listed(self, row: tuple[Any, ...], alive: dict[str, bool] | None = None) -> SessionInfo:
+        """Whoever is dead holds nothing; `alive` is what was found out of others, by token."""
+        holder, alive = _holder(row[12:]), alive if alive is not None else {}
         info = SessionInfo(**dict(zip(_COLUMNS, row, strict=False)), holder=holder)
         info = replace(info, cost_known=bool(info.cost_known), is_named=bool(info.is_named))
-        if holder is None or holder.token == self.me.token or self.is_alive(holder):
+        if holder is None or holder.token == self.me.token:
             return info
-        return replace(info, holder=None)
+        if holder.token not in alive:
+            alive[holder.token] = self.is_alive(holder)
+        return info if alive[holder.token] else replace(info, holder=None)
 
     def search(self, words: Sequence[str], limit: int) -> list[Found]:
         """Messages that have all the words."""
@@ -312,14 +352,14 @@ class SessionBackend(ABC):
             copy = int(self.execute("SELECT number FROM sessions WHERE id = ?", (new,))[0][0])
             rows = self.execute(
                 "SELECT place, is_answer, words, message FROM messages WHERE session = ? AND place < ? ORDER BY place",
-                (number, length if length is not None else 1_000_000_000),
+                (number, length if length is not None else _ALL),
             )
             for place, is_answer, words, message in rows:
                 self.add_message(copy, place, MessageRow(message, words, bool(is_answer)))
             self.execute(
                 "INSERT INTO steps(session, place, step) SELECT ?, place, step FROM steps"
                 " WHERE session = ? AND place < ?",
-                (copy, number, length if length is not None else 1_000_000_000),
+                (copy, number, length if length is not None else _ALL),
             )
             kept = _pairs(self.execute("SELECT name, value FROM kept_values WHERE session = ?", (number,)))
             for name, value in {**kept, **values}.items():
@@ -334,12 +374,12 @@ class SessionBackend(ABC):
     def delete(self, session: str) -> bool:
         """Forgets it; whether there was one. Raises `SessionBusyError` if another process has it."""
         with self.transaction():
-            info = self._info(session)
-            if info is None:
+            found = self._holding(session)
+            if found is None:
                 return False
-            if info.holder is not None and info.holder.token != self.me.token:
-                raise SessionBusyError(session, info.holder)
-            number = int(self.execute("SELECT number FROM sessions WHERE id = ?", (session,))[0][0])
+            number, holder = found
+            if holder is not None and holder.token != self.me.token and self.is_alive(holder):
+                raise SessionBusyError(session, holder)
             self._forget_messages(number, 0)
             for table in ("calls", "kept_values"):
                 self.execute(f"DELETE FROM {table} WHERE session = ?", (number,))  # noqa: S608 - names of ours
@@ -349,7 +389,7 @@ class SessionBackend(ABC):
     def dead_holders(self) -> list[Holder]:
         """Processes that ended without releasing what they held; they are forgotten by this."""
         with self.transaction():
-            held = [_holder(row) for row in self.execute("SELECT token, pid, host, since FROM holders")]
+            held = [_holder(row) for row in self.execute("SELECT token, pid, host, since FROM holders ORDER BY token")]
             others = [holder for holder in held if holder is not None and holder.token != self.me.token]
             dead = [holder for holder in others if not self.is_alive(holder)]
             for holder in dead:
@@ -366,10 +406,5 @@ def _pairs(rows: Sequence[tuple[Any, ...]]) -> dict[str, str]:
     return {str(name): str(value) for name, value in rows}
 
 
-@contextmanager
-def told(where: str, kinds: tuple[type[Exception], ...]) -> Iterator[None]:
-    """What a database raises, as a `SessionStoreError` in one line."""
-    try:
-        yield
-    except kinds as error:
-        raise SessionStoreError(f"{where}: {safe_line(str(error), 200)}") from error
+def _myself() -> Holder:
+    return Holder(os.getpid(), socket.gethostname(), time.time(), uuid4().hex)

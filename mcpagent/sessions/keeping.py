@@ -22,11 +22,14 @@ _NOTHING = Standing()
 class Keeper:
     """Has one session of a store, and knows what of it is written.
 
-    What cannot be written is an error of whoever waits for it, and is tried again with the next change.
+    What cannot be written is an error of whoever waits for it, and is tried again with the next change. Raises
+    `SessionBusyError` if the session is kept by another one already.
     """
 
     def __init__(self, store: SessionStore, session: str, *, length: int = 0, standing: Standing = _NOTHING) -> None:
+        store.keep(session)
         self.store, self.session = store, session
+        self._is_released = False
         self._length = length
         self._is_new = length == 0
         self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
@@ -53,14 +56,14 @@ class Keeper:
             self._failure, self._is_unsure, self._attempt = None, False, self._attempt + 1
             conversation_keep, changed = 0, set(_NAMES)
             calls: object = conversation.progress
-            is_appended = False
+            is_less = True
         else:
             conversation_keep = min(conversation.written, self._length)
             changed = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
             calls = conversation.progress if conversation.progress is not self._calls else None
-            is_appended = conversation_keep == self._length
+            is_less = conversation_keep < self._length
         messages = tuple(conversation.messages[conversation_keep:])
-        if not messages and not changed and calls is None and is_appended:
+        if not messages and not changed and calls is None and not is_less:
             return None
         if self._is_new and not len(conversation):
             return None  # nobody has said anything yet
@@ -68,7 +71,6 @@ class Keeper:
         change = SessionChange(
             keep=conversation_keep,
             messages=messages,
-            is_appended=is_appended,
             steps=steps_to_json(conversation.steps, conversation_keep) if messages else {},
             calls=None if calls is None else {c: progress_to_json(it) for c, it in conversation.progress.items()},
             values={name: self._json(name, standing) for name in sorted(changed)},
@@ -96,8 +98,10 @@ class Keeper:
         return future
 
     def release(self) -> None:
-        """Lets other processes have it, once all is written."""
-        self.store.release(self.session)
+        """Lets others have it, once all is written; a second call does nothing."""
+        if not self._is_released:
+            self._is_released = True
+            self.store.keep_no_more(self.session)
 
     def _json(self, name: str, standing: Standing) -> Any:
         value = getattr(standing, name)

@@ -63,8 +63,6 @@ class SessionChange:
 
     keep: int = 0
     messages: tuple[Message, ...] = ()
-    is_appended: bool = True
-    """Whether no message that was written before is taken back or another one."""
     steps: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """What the answers among these messages took, by place."""
     calls: Mapping[str, Any] | None = None

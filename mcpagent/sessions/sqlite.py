@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
-from mcpagent.sessions.backend import SCHEMA, SessionBackend
+from mcpagent.sessions.backend import Migrations, SessionBackend
 from mcpagent.sessions.kept import Holder
 from mcpagent.text.safe_text import safe_line
 
@@ -41,21 +41,23 @@ _TABLES = (
     "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since REAL) WITHOUT ROWID",
     # The words stand in `messages` alone; the triggers are those of https://sqlite.org/fts5.html#external_content_tables
     "CREATE VIRTUAL TABLE said USING fts5(words, content='messages', content_rowid='number')",
-    """CREATE TRIGGER said_more AFTER INSERT ON messages WHEN new.words <> '' BEGIN
+    """CREATE TRIGGER said_more AFTER INSERT ON messages BEGIN
         INSERT INTO said(rowid, words) VALUES(new.number, new.words); END""",
-    """CREATE TRIGGER said_less AFTER DELETE ON messages WHEN old.words <> '' BEGIN
+    """CREATE TRIGGER said_less AFTER DELETE ON messages BEGIN
         INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
 )
 
-MIGRATIONS: dict[int, tuple[str, ...]] = {0: _TABLES}
-"""What makes the next version of the tables, by the version that is found; each is done whole or not at all."""
+MIGRATIONS: Migrations = (_TABLES,)
+
+_of_other_processes: list[sqlite3.Connection] = []
+"""What forks have copied: closing it here would do so for the process that has it (https://sqlite.org/howtocorrupt.html)."""
 
 
 class SqliteBackend(SessionBackend):
     """`path` is the file. `durability` "full" also survives a loss of power, for a sync of the disk at each write."""
 
-    def __init__(self, path: Path, durability: Literal["normal", "full"]) -> None:
-        super().__init__(safe_line(str(path), 200))
+    def __init__(self, path: Path, durability: Literal["normal", "full"], migrations: Migrations = MIGRATIONS) -> None:
+        super().__init__(safe_line(str(path), 200), migrations)
         self.path, self._durability = path, durability
         self._connection: sqlite3.Connection | None = None
         self._alive: int | None = None
@@ -72,6 +74,7 @@ class SqliteBackend(SessionBackend):
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             try:
+                self._require_known(connection)  # a newer mcpagent may have come to it meanwhile
                 yield
                 connection.execute("COMMIT")
             except BaseException:
@@ -95,20 +98,40 @@ class SqliteBackend(SessionBackend):
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         try:
-            found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-            if found > SCHEMA:
-                newer = f"was written by a newer mcpagent (tables {found}, this one knows {SCHEMA})"
-                raise SessionStoreError(
-                    f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE"
-                )
+            found = self._require_known(connection)
             self._write_ahead(connection)
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
-            if found < SCHEMA:
-                _migrate(connection)
+            if found < self.version:
+                self._migrate(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _require_known(self, connection: sqlite3.Connection) -> int:
+        """The version of its tables. Raises `SessionStoreError` for a newer one, and for what is no file of ours."""
+        found, owner = _pragma(connection, "user_version"), _pragma(connection, "application_id")
+        if owner != APPLICATION_ID and (found or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()):
+            raise SessionStoreError(f"{self.where}: is another program's database; use another file: --session-db FILE")
+        if found > self.version:
+            newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
+            raise SessionStoreError(f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE")
+        return found
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """To the version of this code, in one transaction: a reader and a crash find the old one or the new one."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._require_known(connection)  # another process may have been faster
+            for statement in (statement for step in self.migrations[found:] for statement in step):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {self.version}")
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
 
     def _write_ahead(self, connection: sqlite3.Connection) -> None:
         """Asked once, it may be refused while another process does the same, whatever the time limit."""
@@ -165,12 +188,19 @@ class SqliteBackend(SessionBackend):
         return [(int(session), int(place), str(excerpt)) for session, place, excerpt in rows]
 
     def check(self) -> list[str]:
-        """SQLite's own check of the file, and of the index of words."""
+        """SQLite's own check of the file, and of the index of words, which is made anew if it is damaged."""
         with self.transaction(writes=False):
-            lines = [str(row[0]) for row in self.execute("PRAGMA integrity_check(10)")]
+            wrong = [str(row[0]) for row in self.execute("PRAGMA integrity_check(10)")]
+        wrong = [line for line in wrong if line != "ok"]
         with self.transaction():
-            self.execute("INSERT INTO said(said) VALUES('integrity-check')")
-        return [line for line in lines if line != "ok"]
+            try:
+                self.execute("INSERT INTO said(said, rank) VALUES('integrity-check', 1)")
+            except sqlite3.DatabaseError as error:
+                if wrong:  # first the file
+                    return wrong
+                self.execute("INSERT INTO said(said) VALUES('rebuild')")
+                wrong.append(f"the index of words was damaged ({safe_line(str(error), 80)}), and is made anew")
+        return wrong
 
     def close(self) -> None:
         """Closes the file, and lets go what is held."""
@@ -187,22 +217,18 @@ class SqliteBackend(SessionBackend):
             os.close(handle)
         self._is_known = False
 
+    def disown(self) -> None:
+        """A lock is held as long as any process has the file open, so it is closed here."""
+        if self._connection is not None:
+            _of_other_processes.append(self._connection)
+            self._connection = None
+        if self._alive is not None:
+            os.close(self._alive)
+            self._alive = None
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """To the version that this code knows, in one transaction: a reader and a crash find the old one or the new one."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        found = int(connection.execute("PRAGMA user_version").fetchone()[0])  # another process may have been faster
-        for version in range(found, SCHEMA):
-            for statement in MIGRATIONS[version]:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
-        connection.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def _told(error: sqlite3.Error | OSError) -> str:

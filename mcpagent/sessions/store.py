@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 from mcpagent.config.user_folders import user_data_folder
-from mcpagent.errors import InputError, SessionStoreError
-from mcpagent.messages import Message, dump_message, load_message
+from mcpagent.errors import InputError, SessionBusyError, SessionStoreError
+from mcpagent.messages import Message, dump_messages, load_message
 from mcpagent.python.argument_checks import checked, expect, expect_kind
 from mcpagent.sessions.backend import MAX_FOUND, MessageRow, ReadRows, Rows, SessionBackend
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.standing import steps_from_json
+from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import Redact, redactor, secrets_in
+from mcpagent.text.secret_shapes import Redact, redacted, secrets_in, value_redactor, without_shapes
 
 WAIT_SECONDS = 60.0
 """So long whoever asks without `await` waits for what is being written before it."""
@@ -55,7 +56,11 @@ class SessionStore:
         self._backend = _backend(where, durability)
         self._values = {*secrets_in(os.environ), *secrets}
         self._redactor: tuple[frozenset[str], Redact] | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._worker: Worker | None = None
+        self._kept: set[str] = set()
+        self._users: Counter[str] = Counter()
+        """How many have each session in this process; the worker counts, so that all is in the order it was asked."""
+        _stores.add(self)
 
     def __repr__(self) -> str:
         return f"<SessionStore {self.where}>"
@@ -84,10 +89,27 @@ class SessionStore:
 
         def work() -> KeptSession | None:
             self._backend.hold(session)
-            rows = self._backend.read(session)
-            return _kept(rows, self.where) if rows is not None else None
+            self._users[session] += 1
+            try:
+                rows = self._backend.read(session)
+                return _kept(rows, self.where) if rows is not None else None
+            except BaseException:
+                self._let_go(session)
+                raise
 
         return self._do(work)
+
+    def keep(self, session: str) -> None:
+        """Whoever calls this writes the session down from now on. Raises `SessionBusyError` if somebody here does."""
+        if session in self._kept:
+            raise SessionBusyError(session, self._backend.me)
+        self._kept.add(session)
+        self._running().soon(lambda: self._users.update((session,)))
+
+    def keep_no_more(self, session: str) -> None:
+        """Somebody else may; other processes too, once all is written and nobody here has it."""
+        self._kept.discard(session)
+        self.release(session)
 
     def write(self, session: str, change: SessionChange, check: Callable[[], None]) -> Future[None]:
         """Writes what changed, if `check` raises nothing then; what is asked for later is written later."""
@@ -99,10 +121,15 @@ class SessionStore:
         return self._do(work)
 
     def release(self, session: str) -> None:
-        """Lets other processes have the session, once all is written; waits for nothing."""
-        if self._thread is not None:
-            with contextlib.suppress(RuntimeError):  # the interpreter ends, and gives everything back
-                self._do(lambda: self._backend.release(session))
+        """What `open` took is not needed any more. Waits for nothing."""
+        if (worker := self._worker) is not None:
+            worker.soon(lambda: self._let_go(session))
+
+    def _let_go(self, session: str) -> None:
+        self._users[session] -= 1
+        if self._users[session] <= 0:
+            del self._users[session]
+            self._backend.attempt(lambda: self._backend.release(session))
 
     def join(self) -> Future[str]:
         """Makes it known that this process is there; gives its token, alive until the process ends or closes this."""
@@ -212,19 +239,31 @@ class SessionStore:
 
     def close(self) -> None:
         """Gives back what is held, when all is written; the next use opens it again. A second call does nothing."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
             self._end.detach()
-            _end(thread, self._backend)
-            thread.shutdown(wait=True)
+            worker.end()
+            worker.join()
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _do(self, work: Callable[[], _T]) -> Future[_T]:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcpagent-sessions")
-            self._end = weakref.finalize(self, _end, self._thread, self._backend)
-        return self._thread.submit(work)
+        return self._running().do(lambda: self._backend.attempt(work))
+
+    def _running(self) -> Worker:
+        if self._worker is None:
+            self._worker = Worker(self._backend.close)
+            self._end = weakref.finalize(self, self._worker.end)
+            self._end.atexit = False  # the worker sees to that itself
+        return self._worker
+
+    def _forked(self) -> None:
+        """This process was forked from the one that made it: what that one has open is not ours."""
+        if self._worker is not None:
+            self._worker = None
+            self._end.detach()
+        self._kept, self._users = set(), Counter()
+        self._backend.forked()
 
     def _result(self, future: Future[_T]) -> _T:
         try:
@@ -237,42 +276,61 @@ class SessionStore:
 
     def redact(self, text: str) -> str:
         """The text without secrets, as it is written."""
+        return without_shapes(self._without_values(text))
+
+    def _without_values(self, text: str) -> str:
         known = known_values()
         if self._redactor is None or self._redactor[0] is not known:
-            self._redactor = (known, redactor({*self._values, *known}))
+            self._redactor = (known, value_redactor({*self._values, *known}))
         return self._redactor[1](text)
 
+    def as_json(self, data: Any) -> str:
+        """As JSON; keys are found in each text by itself, since `\\n` before one would hide its beginning."""
+        return self._without_values(_json(redacted(data, without_shapes)))
+
+    def message_as_json(self, message: Message) -> str:
+        """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
+        (data,) = dump_messages([message])
+        parts = data["parts"]
+        for place, part in enumerate(parts):
+            own = {key: part[key] for key in ("provider_data", "data") if key in part}
+            parts[place] = {**redacted({**part, **dict.fromkeys(own, "")}, without_shapes), **own}
+            if part["type"] == "thinking" and own != json.loads(self._without_values(_json(own))):
+                parts[place]["provider_data"] = {}  # signed, so worth nothing with another text
+        return self._without_values(_json(data))
+
     def _rows(self, change: SessionChange) -> Rows:
-        redact = self.redact
         calls = change.calls
         return Rows(
             keep=change.keep,
-            is_appended=change.is_appended,
             messages=tuple(
-                MessageRow(redact(dump_message(message)), redact(_words(message)), _is_answer(message))
+                MessageRow(self.message_as_json(message), self.redact(_words(message)), _is_answer(message))
                 for message in change.messages
             ),
-            steps={place: redact(_json(step)) for place, step in change.steps.items()},
-            calls=None if calls is None else {call: redact(_json(data)) for call, data in calls.items()},
-            values={name: None if data is None else redact(_json(data)) for name, data in change.values.items()},
+            steps={place: self.as_json(step) for place, step in change.steps.items()},
+            calls=None if calls is None else {call: self.as_json(data) for call, data in calls.items()},
+            values={name: None if data is None else self.as_json(data) for name, data in change.values.items()},
             columns={
-                "folder": change.folder,
-                "model": change.model,
+                "folder": _sendable(self.redact(change.folder)),
+                "model": _sendable(self.redact(change.model)),
                 "tokens": change.tokens,
                 "dollars": change.dollars,
                 "cost_known": int(change.cost_known),
             },
-            title=redact(title_of(change.title)),
+            title=_sendable(self.redact(title_of(change.title))),
         )
 
 
-def _end(thread: ThreadPoolExecutor, backend: SessionBackend) -> None:
-    """Closes the backend when all is written; at the end of the interpreter its threads have ended already."""
-    try:
-        thread.submit(backend.close)
-    except RuntimeError:
-        backend.close()
-    thread.shutdown(wait=False)
+_stores: weakref.WeakSet[SessionStore] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in tuple(_stores):
+        store._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def usable_id(session: object) -> str:
@@ -291,7 +349,12 @@ def title_of(prompt: str) -> str:
 
 
 def _words(message: Message) -> str:
-    return message.text if message.role != "tool" else ""
+    return _sendable(message.text) if message.role != "tool" else ""
+
+
+def _sendable(text: str) -> str:
+    """Without what no database takes: NUL, and halves of characters."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
 
 
 def _is_answer(message: Message) -> bool:
@@ -299,7 +362,12 @@ def _is_answer(message: Message) -> bool:
 
 
 def _json(data: Any) -> str:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, as a model may write one
+        return json.dumps(data, separators=(",", ":"))
+    return text
 
 
 def _kept(rows: ReadRows, where: str) -> KeptSession:

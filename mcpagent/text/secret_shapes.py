@@ -12,6 +12,9 @@ from mcpagent.text.known_secrets import REDACTED, SHORTEST
 
 _NAME = re.compile(r"key|token|secret|pass|auth|cred|pwd|cookie", re.IGNORECASE)
 
+_PATH = re.compile(r"(?:[A-Za-z]:[\\/]|~?/)[^+=]*", re.DOTALL)
+"""Base64, which has the slash too, may begin with one: with 24 bytes or more it hardly ever has no + or = in it."""
+
 _SHAPES = re.compile(
     r"""
       \b sk-[A-Za-z0-9_-]{16,}                                # OpenAI, Anthropic, OpenRouter
@@ -56,6 +59,12 @@ def names_a_secret(name: str) -> bool:
 
 def redactor(values: Iterable[str]) -> Redact:
     """Replaces these values, also as they stand in JSON and in addresses, and everything that looks like a key."""
+    without_values = value_redactor(values)
+    return lambda text: without_shapes(without_values(text))
+
+
+def value_redactor(values: Iterable[str]) -> Redact:
+    """Replaces these values alone, also as they stand in JSON and in addresses."""
     spellings = {
         spelling
         for value in values
@@ -63,15 +72,22 @@ def redactor(values: Iterable[str]) -> Redact:
         for spelling in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, ""))
     }
     if not spellings:
-        return without_shapes
+        return str
     # The longest first: one secret may begin with another.
     known = re.compile("|".join(map(re.escape, sorted(spellings, key=lambda item: (-len(item), item)))))
-    return lambda text: without_shapes(known.sub(REDACTED, text))
+    return lambda text: known.sub(REDACTED, text)
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
-    """The values of an environment whose names say that they are secret."""
-    return [value for name, value in environ.items() if _NAME.search(name) and len(value) >= SHORTEST]
+    """The values of an environment whose names say that they are secret, but for paths.
+
+    PWD is a folder, SSH_AUTH_SOCK a socket: these would be taken out of all that is said of files.
+    """
+    return [
+        value
+        for name, value in environ.items()
+        if names_a_secret(name) and len(value) >= SHORTEST and not _PATH.fullmatch(value)
+    ]
 
 
 def redacted(data: Any, redact: Redact) -> Any:

@@ -68,3 +68,4 @@ def test_names_and_environments() -> None:
         False,
     ]
     assert secrets_in({"API_KEY": "abcdef", "TOKEN": "short", "HOME": "/home/me"}) == ["abcdef"]
+    assert secrets_in({"PWD": "/home/me/work", "SSH_AUTH_SOCK": "/tmp/agent.1", "PASSWORD": "/a+b/c=="}) == ["/a+b/c=="]

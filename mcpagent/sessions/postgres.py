@@ -1,0 +1,376 @@
+"""Sessions in a PostgreSQL database, for many machines: extra `mcpagent[postgres]`, psycopg 3.
+
+All of it is in the schema `mcpagent`. A process holds its sessions by an advisory lock of its connection, which the
+server gives back when the connection ends, in whatever way; so the address has to be that of the server, or of a pool
+that keeps a connection for its client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from mcpagent.errors import SessionStoreError
+from mcpagent.sessions.backend import MessageRow, Migrations, SessionBackend
+from mcpagent.sessions.kept import Holder
+from mcpagent.text.known_secrets import REDACTED, hide
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    import psycopg
+
+_T = TypeVar("_T")
+
+CONNECT_SECONDS = 10
+STATEMENT_SECONDS = 30
+
+PIP = 'pip install "psycopg[binary]>=3.2,<4"'
+
+_DEFAULTS = {
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "mcpagent",
+    # A server that is gone without a word is noticed within a minute; the settings below are those of the other side.
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": STATEMENT_SECONDS * 1000,
+}
+"""What the address does not say (https://www.postgresql.org/docs/current/libpq-connect.html)."""
+
+_SETTINGS = (
+    f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
+    f"SET lock_timeout = '{STATEMENT_SECONDS}s'",
+    "SET idle_in_transaction_session_timeout = '60s'",
+    "SET tcp_keepalives_idle = 20",
+    "SET tcp_keepalives_interval = 10",
+    "SET tcp_keepalives_count = 3",
+    "SET client_min_messages = 'error'",
+    "SET search_path = mcpagent, pg_catalog",
+)
+
+_TABLES = (
+    """CREATE TABLE sessions(
+        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+        title TEXT NOT NULL DEFAULT '', is_named INTEGER NOT NULL DEFAULT 0, created DOUBLE PRECISION NOT NULL,
+        updated DOUBLE PRECISION NOT NULL, folder TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
+        tokens BIGINT NOT NULL DEFAULT 0, dollars DOUBLE PRECISION NOT NULL DEFAULT 0,
+        cost_known INTEGER NOT NULL DEFAULT 1, holder TEXT)""",
+    "CREATE INDEX sessions_by_time ON sessions(updated)",
+    """CREATE TABLE messages(
+        session BIGINT NOT NULL, place INTEGER NOT NULL, is_answer INTEGER NOT NULL, words TEXT NOT NULL,
+        searched TSVECTOR NOT NULL, message TEXT NOT NULL, PRIMARY KEY(session, place))""",
+    "CREATE INDEX messages_searched ON messages USING GIN(searched)",
+    "CREATE TABLE steps(session BIGINT, place INTEGER, step TEXT NOT NULL, PRIMARY KEY(session, place))",
+    "CREATE TABLE calls(session BIGINT, id TEXT, progress TEXT NOT NULL, PRIMARY KEY(session, id))",
+    "CREATE TABLE kept_values(session BIGINT, name TEXT, value TEXT NOT NULL, PRIMARY KEY(session, name))",
+    "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since DOUBLE PRECISION)",
+)
+
+MIGRATIONS: Migrations = (_TABLES,)
+
+_MIGRATING = 0x6D637061
+"""The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""
+
+MAX_SEARCHED = 100_000
+"""Characters of a message that are found: the server refuses a message with more than 1 MB of different words."""
+
+EXCERPT_WORDS, MAX_EXCERPT = 16, 400
+
+_WORD = re.compile(r"[^\W_]+")
+
+_of_other_processes: list[object] = []
+"""Connections that forks have copied."""
+
+
+class _ConnectionLostError(SessionStoreError):
+    """The connection ended."""
+
+
+class PostgresBackend(SessionBackend):
+    """`where` is an address as libpq reads it. `durability` "full" does not let the server answer before it is safe."""
+
+    for_update = " FOR UPDATE OF s"
+
+    def __init__(self, where: str, durability: Literal["normal", "full"], migrations: Migrations = MIGRATIONS) -> None:
+        try:
+            import psycopg
+            from psycopg.conninfo import conninfo_to_dict
+        except ImportError:
+            said = "PostgreSQL needs the extra, pip install 'mcpagent[postgres]'"
+            raise SessionStoreError(f"sessions: {said}; from a clone: {PIP}") from None
+        try:
+            self._address: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(where)}
+        except psycopg.Error:  # its text quotes what it cannot read, which may be the password
+            form = "postgresql://user:password@host:port/database"
+            raise SessionStoreError(
+                f"sessions: the address cannot be read; write {form}, special ones as %40"
+            ) from None
+        super().__init__(_named(self._address), migrations)
+        self._password = str(self._address.get("password") or "")
+        hide(self._password)
+        self._durability = durability
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs one statement."""
+        assert self._connection is not None
+        cursor = self._connection.execute(_with_percents(sql), values or None)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    @contextmanager
+    def transaction(self, *, writes: bool = True) -> Iterator[None]:
+        """All or nothing."""
+        import psycopg
+
+        try:
+            connection = self._opened()
+            # What is read is read as of one moment.
+            connection.execute("BEGIN" if writes else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                if writes:
+                    self._require_known()
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                self._is_known = False
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute("ROLLBACK")
+                raise
+        except psycopg.Error as error:
+            is_lost = self._connection is None or self._connection.closed
+            if is_lost and self._connection is not None:
+                self._connection, self._is_known = None, False
+                raise _ConnectionLostError(f"{self.where}: the connection was lost; {self._told(error)}") from None
+            raise SessionStoreError(f"{self.where}: {self._told(error)}") from None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Sent without waiting for an answer to each, which takes as long as the server is far away."""
+        assert self._connection is not None
+        with self._connection.pipeline():
+            yield
+
+    def attempt(self, work: Callable[[], _T]) -> _T:
+        """Once more over a new connection, if the one that was there is lost."""
+        try:
+            return work()
+        except _ConnectionLostError:
+            return work()
+
+    # -- the connection, and the tables behind it ---------------------------------------------------------------------
+
+    def _opened(self) -> psycopg.Connection[tuple[Any, ...]]:
+        import psycopg
+
+        if self._connection is not None and self._connection.closed:
+            self._connection, self._is_known = None, False
+        if self._connection is None:
+            connection = psycopg.connect(**self._address, autocommit=True)
+            self._connection = connection
+            try:
+                connection.execute("; ".join(_SETTINGS))
+                if self._durability == "full":
+                    connection.execute(
+                        "SELECT set_config('synchronous_commit', 'on', false)"
+                        " WHERE current_setting('synchronous_commit') = 'off'"
+                    )
+                if self._found_version() < self.version:
+                    self._migrate()
+                self._require_known()
+            except BaseException:
+                self._connection = None
+                connection.close()
+                raise
+        return self._connection
+
+    def _found_version(self) -> int:
+        """That of the tables; 0 if there are none. Raises `SessionStoreError` where this user may not look at them."""
+        schema, may_use = self.execute(
+            "SELECT to_regnamespace('mcpagent')::text, coalesce(has_schema_privilege('mcpagent', 'USAGE'), true)"
+            " WHERE to_regnamespace('mcpagent') IS NOT NULL UNION ALL SELECT NULL, true LIMIT 1"
+        )[0]
+        if not may_use:
+            raise SessionStoreError(f"{self.where}: {_grant(self._user)}")
+        if schema is None or self.execute("SELECT to_regclass('mcpagent.store_version')::text")[0][0] is None:
+            return 0
+        found = self.execute("SELECT version FROM store_version")
+        return int(found[0][0]) if found else 0
+
+    def _require_known(self) -> None:
+        found = self._found_version() if not self._is_known else self._version()
+        if found > self.version:
+            newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
+            raise SessionStoreError(f"{self.where}: {newer}; update mcpagent, or use another database")
+
+    def _version(self) -> int:
+        return int(self.execute("SELECT version FROM store_version")[0][0])
+
+    def _migrate(self) -> None:
+        """To the version of this code, in one transaction: whatever happens, there is the old one or the new one."""
+        assert self._connection is not None
+        with self._connection.transaction():
+            self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATING,))
+            if self.execute("SELECT to_regnamespace('mcpagent')::text")[0][0] is None:
+                self.execute("CREATE SCHEMA mcpagent")
+            found = self._found_version()  # another process may have been faster
+            if found == 0:
+                self.execute("CREATE TABLE IF NOT EXISTS store_version(version INTEGER NOT NULL)")
+                self.execute("INSERT INTO store_version(version) VALUES(0)")
+            for statement in (statement for step in self.migrations[found:] for statement in step):
+                self.execute(statement)
+            if found < self.version:
+                self.execute("UPDATE store_version SET version = ?", (self.version,))
+
+    @property
+    def _user(self) -> str:
+        assert self._connection is not None
+        return self._connection.info.user
+
+    def close(self) -> None:
+        """Lets go what is held, and closes the connection."""
+        if self._connection is not None:
+            with contextlib.suppress(SessionStoreError), self.transaction():
+                self.execute("UPDATE sessions SET holder = NULL WHERE holder = ?", (self.me.token,))
+                self.execute("DELETE FROM holders WHERE token = ?", (self.me.token,))
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._is_known = None, False
+
+    def disown(self) -> None:
+        """The server sees the end of a connection when no process has it open, so it is closed here, without a word."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError, Exception):
+                os.close(self._connection.fileno())
+            _of_other_processes.append(self._connection)
+            self._connection = None
+
+    # -- who is alive -------------------------------------------------------------------------------------------------
+
+    def be_alive(self) -> None:
+        """Takes a lock whose number is made of the token, for as long as the connection lasts."""
+        self.execute("SELECT pg_advisory_lock(?)", (_number(self.me.token),))
+
+    def is_alive(self, holder: Holder) -> bool:
+        """Whether its lock is held; two that look at the same time are not in each other's way."""
+        return not self.execute("SELECT pg_try_advisory_xact_lock_shared(?)", (_number(holder.token),))[0][0]
+
+    # -- searching, checking ------------------------------------------------------------------------------------------
+
+    def add_message(self, number: int, place: int, row: MessageRow) -> None:
+        """With its words as they are searched: as SQLite's index has them, whatever the database's language is."""
+        self.execute(
+            "INSERT INTO messages(session, place, is_answer, words, searched, message)"
+            " VALUES(?, ?, ?, ?, to_tsvector('simple', ?), ?)",
+            (number, place, int(row.is_answer), row.words, " ".join(_folded_words(row.words)), row.message),
+        )
+
+    def find(self, words: Sequence[str], limit: int) -> list[tuple[int, int, str]]:
+        """By a tsvector of the words. Each is letters and digits alone, so nothing in it is an operator."""
+        folded = [folded for word in words for folded in _folded_words(word)]
+        if not folded:
+            return []
+        wanted = " & ".join(f"'{word}'" for word in folded)
+        rows = self.execute(
+            "SELECT m.session, m.place, m.words FROM messages m, to_tsquery('simple', ?) q WHERE m.searched @@ q"
+            " ORDER BY ts_rank_cd(m.searched, q, 1) DESC, m.session DESC, m.place LIMIT ?",
+            (f"{wanted}:*", limit),
+        )
+        return [(int(session), int(place), _excerpt(str(text), folded)) for session, place, text in rows]
+
+    def check(self) -> list[str]:
+        """What stands in the tables without a session; the server looks after its files itself."""
+        with self.transaction(writes=False):
+            counts = {
+                table: self.execute(
+                    f"SELECT count(*) FROM {table} t WHERE NOT EXISTS"  # noqa: S608 - names of ours
+                    " (SELECT 1 FROM sessions s WHERE s.number = t.session)"
+                )[0][0]
+                for table in ("messages", "steps", "calls", "kept_values")
+            }
+        return [f"{count} rows of {table} belong to no session" for table, count in counts.items() if count]
+
+    def _told(self, error: psycopg.Error) -> str:
+        """What went wrong, and what to do; never with the password, which a server or a library may quote."""
+        text = " ".join(str(error).split()).removeprefix("connection failed: ")
+        if self._password:
+            text = text.replace(self._password, REDACTED)
+        text = safe_line(text, 200)
+        user = str(self._address.get("user") or "this user")
+        for kinds, advice in _ADVICE.items():
+            if (error.sqlstate or "").startswith(kinds) or (error.sqlstate is None and any(k in text for k in kinds)):
+                return f"{text}; {advice.format(user=safe_line(user, 60))}"
+        return text
+
+
+_ADVICE: Mapping[tuple[str, ...], str] = {
+    ("28", "authentication failed", "no password supplied", "pg_hba.conf"): "check user and password",
+    ("3D000", "does not exist"): "make it, `createdb`, or name another one in the address",
+    ("42501", "permission denied"): "its owner has to say: CREATE SCHEMA mcpagent AUTHORIZATION {user}",
+    ("25006", "read-only"): "it takes no writes: use the address of the primary server",
+    ("53100", "No space left"): "its disk is full; make room there and go on",
+    ("53300", "too many clients", "remaining connection slots"): "close some, or raise its max_connections",
+    ("57014", "55P03"): "the server, or whoever has it locked, took too long; try again",
+    ("57P03", "starting up", "shutting down", "recovery"): "try again in a moment",
+    ("timeout expired", "Connection refused", "No such file", "could not translate", "resolve", "unreachable"): (
+        "is the server running there, and the address right?"
+    ),
+}
+"""What to do, by the beginning of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html), or
+where a connection was not made by a piece of the text, since there is no code then."""
+
+
+def _grant(user: str) -> str:
+    shown = safe_line(user, 60)
+    return (
+        f"user {shown} may not use its schema mcpagent; its owner has to say: GRANT ALL ON SCHEMA mcpagent TO {shown}"
+    )
+
+
+def _named(address: Mapping[str, Any]) -> str:
+    """The database as errors call it."""
+    host = address.get("host") or address.get("hostaddr") or os.environ.get("PGHOST") or "localhost"
+    port = address.get("port") or os.environ.get("PGPORT")
+    user = address.get("user") or os.environ.get("PGUSER") or ""
+    name = address.get("dbname") or os.environ.get("PGDATABASE") or user
+    return safe_line(f"postgresql://{host}{f':{port}' if port else ''}/{name}", 200)
+
+
+@cache
+def _with_percents(sql: str) -> Any:
+    return sql.replace("?", "%s")
+
+
+def _number(token: str) -> int:
+    """The token's first half as a signed number of 64 bits."""
+    return int.from_bytes(bytes.fromhex(token[:16]), "big", signed=True)
+
+
+def _folded_words(text: str) -> list[str]:
+    """Its words without accents, in small letters; the end of a long text is left out."""
+    plain = unicodedata.normalize("NFKD", text[:MAX_SEARCHED]).casefold()
+    return _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
+
+
+def _excerpt(text: str, folded: Sequence[str]) -> str:
+    """Some words around the first that was looked for."""
+    words = list(_WORD.finditer(text[:MAX_SEARCHED]))
+    wanted = (
+        place
+        for place, word in enumerate(words)
+        if any(w.startswith(folded[-1]) or w in folded for w in _folded_words(word[0]))
+    )
+    first = max(0, next(wanted, 0) - EXCERPT_WORDS // 4)
+    shown = words[first : first + EXCERPT_WORDS]
+    if not shown:
+        return ""
+    before = "... " if first else ""
+    after = " ..." if first + EXCERPT_WORDS < len(words) else ""
+    begin = shown[0].start() if first else 0
+    end = shown[-1].end() if after else len(text)
+    return f"{before}{text[begin:end][:MAX_EXCERPT]}{after}"

@@ -1,0 +1,82 @@
+"""A thread that does one thing after the other, and all of it before the interpreter ends."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeAlias, TypeVar
+
+_T = TypeVar("_T")
+_Item: TypeAlias = Callable[[], object]
+
+END_SECONDS = 60.0
+
+_running: set[Worker] = set()
+
+
+class Worker:
+    """What it is given is put into a queue that takes no lock, so that a finalizer may do so wherever it runs.
+
+    `at_end` is done last. It lives until `end`, whoever has it.
+    """
+
+    def __init__(self, at_end: _Item) -> None:
+        self._items: SimpleQueue[_Item | None] = SimpleQueue()
+        self._at_end = at_end
+        # Else the end of the interpreter would wait for it before anything could tell it to end.
+        self._thread = Thread(target=self._work, name="mcpagent-sessions", daemon=True)
+        _running.add(self)
+        self._thread.start()
+
+    def do(self, work: Callable[[], _T]) -> Future[_T]:
+        """Does it after all that was asked for before."""
+        future: Future[_T] = Future()
+
+        def item() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+                future.set_exception(error)
+
+        self._items.put(item)
+        return future
+
+    def soon(self, work: _Item) -> None:
+        """As `do`, for whoever does not want to know what comes of it; it may be called in a finalizer."""
+        self._items.put(work)
+
+    def end(self) -> None:
+        """Lets it end when all is done; whoever wants to know when calls `join`."""
+        self._items.put(None)
+
+    def join(self) -> None:
+        """Waits for its end, a minute at most."""
+        self._thread.join(END_SECONDS)
+
+    def _work(self) -> None:
+        while (item := self._items.get()) is not None:
+            with contextlib.suppress(Exception):
+                item()
+            del item  # what it holds may have been waiting for this to be forgotten
+        with contextlib.suppress(Exception):
+            self._at_end()
+        _running.discard(self)
+
+
+def _end_all() -> None:
+    for worker in tuple(_running):
+        worker.end()
+    for worker in tuple(_running):
+        worker.join()
+
+
+atexit.register(_end_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)  # a fork has no thread but the one that forked
