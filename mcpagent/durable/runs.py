@@ -142,13 +142,16 @@ class DurableRuns:
 
     # -- for whoever asks ---------------------------------------------------------------------------------------------
 
-    async def start(self, prompt: str, *, session: str | None = None, user: str = "") -> DurableRun:
+    async def start(
+        self, prompt: str, *, session: str | None = None, user: str = "", run: str | None = None
+    ) -> DurableRun:
         """Begins a run of this session (None: a new one) as soon as it is its turn, in whichever worker.
 
-        Raises `InputError` for an unusable prompt or id.
+        `run` is its id: the same one given twice is one run. Raises `InputError` for an unusable prompt or id.
         """
         words = "".join(part.text for part in usable_prompt(prompt) if isinstance(part, Text))
-        return await self._enqueue({"session": usable_id(session or uuid4().hex), "prompt": words}, user)
+        data = {"session": usable_id(session or uuid4().hex), "prompt": words}
+        return await self._enqueue(data, user, usable_id(run) if run else None)
 
     async def answer(self, answers: Sequence[CallAnswer], *, session: str, user: str = "") -> DurableRun:
         """Goes on with a run that ended with calls that wait, also days later and in another process.
