@@ -242,6 +242,12 @@ class Agent(Generic[Deps]):
         finally:
             opened.add_done_callback(self._opened(id))
 
+    def session_as_of(self, id: str, kept: KeptSession | None) -> Session[Deps]:  # noqa: A002
+        """The session as it was at some time, which this process holds; what was written since is written anew."""
+        session = self._made(id, None, None, None, kept)
+        session.write_anew()
+        return session
+
     @in_own_loop
     async def go_on_with(self, id: str) -> None:  # noqa: A002
         """Makes the session of this id the agent's own, so that `ask`, `messages` and the like mean it.

@@ -153,7 +153,7 @@ async def run_call(
                 async with timeout:
                     output = usable_output(tool, await tool.run(json_copy(decision.arguments)))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
-            output = _failure(error, tool, seconds if timeout.expired() else None)
+            output = failure_output(error, tool, seconds if timeout.expired() else None)
     else:
         output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
     texts = [part.text for part in output.content if isinstance(part, Text)]
@@ -374,7 +374,7 @@ async def _answered(
     return Approved(arguments, by_person=True)
 
 
-def _failure(error: BaseException, tool: Tool, expired_seconds: float | None) -> ToolOutput:
+def failure_output(error: BaseException, tool: Tool, expired_seconds: float | None = None) -> ToolOutput:
     """What a call that raised gave, in words for the model. Raises the cancellation of the run itself."""
     if isinstance(error, ServerError):
         return ToolOutput.of_text(str(error), error="server_down")

@@ -21,7 +21,7 @@ from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import Emit, Event, Notice, RunFinished, guarded
 from mcpagent.execution import waiting_calls
 from mcpagent.loop import converse
-from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolDefinition
+from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolCall, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import search_cost, search_problem, tool_limits
 from mcpagent.prompt.builder import (
@@ -137,12 +137,16 @@ class Session(Generic[Deps]):
 
     @in_own_loop
     async def run(
-        self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None
+        self, prompt: PromptOrAnswers, *, deps: Deps | None = None, tool_context: ToolContext | None = None
     ) -> RunResult:
-        """As `ask`, with all that the run came to. Calls that wait for an answer raise nothing: they are in it."""
+        """As `ask`, or with answers as `resume`, with all that the run came to.
+
+        Calls that wait for an answer raise nothing: they are in it.
+        """
         await self._left()
         earlier = len(self._conversation)
-        with self._running(usable_prompt(prompt), deps=deps, tool_context=tool_context) as run:
+        with self._running(_said(prompt), deps=deps, tool_context=tool_context) as run:
+            self._check_answers(run)
             return self._result(await converse(run), earlier)
 
     @in_own_loop
@@ -358,6 +362,11 @@ class Session(Generic[Deps]):
         Not while calls wait for an answer (`pending`), nor while a run is under way.
         """
         return not self.is_answering and not self.pending and _is_unfinished(self._conversation)
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the last answer that have no result yet."""
+        return self._conversation.open_calls
 
     @property
     def is_kept(self) -> bool:
@@ -629,6 +638,11 @@ class Session(Generic[Deps]):
         """All of it as a value, as a store keeps it, also without one: for `mcpagent.sessions.exported`."""
         self.refresh()
         return kept_as(self._info, self._conversation, self._standing(self._run), model=self._owner.model.name)
+
+    def write_anew(self) -> None:
+        """The next change is written as the whole session, whatever the store has of it."""
+        if self._keeper is not None:
+            self._keeper.write_anew()
 
     def stop_keeping(self) -> None:
         """Goes on in memory alone; what was written stays, and other processes can have it."""

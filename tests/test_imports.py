@@ -42,6 +42,7 @@ ORDER = (
     "cards",
     "agent",
     "recording",
+    "durable",
     "cli/frame",
     "cli/screen",
     "cli/may_run",

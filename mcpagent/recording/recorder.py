@@ -47,7 +47,7 @@ from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import Redact, redacted, redactor, secrets_in, without_shapes
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.sources import AgentSources, OnChange
+from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 
 logger = logging.getLogger("mcpagent")
 
@@ -248,43 +248,21 @@ class Recorder:
         return list(deltas)
 
 
-class _RecordedSources:
-    """The sources, with their tools recorded: each listing once, so that the same one stays the same value."""
+class _RecordedSources(WrappedSources):
+    """The sources, with their tools recorded."""
 
     def __init__(self, sources: AgentSources, recorder: Recorder) -> None:
-        self.inside = sources
+        super().__init__(sources, recorder.recorded_tool)
         self.path = recorder.path
         self._recorder = recorder
-        self._listings: dict[int, tuple[Listing, Listing]] = {}
-        self._tools: dict[int, tuple[Tool, Tool]] = {}
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+        """Begins with the servers, and ends with them."""
         self._recorder.reopen()
         self._recorder.sources = self.inside
         exits.callback(self._recorder.close)
         await self.inside.open(exits, emit, on_change)
         self._recorder.hide(self.inside.secrets)
-
-    @property
-    def secrets(self) -> list[str]:
-        return self.inside.secrets
-
-    def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
-        live = self.inside.listing(from_toolsets)
-        held = self._listings.get(id(live))
-        if held is None:
-            tools = tuple(self._recorded(tool) for tool in live.tools)
-            held = self._listings[id(live)] = (live, replace(live, tools=tools))
-        return held[1]
-
-    def _recorded(self, tool: Tool) -> Tool:
-        held = self._tools.get(id(tool))
-        if held is None:
-            held = self._tools[id(tool)] = (tool, self._recorder.recorded_tool(tool))
-        return held[1]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inside, name)
 
 
 class _RecordedModel:

@@ -178,6 +178,19 @@ class SessionBackend(ABC):
         with self.transaction():
             self.execute("UPDATE sessions SET holder = NULL WHERE id = ? AND holder = ?", (session, self.me.token))
 
+    def join(self) -> str:
+        """Makes this process known, also before it holds anything; gives its token."""
+        with self.transaction():
+            self._be_known()
+        return self.me.token
+
+    def has(self, token: str) -> bool:
+        """Whether the process with this token is alive."""
+        if token == self.me.token:
+            return True
+        with self.transaction(writes=False):
+            return self.is_alive(Holder(0, "", 0.0, token))
+
     def _be_known(self) -> None:
         if self._is_known:
             return

@@ -36,9 +36,14 @@ class Keeper:
         self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
         self._calls: object = {}
         self._folder = _current_folder()
+        self._is_unsure = False
         self._failure: SessionStoreError | None = None
         self._attempt = 0
         """How often all was written anew."""
+
+    def write_anew(self) -> None:
+        """The store may have something else than is known here."""
+        self._is_unsure = True
 
     async def write(self, conversation: Conversation, standing: Standing, *, model: str) -> None:
         """Writes what is different, if anything is. Raises `SessionStoreError`; nothing is written then."""
@@ -48,8 +53,8 @@ class Keeper:
 
     def write_soon(self, conversation: Conversation, standing: Standing, *, model: str) -> Future[None] | None:
         """As `write`, beside whoever asks; None if nothing is different."""
-        if self._failure is not None:  # what was on its way is not there either
-            self._failure, self._attempt = None, self._attempt + 1
+        if self._failure is not None or self._is_unsure:  # what was on its way is not there either
+            self._failure, self._is_unsure, self._attempt = None, False, self._attempt + 1
             conversation_keep, changed = 0, set(_NAMES)
             calls: object = conversation.progress
             is_less = True

@@ -131,6 +131,14 @@ class SessionStore:
             del self._users[session]
             self._backend.attempt(lambda: self._backend.release(session))
 
+    def join(self) -> Future[str]:
+        """Makes it known that this process is there; gives its token, alive until the process ends or closes this."""
+        return self._do(self._backend.join)
+
+    def is_alive(self, token: str) -> Future[bool]:
+        """Whether the process with this token is still there."""
+        return self._do(lambda: self._backend.has(token))
+
     def flush(self) -> Future[None]:
         """Is over when all is written that was to be written by now."""
         return self._do(lambda: None)
@@ -181,7 +189,7 @@ class SessionStore:
         words = safe_line(title, MAX_TITLE)
         if not words.strip():
             raise InputError("rename: the title is empty")
-        if not self._result(self._do(lambda: self._backend.rename(session, self._redact(words)))):
+        if not self._result(self._do(lambda: self._backend.rename(session, self.redact(words)))):
             raise self._none(session)
 
     @checked(InputError)
@@ -266,7 +274,8 @@ class SessionStore:
     def _none(self, session: str) -> InputError:
         return InputError(f'{self.where}: there is no session "{safe_line(session, 60)}"; see `mcpagent sessions list`')
 
-    def _redact(self, text: str) -> str:
+    def redact(self, text: str) -> str:
+        """The text without secrets, as it is written."""
         return without_shapes(self._without_values(text))
 
     def _without_values(self, text: str) -> str:
@@ -275,11 +284,11 @@ class SessionStore:
             self._redactor = (known, value_redactor({*self._values, *known}))
         return self._redactor[1](text)
 
-    def _json(self, data: Any) -> str:
+    def as_json(self, data: Any) -> str:
         """As JSON; keys are found in each text by itself, since `\\n` before one would hide its beginning."""
         return self._without_values(_json(redacted(data, without_shapes)))
 
-    def _message(self, message: Message) -> str:
+    def message_as_json(self, message: Message) -> str:
         """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
         (data,) = dump_messages([message])
         parts = data["parts"]
@@ -295,20 +304,20 @@ class SessionStore:
         return Rows(
             keep=change.keep,
             messages=tuple(
-                MessageRow(self._message(message), self._redact(_words(message)), _is_answer(message))
+                MessageRow(self.message_as_json(message), self.redact(_words(message)), _is_answer(message))
                 for message in change.messages
             ),
-            steps={place: self._json(step) for place, step in change.steps.items()},
-            calls=None if calls is None else {call: self._json(data) for call, data in calls.items()},
-            values={name: None if data is None else self._json(data) for name, data in change.values.items()},
+            steps={place: self.as_json(step) for place, step in change.steps.items()},
+            calls=None if calls is None else {call: self.as_json(data) for call, data in calls.items()},
+            values={name: None if data is None else self.as_json(data) for name, data in change.values.items()},
             columns={
-                "folder": _sendable(self._redact(change.folder)),
-                "model": _sendable(self._redact(change.model)),
+                "folder": _sendable(self.redact(change.folder)),
+                "model": _sendable(self.redact(change.model)),
                 "tokens": change.tokens,
                 "dollars": change.dollars,
                 "cost_known": int(change.cost_known),
             },
-            title=_sendable(self._redact(title_of(change.title))),
+            title=_sendable(self.redact(title_of(change.title))),
         )
 
 
