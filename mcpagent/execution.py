@@ -6,7 +6,6 @@ Whatever goes wrong becomes a `ToolResult` in words that help the model; nothing
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import json
 import time
@@ -170,10 +169,16 @@ async def run_call(
 
 
 async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
-    """Whether it is written down that the call is sent; the runtime's own tools do nothing outside."""
-    if any(tool is own for own in run.tools.virtual):
-        return True
-    run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat))
+    """Whether it is written down that the call is sent, with the answer that plans it.
+
+    The runtime's own tools do nothing outside, so of these it is enough that they are planned.
+    """
+    if not any(tool is own for own in run.tools.virtual):
+        run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat))
+    return await _is_written(run)
+
+
+async def _is_written(run: RunContext[Any]) -> bool:
     try:
         await run.keep()
     except SessionStoreError:  # whoever writes next, the loop, ends the run for it
@@ -184,8 +189,7 @@ async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
 async def _keep_result(call: ToolCall, tool: Tool | None, parts: tuple[Part, ...], run: RunContext[Any]) -> None:
     """Writes a result down while other calls of its message still run."""
     run.conversation.note_progress(call.id, CallProgress(tool is not None and tool.safe_to_repeat, parts))
-    with contextlib.suppress(SessionStoreError):
-        await run.keep()
+    await _is_written(run)
 
 
 async def admit(call: ToolCall, run: RunContext[Any]) -> Admission:
@@ -310,6 +314,8 @@ async def _decided(
     if waiting is None:
         return Approved(call.arguments)
     if isinstance(waiting, PendingCall) and waiting.kind == "approval" and run.on_approval is not None:
+        if not await _is_written(run):  # a person may take long
+            return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
         return await _answered(call, await _asked(waiting, run.on_approval, run.asking), tool, run)
     return waiting
 

@@ -137,7 +137,10 @@ def _makes_room(run: RunContext[Any]) -> bool:
 
 
 async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse | None:
-    """One request to the model; its answer becomes part of the conversation. None: it was too long, and now is not."""
+    """One request to the model; its answer becomes part of the conversation. None: it was too long, and now is not.
+
+    The answer is written down with what follows it: the calls as they are sent, or the end of the run.
+    """
     await run.keep()
     run.count_turn()
     tools, turn = run.tools, run.tally.turns
@@ -179,8 +182,6 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
     run.conversation.append(response.message)
     place = len(run.conversation) - 1
     run.conversation.note_step(Step(place, run.model.name, names, response.usage, price if priced else None, seconds))
-    if response.message.tool_calls:  # an answer without is written with the end of the run
-        await run.keep()
     run.emit(ResponseReceived(turn, response.usage, seconds, price))
     for part in response.message.parts:
         if isinstance(part, ToolsChanged):  # what the provider's own search found
