@@ -24,7 +24,7 @@ from mcpagent.sessions.standing import steps_from_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import Redact, redacted, secrets_in, value_redactor, without_shapes
+from mcpagent.text.secret_shapes import Redact, may_have_shapes, redacted, secrets_in, value_redactor, without_shapes
 
 WAIT_SECONDS = 60.0
 """So long whoever asks without `await` waits for what is being written before it."""
@@ -286,11 +286,15 @@ class SessionStore:
 
     def as_json(self, data: Any) -> str:
         """As JSON; keys are found in each text by itself, since `\\n` before one would hide its beginning."""
-        return self._without_values(_json(redacted(data, without_shapes)))
+        text = _json(data)
+        return self._without_values(_json(redacted(data, without_shapes)) if may_have_shapes(text) else text)
 
     def message_as_json(self, message: Message) -> str:
         """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
         (data,) = dump_messages([message])
+        text = _json(data)
+        if not may_have_shapes(text) and self._without_values(text) == text:
+            return text
         parts = data["parts"]
         for place, part in enumerate(parts):
             own = {key: part[key] for key in ("provider_data", "data") if key in part}

@@ -46,8 +46,18 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
 Redact: TypeAlias = Callable[[str], str]
 
 
+_MARKS = re.compile("|".join(re.escape(mark) for marks, _ in _SHAPES for mark in marks))
+
+
+def may_have_shapes(text: str) -> bool:
+    """Whether it is worth looking for what looks like a key; quick, also for JSON as a text."""
+    return _MARKS.search(text) is not None
+
+
 def without_shapes(text: str) -> str:
     """The text without what looks like a key, whoever's it is."""
+    if not may_have_shapes(text):
+        return text
     for marks, shape in _SHAPES:
         if any(mark in text for mark in marks):
             text = shape.sub(REDACTED, text)
