@@ -19,8 +19,9 @@ from mcpagent.events import Emit, Event, Notice, RunFinished, guarded
 from mcpagent.execution import waiting_calls
 from mcpagent.loop import converse
 from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition
-from mcpagent.models.base import Model, search_cost, search_problem, tool_limits
+from mcpagent.models.base import Model, runs_provider_tools, search_cost, search_problem, tool_limits
 from mcpagent.models.base import is_small as known_as_small
+from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.prompt.builder import (
     category_line,
     connecting_line,
@@ -73,7 +74,8 @@ class Definition:
     """What an agent is made of. A wrapper, such as a `Recorder`, is a function from one definition to another.
 
     `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
-    `search_tools`. `hears` are told every event, before the agent's listener.
+    `search_tools`. `provider_tools` are run by the model's provider. `hears` are told every event, before the agent's
+    listener.
     """
 
     instructions: Instructions
@@ -83,6 +85,7 @@ class Definition:
     sources: AgentSources
     resolve: Callable[[ModelChoice], Model] = _resolve
     bind: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple
+    provider_tools: tuple[ProviderTool, ...] = ()
     hears: tuple[Emit, ...] = ()
 
     def telling(self, last: Emit) -> Emit:
@@ -315,6 +318,7 @@ class Session(Generic[Deps]):
             label=label,
             state=StateChannel(context),
             is_small=self._is_small,
+            provider_tools=self._provider_tools(),
         )
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
         ended, earlier = self._ended, len(conversation)
@@ -333,10 +337,20 @@ class Session(Generic[Deps]):
             self._owner.count(run.tally.spent)
             _learn(conversation, earlier, self._tools.options, run.emit)
 
+    def _provider_tools(self) -> tuple[ProviderTool, ...]:
+        """Those of the agent; a model without a provider that could run any is said so once."""
+        wanted, model = self._owner.definition.provider_tools, self._owner.model
+        if not wanted or runs_provider_tools(model):
+            return wanted
+        for tool in wanted:
+            self._owner.warn(f"{model.name}: {tool.name} is left out: it has no provider that runs tools")
+        return ()
+
     def _result(self, finished: RunFinished, earlier: int) -> RunResult:
         self._pending = finished.pending
         new = self._conversation.messages[earlier:]
-        return RunResult(finished.answer, finished.stop, finished.usage, finished.spent, new, finished.pending)
+        about = (finished.answer, finished.stop, finished.usage, finished.spent)
+        return RunResult(*about, new, finished.pending, finished.citations)
 
     def _answer(self, finished: RunFinished) -> str:
         self._pending = finished.pending
