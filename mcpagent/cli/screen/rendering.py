@@ -285,13 +285,13 @@ class TurnView:
 
     def _show_step(self, event: Event) -> None:
         """What leaves a line; a call of the provider's stands below what was said before it."""
-        is_theirs = isinstance(event, ProviderCallStarted | ProviderCallFinished)
-        if is_theirs:
+        if isinstance(event, ProviderCallStarted | ProviderCallFinished):
             self._show_words(self._blocks.finish())
         self._print(*event_lines(event, self._calls, self._glyphs, self._steps.width))
-        if is_theirs:
-            running = isinstance(event, ProviderCallStarted)
-            self._activity.show(provider_call_words(event.call) if running else "thinking")
+        if isinstance(event, ProviderCallStarted):
+            self._activity.show(provider_call_words(event.call))
+        elif isinstance(event, ProviderCallFinished):
+            self._activity.show("thinking")
 
     def _show_sources(self, citations: Sequence[Citation]) -> None:
         if citations and self._words_shown and self._words is not None:
