@@ -225,7 +225,8 @@ def _choose_tools(
     elif chosen != "none" and "budget_tokens" in made.fields.get("thinking", {}):
         made.left_out["tool_choice"] = "no call can be demanded while it thinks"
     elif chosen in run.choices and to.protocol == "responses":
-        made.fields["tool_choice"] = run.choices[chosen]
+        # The form that names one tool knows no "web_search"; a list of what is allowed names any.
+        made.fields["tool_choice"] = {"type": "allowed_tools", "mode": "required", "tools": [run.choices[chosen]]}
     elif to.protocol == "messages":
         before = made.fields.get("tool_choice", {}) if chosen != "none" else {}
         kind = {"none": "none", "required": "any"}.get(chosen, "tool")

@@ -114,7 +114,7 @@ _ROUTED = Offer(
 class WrittenTools:
     """Tools as a request has them: entries of `tools`, fields of the body, and, by name, why one is left out.
 
-    `choices` are what demands each of them, `words` how a refusal may name it; both by name.
+    `choices` are how each is named where one is chosen, `words` how a refusal may name it; both by name.
     """
 
     tools: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
