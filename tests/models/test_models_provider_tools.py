@@ -196,7 +196,7 @@ def test_an_answer_that_is_forced_runs_none_and_one_that_is_demanded_runs_it(nam
         demanded
         == {
             "messages": {"type": "tool", "name": "web_search"},
-            "responses": {"type": "web_search"},
+            "responses": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]},
         }[model.protocol]
     )
 

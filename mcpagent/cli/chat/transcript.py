@@ -15,7 +15,17 @@ from typing import Any, Literal
 from mcpagent import Agent
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.mcp.redaction import Redactor
-from mcpagent.messages import Image, Text, ToolCall, ToolResult, ToolsChanged, dump_messages, load_messages
+from mcpagent.messages import (
+    Image,
+    ProviderBlock,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    dump_messages,
+    load_messages,
+)
+from mcpagent.models.provider_run.provider_calls import Ran, ran_at
 from mcpagent.text.for_model import fenced
 from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.text.secret_shapes import redacted
@@ -125,8 +135,11 @@ class _Item:
 
 def _items(transcript: Transcript) -> Iterator[_Item]:
     for message in load_messages(transcript.messages):
-        for part in message.parts:
+        ran = ran_at(message.parts)
+        for place, part in enumerate(message.parts):
             match part:
+                case ProviderBlock() if place in ran:
+                    yield from _ran(ran[place])
                 case Text(text=text) if text.strip():
                     yield _Item("question" if message.role == "user" else "answer", safe_text(text).strip())
                 case Image(media_type=media_type, data=data):
@@ -140,6 +153,18 @@ def _items(transcript: Transcript) -> Iterator[_Item]:
                 case ToolsChanged(added=added) if added:
                     names = ", ".join(safe_line(tool.name, 80) for tool in added)
                     yield _Item("note", how=f"tools added: {names}")
+        for one in message.citations:
+            yield _Item("note", how=f"source: {safe_line(one.title, 120)} {safe_line(one.url, 300)}".rstrip())
+
+
+def _ran(ran: Ran) -> Iterator[_Item]:
+    """A call that the provider ran, and what came of it."""
+    name = safe_line(f"{ran.call.server}.{ran.call.name}" if ran.call.server else ran.call.name, 120)
+    asked = json.dumps(ran.call.input, indent=1, ensure_ascii=False, default=str)
+    yield _Item("call", safe_text(asked), name, "called by the provider with")
+    if ran.outcome is not None:
+        text = safe_text(ran.text or ran.outcome)
+        yield _Item("result", text[:MAX_RESULT], name, f"{'failed' if ran.failed else 'gave'}: {ran.outcome}")
 
 
 def _result(result: ToolResult) -> str:

@@ -182,14 +182,19 @@ def containers_of(message: Message) -> frozenset[str]:
     )
 
 
+def ran_at(parts: Sequence[Part]) -> dict[int, Ran]:
+    """The provider's calls in an answer by the place where each was asked for."""
+    blocks = [(place, part) for place, part in enumerate(parts) if isinstance(part, ProviderBlock)]
+    places = [place for place, block in blocks if asked_in(block.data) is not None]
+    return dict(zip(places, ran_in(parts) if places else (), strict=True))
+
+
 def in_words(parts: Sequence[Part]) -> dict[int, str]:
     """By place of a call in an answer, what a model elsewhere is told of it: what was asked and what came of it.
 
     One that has no result is not told of.
     """
-    blocks = [(place, part) for place, part in enumerate(parts) if isinstance(part, ProviderBlock)]
-    places = [place for place, block in blocks if asked_in(block.data) is not None]
-    ran = zip(places, ran_in(parts) if places else (), strict=True)
+    ran = ran_at(parts).items()
     return {place: _in_words(one, one.outcome) for place, one in ran if one.outcome is not None}
 
 
