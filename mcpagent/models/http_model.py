@@ -159,9 +159,9 @@ class HttpModel(ApiFormat):
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a request, with what of the history the model may be sent."""
-        messages = self._written(request.messages)
-        body = self.write(replace(request, messages=messages))
-        body = self.write_beside(body, self.run_for(request), request)
+        run = self.run_for(request)
+        body = self.write(replace(request, messages=self._written(request.messages, run)))
+        body = self.write_beside(body, run, request)
         settings = self.settings_of(request).fields
         if "include" in self._unwanted:
             body.pop("include", None)
@@ -172,9 +172,10 @@ class HttpModel(ApiFormat):
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
         return {**kept, "stream": True, **extra}
 
-    def _written(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        able = self.capabilities.searches
-        return written_for(messages, self.origin, searches=able, refused=self._refused, gone=self._gone)
+    def _written(self, messages: Sequence[Message], run: WrittenTools) -> tuple[Message, ...]:
+        servers = {str(server["name"]) for server in run.fields.get("mcp_servers", ())}
+        known: dict[str, Any] = {"searches": self.capabilities.searches, "servers": servers}
+        return written_for(messages, self.origin, refused=self._refused, gone=self._gone, **known)
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
         """From now on these are not gone on in, which is told."""
@@ -194,6 +195,9 @@ class HttpModel(ApiFormat):
         if not request.provider_tools:
             return WrittenTools()
         offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
+        extra = request.settings.extra.get("tools")
+        theirs = extra if isinstance(extra, list) else ()
+        offered += [str(tool.get("name") or tool.get("type")) for tool in theirs if isinstance(tool, Mapping)]
         about: dict[str, Any] = {"offered": offered, "refused": self._unrun, "tokens": self._tokens}
         return written_tools(request.provider_tools, self.origin, **about)
 
@@ -311,7 +315,7 @@ class HttpModel(ApiFormat):
             self._unrun |= tools
             return True
         if _REFUSES_THOUGHTS.search(failure.message):
-            sent = thoughts_of(self._written(request.messages))
+            sent = thoughts_of(self._written(request.messages, self.run_for(request)))
             self._refused |= sent
             if sent:
                 return True

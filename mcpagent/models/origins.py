@@ -82,12 +82,14 @@ def written_for(
     searches: bool = True,
     refused: Collection[str] = (),
     gone: Collection[str] = (),
+    servers: Collection[str] = (),
 ) -> tuple[Message, ...]:
     """The history as it may be written to a model: as many messages, in order. `origin` is left at those of the
     target's address; an answer that is the model's own, and whole, stays as it is.
 
     `searches`: whether the target searches deferred tools by itself. `refused` is reasoning that it refused already, by
-    `thought_key`, and `gone` are containers that are there no more, by id.
+    `thought_key`, and `gone` are containers that are there no more, by id. `servers` are the MCP servers that Anthropic
+    calls in this request: to calls of others it takes no block.
     """
     origin: Origin | None = None
     nearness: _Nearness = "elsewhere"
@@ -100,6 +102,7 @@ def written_for(
                 message = _words_and_calls(message)
             else:
                 message = _at_home(message, to, nearness == "same model", searches, refused)
+                message = _of_servers(message, servers) if to.protocol == "messages" else message
         written.append(message)
     return tuple(written)
 
@@ -147,6 +150,28 @@ def _at_home(message: Message, to: Origin, is_same: bool, searches: bool, refuse
         parts = [part for part in parts if not isinstance(part, ProviderBlock) or not _is_search(part)]
     kept = _whole(parts, to) if to.protocol != "chat" else parts
     return message if len(kept) == len(message.parts) and is_same else replace(message, parts=tuple(kept))
+
+
+def _of_servers(message: Message, servers: Collection[str]) -> Message:
+    """With calls of MCP servers that the request does not name told in words."""
+    blocks = [part.data for part in message.parts if isinstance(part, ProviderBlock)]
+    lost = {
+        id(block): str(block.get("id"))
+        for block in blocks
+        if block.get("type") in ("mcp_tool_use", "mcp_tool_listing")
+        and (block.get("server_name") or block.get("mcp_server_name")) not in servers
+    }
+    if not lost:
+        return message
+    told, calls = in_words(message.parts), set(lost.values())
+    parts: list[Part] = []
+    for place, part in enumerate(message.parts):
+        is_lost = isinstance(part, ProviderBlock) and (id(part.data) in lost or part.data.get("tool_use_id") in calls)
+        if not is_lost:
+            parts.append(part)
+        elif place in told:
+            parts.append(Text(told[place]))
+    return replace(message, parts=tuple(parts))
 
 
 def _may_go(thought: Thinking, refused: Collection[str]) -> bool:

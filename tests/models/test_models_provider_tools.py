@@ -470,6 +470,23 @@ async def test_what_is_refused_is_left_out_and_told(protocol: str, why: str) -> 
     assert [text for text in told(events) if "web_search is left out: it was refused" in text] == [told(events)[0]]
 
 
+async def test_calls_of_a_server_that_is_named_no_more_are_told_in_words() -> None:
+    """Anthropic takes no block of a server that the request does not have."""
+    async with Simulator(in_order([[ran("mcp:linear", team="A"), "Two."], ["Yes."]])) as simulator:
+        model = model_at(simulator.url, "messages")
+        async with Agent(model, tools=[MCP]) as agent:
+            await agent.ask("Issues?")
+            saved = dump_messages(agent.messages)
+        async with Agent(model) as agent:
+            assert await agent.session(messages=saved).ask("Sure?") == "Yes."
+        assert not simulator.log.refused
+        first, second = simulator.log.bodies
+    assert "mcp_servers" in first
+    assert "mcp_servers" not in second
+    assert '"type": "mcp_tool' not in json.dumps(second)
+    assert 'linear: list {\\"team\\":\\"A\\"} gave: two issues' in json.dumps(second)
+
+
 # -- Containers -------------------------------------------------------------------------------------------------------
 
 
