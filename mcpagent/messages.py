@@ -310,8 +310,11 @@ class Message:
     @property
     def citations(self) -> tuple[Citation, ...]:
         """The sources that its words name, each once, in order."""
-        named = (one for part in self.parts if isinstance(part, Text) for one in part.citations)
-        return tuple({(one.url, one.title): one for one in reversed(list(named))}.values())[::-1]
+        found: dict[tuple[str, str], Citation] = {}
+        for part in self.parts:
+            for one in part.citations if isinstance(part, Text) else ():
+                found.setdefault((one.url, one.title), one)
+        return tuple(found.values())
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:

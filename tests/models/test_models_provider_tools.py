@@ -48,6 +48,7 @@ from mcpagent.models import (
     OpenAIChatModel,
     OpenAIResponsesModel,
 )
+from mcpagent.models.capabilities import anthropic_capabilities, openai_capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.origins import written_for
 from mcpagent.models.provider_run.citations import citations_of
@@ -66,7 +67,7 @@ from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
 from tests.models.test_models_settings import params_of
 from tests.simulator.server import Fault, Simulator
-from tests.simulator.values import CITED, PAGE, PROVIDER_RUN, Said, View
+from tests.simulator.values import CITED, PAGE, PROVIDER_RUN, PROVIDER_SEARCH, Said, View
 from tests.wire.provider import PlayedProvider, Waits, anthropic_stream, sse, text_block
 from tests.wire.scene import SEARCH, WEATHER
 
@@ -336,6 +337,8 @@ async def test_what_it_ran_is_told_while_it_happens_and_goes_back_as_it_came(pro
     key = "messages" if protocol == "messages" else "input"
     assert bodies[1][key][: len(bodies[0][key])] == bodies[0][key]
     assert bodies[1]["tools"] == bodies[0]["tools"]
+    kept = ("encrypted_index", "url_citation") if tool != "web_search" else ("encrypted_content", "web_search_call")
+    assert kept[protocol == "responses"] in json.dumps(bodies[1])
     [started] = [event for event in events if isinstance(event, ProviderCallStarted)]
     [ended] = [event for event in events if isinstance(event, ProviderCallFinished)]
     assert started.call == ended.call
@@ -473,7 +476,7 @@ async def test_what_is_refused_is_left_out_and_told(protocol: str, why: str) -> 
 async def test_calls_of_a_server_that_is_named_no_more_are_told_in_words() -> None:
     """Anthropic takes no block of a server that the request does not have."""
     async with Simulator(in_order([[ran("mcp:linear", team="A"), "Two."], ["Yes."]])) as simulator:
-        model = model_at(simulator.url, "messages")
+        model = model_at(simulator.url, "messages", name="claude-opus-4-8")  # whose thoughts are bound to no tools
         async with Agent(model, tools=[MCP]) as agent:
             await agent.ask("Issues?")
             saved = dump_messages(agent.messages)
@@ -668,6 +671,82 @@ def test_withdrawn_tools_of_ours_leave_theirs_callable() -> None:
     assert beside_ours({"tool_choice": "none"}, run, model.origin, may_call=False)["tool_choice"] == "none"
 
 
+@pytest.mark.parametrize("protocol", ["messages", "responses"])
+async def test_provider_search_of_deferred_tools_goes_on_beside_them(protocol: str) -> None:
+    def get_rain(city: str) -> str:
+        """Rain in a city."""
+        return f"It rains in {city}."
+
+    found: list[Said] = [(PROVIDER_SEARCH, {"query": "rain"}), ("get_rain", {"city": "Paris"})]
+    answers: list[list[Said]] = [found, [ran("web_search", query="rain"), "Wet."], ["Yes."]]
+    async with Simulator(in_order(answers)) as simulator:
+        model = model_at(simulator.url, protocol, capabilities=SEARCHING[protocol])
+        search = ToolSearch(execution="provider")
+        async with Agent(model, tools=[WebSearch(), get_rain], tool_search=search) as agent:
+            assert await agent.ask("Rain?") == "Wet."
+            assert await agent.ask("Sure?") == "Yes."
+        assert not simulator.log.refused
+        bodies = simulator.log.bodies
+    assert all(body["tools"] == bodies[0]["tools"] for body in bodies)
+    assert bodies[0]["tools"][0]["type"].startswith("web_search")
+
+
+SEARCHING = {
+    "messages": anthropic_capabilities("claude-opus-5-5"),
+    "responses": openai_capabilities("gpt-5.5"),
+}
+
+
+async def test_an_answer_in_one_piece_tells_the_same() -> None:
+    """Some servers stream nothing, whatever was asked."""
+    action = {"type": "search", "query": "rain", "sources": [{"type": "url", "url": PAGE["url"]}]}
+    found = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    opened = {**found, "id": "ws_2", "action": {"type": "open_page", "url": PAGE["url"]}}
+    cited = {"type": "url_citation", **PAGE, "start_index": 0, "end_index": 2}
+    text = {"type": "output_text", "text": "It rains.", "annotations": [cited]}
+    said = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]}
+    usage = {"input_tokens": 5, "output_tokens": 2}
+    answer = {"status": "completed", "output": [found, opened, said], "usage": usage}
+    played = PlayedProvider(httpx2.Response(200, json=answer))
+    model = OpenAIResponsesModel("gpt-5.5", api_key="k", http_client=played.http_client)
+    events: list[Event] = []
+    response = await model.respond(request_of(WebSearch()), events.append)
+    told = [(type(event), event.call.input) for event in events if isinstance(event, CALLS)]
+    asked, page = {"query": "rain"}, {"url": PAGE["url"]}
+    assert told == [(kind, given) for given in (asked, page) for kind in CALLS]
+    assert response.usage.web_searches == 1  # to open a page it found costs nothing
+    assert response.message.citations == (Citation(PAGE["url"], PAGE["title"]),)
+
+
+CALLS = (ProviderCallStarted, ProviderCallFinished)
+
+
+async def test_sources_of_chat_completions_are_values_too() -> None:
+    about = {"type": "url_citation", "url_citation": {**PAGE, "start_index": 0, "end_index": 2}}
+    chunks = [{"content": "It rains."}, {"annotations": [about]}]
+    usage = {"prompt_tokens": 5, "completion_tokens": 1, "server_tool_use": {"web_search_requests": 2}}
+    streamed = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in chunks]
+    ended = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage}
+    played = PlayedProvider(sse(*streamed, ended, named=False, done=True))
+    about_it: dict[str, Any] = {"api_key": "k", "http_client": played.http_client}
+    url = "https://openrouter.ai/api/v1"
+    model = OpenAIChatModel("openai/gpt-5.5", provider="openrouter", base_url=url, **about_it)
+    response = await model.respond(request_of(WebSearch()), ignore)
+    assert response.message.text == "It rains."
+    assert response.message.citations == (Citation(PAGE["url"], PAGE["title"]),)
+    assert response.usage.web_searches == 2
+    assert response.dollars is None  # what it takes for a search, the table does not say
+
+
+def test_tools_of_extra_stand_before_and_take_the_name() -> None:
+    theirs = {"type": "web_search_20250305", "name": "web_search"}
+    settings = ModelSettings(extra={"tools": [theirs]})
+    model, request = MODELS["claude-opus-5-5"], request_of(WebSearch(), CodeExecution(), settings=settings)
+    kinds = [tool.get("type") for tool in model.request_body(request)["tools"]]
+    assert kinds[:2] == ["web_search_20250305", "code_execution_20260521"]
+    assert "web_search" in model.run_for(request).left_out
+
+
 async def test_a_paused_turn_goes_on_in_its_container_and_is_told_once() -> None:
     call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "bash_code_execution", "input": {"command": "ls"}}
     done = {"type": "bash_code_execution_result", "stdout": "a", "stderr": "", "return_code": 0, "content": []}
@@ -782,7 +861,7 @@ def test_citations_are_values_and_survive() -> None:
     ]
     found = citations_of(listed)
     assert found == (Citation("", "Report", "x"), Citation("https://a.org", "A"), Citation("", "a.txt"))
-    message = Message("assistant", (Text("Said.", citations=found), Text("Again.", citations=found[1:])))
+    message = Message("assistant", (Text("Said.", citations=found), Text("Again.", citations=found[::-1])))
     assert message.citations == found
     assert load_messages(json.loads(json.dumps(dump_messages([message])))) == [message]
     assert "citations" not in dump_messages([user_message("x")])[0]["parts"][0]
