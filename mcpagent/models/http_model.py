@@ -160,7 +160,7 @@ class HttpModel(ApiFormat):
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a request, with what of the history the model may be sent."""
         run = self.run_for(request)
-        body = self.write(replace(request, messages=self._written(request.messages, run)))
+        body = self.write(replace(request, messages=self._written(request, run)))
         body = self.write_beside(body, run, request)
         settings = self.settings_of(request).fields
         if "include" in self._unwanted:
@@ -172,10 +172,11 @@ class HttpModel(ApiFormat):
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
         return {**kept, "stream": True, **extra}
 
-    def _written(self, messages: Sequence[Message], run: WrittenTools) -> tuple[Message, ...]:
-        servers = {str(server["name"]) for server in run.fields.get("mcp_servers", ())}
+    def _written(self, request: ModelRequest, run: WrittenTools) -> tuple[Message, ...]:
+        named = (*run.fields.get("mcp_servers", ()), *listed_in(request.settings.extra, "mcp_servers"))
+        servers = {str(server.get("name")) for server in named}
         known: dict[str, Any] = {"searches": self.capabilities.searches, "servers": servers}
-        return written_for(messages, self.origin, refused=self._refused, gone=self._gone, **known)
+        return written_for(request.messages, self.origin, refused=self._refused, gone=self._gone, **known)
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
         """From now on these are not gone on in, which is told."""
@@ -195,9 +196,8 @@ class HttpModel(ApiFormat):
         if not request.provider_tools:
             return WrittenTools()
         offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
-        extra = request.settings.extra.get("tools")
-        theirs = extra if isinstance(extra, list) else ()
-        offered += [str(tool.get("name") or tool.get("type")) for tool in theirs if isinstance(tool, Mapping)]
+        theirs = listed_in(request.settings.extra, "tools")
+        offered += [str(tool.get("name") or tool.get("type")) for tool in theirs]
         about: dict[str, Any] = {"offered": offered, "refused": self._unrun, "tokens": self._tokens}
         return written_tools(request.provider_tools, self.origin, **about)
 
@@ -315,7 +315,7 @@ class HttpModel(ApiFormat):
             self._unrun |= tools
             return True
         if _REFUSES_THOUGHTS.search(failure.message):
-            sent = thoughts_of(self._written(request.messages, self.run_for(request)))
+            sent = thoughts_of(self._written(request, self.run_for(request)))
             self._refused |= sent
             if sent:
                 return True
@@ -503,6 +503,12 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
             return self.marked.was_marked
 
     return MarkedStream
+
+
+def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The objects that a field of the caller's own lists."""
+    listed = extra.get(name)
+    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
 
 
 def is_openai(base_url: str | None) -> bool:

@@ -101,8 +101,7 @@ def written_for(
             if nearness == "elsewhere" or (gone and not containers_of(message).isdisjoint(gone)):
                 message = _words_and_calls(message)
             else:
-                message = _at_home(message, to, nearness == "same model", searches, refused)
-                message = _of_servers(message, servers) if to.protocol == "messages" else message
+                message = _at_home(message, to, nearness == "same model", searches, refused, servers)
         written.append(message)
     return tuple(written)
 
@@ -110,9 +109,8 @@ def written_for(
 def last_container(messages: Sequence[Message], to: Origin) -> Container | None:
     """The container that the last code of the conversation ran in, if the model's address has it."""
     for message in reversed(messages):
-        for part in message.parts if message.role == "assistant" else ():
-            if isinstance(part, Container) and _nearness(message.origin, to) != "elsewhere":
-                return part
+        if Container in map(type, message.parts) and _nearness(message.origin, to) != "elsewhere":
+            return next(part for part in reversed(message.parts) if isinstance(part, Container))
     return None
 
 
@@ -134,13 +132,22 @@ def _nearness(origin: Origin | None, to: Origin) -> _Nearness:
     return "elsewhere" if to.protocol == "chat" else "same address"
 
 
-def _at_home(message: Message, to: Origin, is_same: bool, searches: bool, refused: Collection[str]) -> Message:
+def _at_home(
+    message: Message,
+    to: Origin,
+    is_same: bool,
+    searches: bool,
+    refused: Collection[str],
+    servers: Collection[str],
+) -> Message:
     """An answer of a model at the target's address."""
     for part in message.parts:
         if isinstance(part, Thinking | ProviderBlock):
             break
     else:
         return message if is_same else replace(message, parts=tuple(map(_between, message.parts)))
+    if to.protocol == "messages":
+        message = _of_servers(message, servers)
     parts = [part for part in message.parts if not isinstance(part, Thinking) or (is_same and _may_go(part, refused))]
     if len(parts) < len(message.parts) and to.protocol == "responses":
         return _words_and_calls(message)

@@ -91,6 +91,7 @@ MODELS: Mapping[str, HttpModel] = {
     "no claude": AnthropicModel("kimi-k3", base_url="https://api.example.com/anthropic"),
     "gpt-5.5": OpenAIResponsesModel("gpt-5.5"),
     "gpt-4.1-nano": OpenAIResponsesModel("gpt-4.1-nano"),
+    "a deployment at Azure": OpenAIResponsesModel("mine", base_url="https://x.openai.azure.com/openai/v1"),
     "unknown by responses": OpenAIResponsesModel("m", base_url="https://gateway.example.com/v1"),
     "gpt by chat": OpenAIChatModel("gpt-5.5"),
     "gpt-search by chat": OpenAIChatModel("gpt-4o-search-preview"),
@@ -121,6 +122,12 @@ WRITTEN: Mapping[str, Mapping[str, str]] = {
     },
     "claude of Vertex": dict.fromkeys(("web_search", "web_search to", "web_search not"), "web_search_20250305"),
     "gpt-5.5": {
+        **dict.fromkeys(("web_search", "web_search to"), "web_search"),
+        "code_execution": "code_interpreter",
+        "file_search": "file_search",
+        "mcp": "mcp",
+    },
+    "a deployment at Azure": {
         **dict.fromkeys(("web_search", "web_search to"), "web_search"),
         "code_execution": "code_interpreter",
         "file_search": "file_search",

@@ -132,7 +132,8 @@ def offer_of(to: Origin) -> tuple[Offer | None, str]:
         case "messages":
             return _offer_of_claude(to)
         case "responses":
-            if profile_of(to) == UNKNOWN and host_at(to) != "api.openai.com":
+            host = host_at(to)  # deployments at Azure have names of their own
+            if profile_of(to) == UNKNOWN and host != "api.openai.com" and not host.endswith(".azure.com"):
                 return None, "nothing is known of this model"
             return _GPTS, ""
         case _:
