@@ -338,13 +338,8 @@ class Session(Generic[Deps]):
             _learn(conversation, earlier, self._tools.options, run.emit)
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
-        """Those of the agent; a model without a provider that could run any is said so once."""
-        wanted, model = self._owner.definition.provider_tools, self._owner.model
-        if not wanted or runs_provider_tools(model):
-            return wanted
-        for tool in wanted:
-            self._owner.warn(f"{model.name}: {tool.name} is left out: it has no provider that runs tools")
-        return ()
+        """Those of the agent, if its model has a provider that could run any."""
+        return self._owner.definition.provider_tools if runs_provider_tools(self._owner.model) else ()
 
     def _result(self, finished: RunFinished, earlier: int) -> RunResult:
         self._pending = finished.pending
@@ -544,6 +539,9 @@ class Session(Generic[Deps]):
     def _warn_of_misfits(self) -> None:
         for line in self._tools.misfits:
             self._owner.warn(line)
+        model = self._owner.model
+        for tool in self._owner.definition.provider_tools if not runs_provider_tools(model) else ():
+            self._owner.warn(f"{model.name}: {tool.name} is left out: it has no provider that runs tools")
 
     def _prompt(self, instructions: str) -> str:
         """The system prompt: the agent's instructions, what the history began with, how to find tools."""
