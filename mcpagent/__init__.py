@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.messages import (
+        Citation,
         Image,
         Message,
         Prompt,
@@ -40,6 +41,14 @@ if TYPE_CHECKING:
         load_messages,
     )
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
+    from mcpagent.models.provider_run.provider_tools import (
+        CodeExecution,
+        FileSearch,
+        Location,
+        ProviderMcp,
+        WebFetch,
+        WebSearch,
+    )
     from mcpagent.models.scripted import ScriptedModel
     from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run import RunContext, RunOptions, RunResult
@@ -70,14 +79,18 @@ __all__ = [
     "CallAnswer",
     "CallsPendingError",
     "CardError",
+    "Citation",
+    "CodeExecution",
     "ConfigError",
     "CredentialsError",
     "Definition",
     "EventStream",
+    "FileSearch",
     "FunctionToolset",
     "Image",
     "InputError",
     "LimitError",
+    "Location",
     "McpAgentError",
     "McpServer",
     "Message",
@@ -88,6 +101,7 @@ __all__ = [
     "ModelSettings",
     "PendingCall",
     "Prompt",
+    "ProviderMcp",
     "Recorder",
     "RecordingError",
     "Replay",
@@ -114,6 +128,8 @@ __all__ = [
     "ToolSearch",
     "Toolset",
     "Usage",
+    "WebFetch",
+    "WebSearch",
     "Wrapper",
     "approval_required",
     "combined",
@@ -162,6 +178,7 @@ __getattr__, __dir__ = late_names(
         "events": ("events",),
         "mcp.server_options": ("ServerOptions",),
         "messages": (
+            "Citation",
             "Image",
             "Message",
             "Prompt",
@@ -179,6 +196,14 @@ __getattr__, __dir__ = late_names(
             "ModelRequest",
             "ModelResponse",
             "ModelSettings",
+        ),
+        "models.provider_run.provider_tools": (
+            "CodeExecution",
+            "FileSearch",
+            "Location",
+            "ProviderMcp",
+            "WebFetch",
+            "WebSearch",
         ),
         "models.scripted": ("ScriptedModel",),
         "approval": (

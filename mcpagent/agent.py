@@ -27,6 +27,7 @@ from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, look_up
+from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool, expect_distinct, names_taken
 from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
 from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunOptions, RunResult, current_run, outside_of_runs
@@ -100,7 +101,7 @@ class Agent(Generic[Deps]):
     conversation begins.
     `with_tool_search_mode=True` is short for `tool_search=ToolSearch()`; "auto" turns it on for large catalogues.
     `pre_discovered_tools` are offered from the first request on. `tools` may hold functions, tools, toolsets,
-    `McpServer` values, and lists of functions.
+    `McpServer` values, lists of functions, and tools that the model's provider runs, such as `WebSearch()`.
     `server_options` say what all servers share: which are selected, how long starting waits for them, lists cached on
     disk, pinned tools, what they may ask of us. `options` limit an answer: turns, tokens, money, time.
     `approval`: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with who decides.
@@ -148,10 +149,14 @@ class Agent(Generic[Deps]):
         expect("wrappers", wrappers, (list, tuple), "list of wrappers such as [Recorder(...)]")
         expect("sessions", sessions, (SessionStore, NoneType), "SessionStore(...)")
         rules = approval if isinstance(approval, ApprovalPolicy) else ApprovalPolicy(approval)
-        sources = sources_of(tools, mcp_config, server_options or ServerOptions(), rules.required)
+        run_there = expect_distinct(tool for tool in tools if isinstance(tool, ProviderTool))
+        ours = [tool for tool in tools if not isinstance(tool, ProviderTool)]
+        sources = sources_of(ours, mcp_config, server_options or ServerOptions(), rules.required)
         search = tool_search or (ToolSearch(enabled=with_tool_search_mode) if with_tool_search_mode else None)
         pinned = tuple(pre_discovered_tools)
-        definition = Definition(instructions, search, pinned, options or RunOptions(), sources)
+        definition = Definition(
+            instructions, search, pinned, options or RunOptions(), sources, provider_tools=run_there
+        )
         for wrapper in sorted(wrappers, key=lambda wrapper: not getattr(wrapper, "is_innermost", False)):
             expect("wrappers", wrapper, Callable, "functions, or objects such as Recorder(...)")
             definition = wrapper(definition)
@@ -160,6 +165,9 @@ class Agent(Generic[Deps]):
         self._tell = definition.telling(guarded(on_event) if on_event is not None else log_warnings)
         self._wanted_search = definition.tool_search or ToolSearch(enabled="marked")
         self._search = self._wanted_search
+        self._taken = names_taken(definition.provider_tools)
+        servers = (tool for tool in run_there if isinstance(tool, ProviderMcp))
+        self._unasked = () if rules.required is False else tuple(tool.name for tool in servers)
         self.mcp_config = mcp_config
         self.on_approval = rules.decide
         self.startup_seconds = (server_options or ServerOptions()).startup_seconds
@@ -176,7 +184,7 @@ class Agent(Generic[Deps]):
         self._starting = threading.Lock()
         self._warned: set[str] = set()
         self.from_toolsets: tuple[Tool, ...] = ()
-        self.catalogs = Catalogs(self._search, definition.sources.listing)
+        self.catalogs = Catalogs(self._search, definition.sources.listing, self._taken)
         self._spent = Spent()
         self.card: AgentCard | None = None
         self.start_notices: tuple[str, ...] = ()
@@ -500,6 +508,11 @@ class Agent(Generic[Deps]):
         return self.definition.options
 
     @property
+    def provider_tools(self) -> tuple[ProviderTool, ...]:
+        """The tools that its model's provider runs."""
+        return self.definition.provider_tools
+
+    @property
     def tool_search(self) -> ToolSearch:
         """How tool search works in the sessions of this agent."""
         return self._search
@@ -624,7 +637,7 @@ class Agent(Generic[Deps]):
                 if self.store is not None:
                     self.store.hide(sources.secrets)
                 self._search = possible_search(self._wanted_search, self.warn)
-                self.catalogs = Catalogs(self._search, sources.listing)
+                self.catalogs = Catalogs(self._search, sources.listing, self._taken)
                 with RunContext(None).entered():
                     self.from_toolsets = await sources.from_toolsets()
                 self._own = self.session()
@@ -633,7 +646,9 @@ class Agent(Generic[Deps]):
                 self._exits = None
                 raise
             self._exits = exits.pop_all()
-        for line in (*self.start_notices, *start_warnings(self._own.tools, self.tool_search)):
+        asks = "the model's provider calls it, and nobody is asked about its calls"
+        unasked = (f'ProviderMcp "{name}": {asks}' for name in self._unasked)
+        for line in (*self.start_notices, *start_warnings(self._own.tools, self.tool_search), *unasked):
             self.emit(Notice(safe_line(line, 300), "warning"))
         return self
 

@@ -10,6 +10,7 @@ from mcpagent.approval import CallAnswer, OnApproval
 from mcpagent.events import Emit, Event
 from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model
+from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.run import RunContext, RunOptions
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
@@ -41,7 +42,8 @@ class Definition:
     """What an agent is made of. A wrapper, such as a `Recorder`, is a function from one definition to another.
 
     `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
-    `search_tools`. `hears` are told every event, before the agent's listener.
+    `search_tools`. `provider_tools` are run by the model's provider. `hears` are told every event, before the agent's
+    listener.
     """
 
     instructions: Instructions
@@ -51,6 +53,7 @@ class Definition:
     sources: AgentSources
     resolve: Callable[[ModelChoice], Model] = _resolve
     bind: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple
+    provider_tools: tuple[ProviderTool, ...] = ()
     hears: tuple[Emit, ...] = ()
 
     def telling(self, last: Emit) -> Emit:

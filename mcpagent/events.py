@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.approval import PendingCall
-from mcpagent.messages import Spent, ToolCall, ToolResult, Usage
+from mcpagent.messages import Citation, Spent, ToolCall, ToolResult, Usage
 
 logger = logging.getLogger("mcpagent")
 
@@ -108,12 +108,14 @@ class RequestSent:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """`dollars` is what the request cost (US), None if its price is not known."""
+    """`dollars` is what the request cost (US), None if its price is not known. `citations` are the sources that the
+    words of the answer name, each once."""
 
     turn: int
     usage: Usage
     seconds: float
     dollars: float | None = None
+    citations: tuple[Citation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,32 @@ class ToolCallFinished:
     call: ToolCall
     result: ToolResult
     server: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCall:
+    """A call that the model's provider runs by itself. `server` is the MCP server that it goes to there, else None."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    server: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCallStarted:
+    """The provider runs a call; its `input` may become known only with its end."""
+
+    call: ProviderCall
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCallFinished:
+    """The provider's call is over: `outcome` is one printable line. A `failed` one is the model's to react to."""
+
+    call: ProviderCall
+    outcome: str
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +258,8 @@ class SubagentEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """The end of one run: its answer, why it ended, what it used. `pending` are the calls that wait for an answer.
+    """The end of one run: its answer, why it ended, what it used. `pending` are the calls that wait for an answer,
+    `citations` the sources that the answer names.
 
     `spent` holds `usage`, what it cost, and what tool definitions took of it. `seconds` are those from the prompt to
     the end, the waits for approvals among them.
@@ -243,6 +272,7 @@ class RunFinished:
     seconds: float
     pending: tuple[PendingCall, ...] = ()
     spent: Spent = field(default_factory=Spent)
+    citations: tuple[Citation, ...] = ()
 
 
 Event: TypeAlias = (
@@ -261,6 +291,8 @@ Event: TypeAlias = (
     | ToolCallStarted
     | ToolProgress
     | ToolCallFinished
+    | ProviderCallStarted
+    | ProviderCallFinished
     | ToolsSearched
     | ToolsLoaded
     | ToolsRemoved

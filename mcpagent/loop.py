@@ -88,7 +88,9 @@ async def converse(run: RunContext[Any]) -> RunFinished:
     if not answer and not pending:
         run.emit(Notice("the model gave an empty answer", "warning"))
     spent, seconds = run.tally.spent, time.monotonic() - started
-    finished = RunFinished(answer, stop, run.tally.turns, spent.usage, seconds, pending=pending, spent=spent)
+    said = next(message for message in reversed(run.conversation.messages) if message.role == "assistant")
+    about: dict[str, Any] = {"pending": pending, "spent": spent, "citations": said.citations}
+    finished = RunFinished(answer, stop, run.tally.turns, spent.usage, seconds, **about)
     run.emit(finished)
     return finished
 
@@ -153,6 +155,7 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
         tool_choice=tool_choice,
         settings=run.options.settings,
         search_strategy=tools.provider_strategy,
+        provider_tools=run.provider_tools,
     )
     names = tuple(tool.name for tool in offered)
     offered_tokens, known_tokens = sum(map(tools.catalog.tokens, offered)), tools.catalog.total_tokens()
@@ -182,7 +185,7 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
     run.conversation.append(response.message)
     place = len(run.conversation) - 1
     run.conversation.note_step(Step(place, run.model.name, names, response.usage, price if priced else None, seconds))
-    run.emit(ResponseReceived(turn, response.usage, seconds, price))
+    run.emit(ResponseReceived(turn, response.usage, seconds, price, response.message.citations))
     for part in response.message.parts:
         if isinstance(part, ToolsChanged):  # what the provider's own search found
             _report_found(part, run)

@@ -103,12 +103,25 @@ class ResourceRequest(ToolDefinition):
 
 
 @dataclass(frozen=True, slots=True)
+class Citation:
+    """A source that the words of an answer name: a page's `url`, or "" of a file; third-party text, all of it.
+
+    `cited_text` is what it says there, if the provider told it.
+    """
+
+    url: str
+    title: str = ""
+    cited_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
-    """Words of a prompt, an answer or a tool's result."""
+    """Words of a prompt, an answer or a tool's result. `citations` are the sources of an answer's words, in order."""
 
     text: str
     provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the provider sent with it (citations, item ids): goes back to that provider unchanged."""
+    citations: tuple[Citation, ...] = ()
     type: Literal["text"] = "text"
 
 
@@ -229,6 +242,18 @@ class ProviderBlock:
     type: Literal["provider_block"] = "provider_block"
 
 
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Where a provider ran code for this answer: the next request of the conversation goes on in it.
+
+    `expires_at` is the provider's own time (ISO 8601), "" if it told none.
+    """
+
+    id: str
+    expires_at: str = ""
+    type: Literal["container"] = "container"
+
+
 def texts_for_model(content: tuple[Text | Image, ...]) -> tuple[Text | Image, ...]:
     """A result's content with each text as a model may read it; the same tuple if nothing is taken out."""
     shown = tuple(
@@ -238,7 +263,9 @@ def texts_for_model(content: tuple[Text | Image, ...]) -> tuple[Text | Image, ..
     return content if all(one is other for one, other in zip(shown, content, strict=True)) else shown
 
 
-Part: TypeAlias = Text | Thinking | Image | ToolCall | ToolResult | ToolsShown | ToolsChanged | ProviderBlock
+Part: TypeAlias = (
+    Text | Thinking | Image | ToolCall | ToolResult | ToolsShown | ToolsChanged | ProviderBlock | Container
+)
 
 
 WireProtocol: TypeAlias = Literal["messages", "responses", "chat"]
@@ -281,6 +308,15 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The sources that its words name, each once, in order."""
+        found: dict[tuple[str, str], Citation] = {}
+        for part in self.parts:
+            for one in part.citations if isinstance(part, Text) else ():
+                found.setdefault((one.url, one.title), one)
+        return tuple(found.values())
+
+    @property
     def tool_results(self) -> tuple[ToolResult, ...]:
         """The results in it, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
@@ -300,7 +336,8 @@ class Usage:
     """Tokens as the provider counted them; values add up with `+`.
 
     `input_tokens` is the whole input, cached part included; `cache_read_tokens` and `cache_write_tokens` say how
-    much of it was read from and written to the prompt cache.
+    much of it was read from and written to the prompt cache. `web_searches` are those that the provider
+    ran, and charges for.
     """
 
     input_tokens: int = 0
@@ -308,6 +345,7 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     requests: int = 0
+    web_searches: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -316,6 +354,7 @@ class Usage:
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.requests + other.requests,
+            self.web_searches + other.web_searches,
         )
 
 
@@ -370,6 +409,10 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The history as plain JSON data. Raises `InputError` for what is no list of messages."""
     expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
     data: list[dict[str, Any]] = _adapter(list[Message]).dump_python(list(messages), mode="json")
+    for part in (part for message in data for part in message["parts"]):
+        for text in (part, *(part["content"] if part["type"] == "tool_result" else ())):
+            if not text.get("citations", True):  # most words have none
+                del text["citations"]
     return data
 
 

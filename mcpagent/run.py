@@ -14,8 +14,9 @@ from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError
 from mcpagent.events import Emit, StopReason, ignore
-from mcpagent.messages import Message, Spent, Usage
+from mcpagent.messages import Citation, Message, Spent, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
+from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.catalog import Catalog, Listing
@@ -70,7 +71,7 @@ class RunResult:
     Before the prompt's own may stand results of earlier calls that it closed, and what there was to say of new tools.
 
     `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
-    `usage`, what it cost, and what tool definitions took of it.
+    `usage`, what it cost, and what tool definitions took of it. `citations` are the sources that the answer names.
     """
 
     answer: str
@@ -79,6 +80,7 @@ class RunResult:
     spent: Spent
     messages: tuple[Message, ...]
     pending: tuple[PendingCall, ...] = ()
+    citations: tuple[Citation, ...] = ()
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class RunContext(Generic[Deps]):
     its limits hold for both. `asking` is held while a person is asked: one question at a time. `is_small`: its model
     is a small one. `keep` writes down what is new before the next step, where sessions are kept, and raises
     `SessionStoreError` if it cannot. `begins_at` is the place of its first message, which is the prompt but for what
-    was announced before it.
+    was announced before it. `provider_tools` are run by the model's provider.
     """
 
     deps: Deps
@@ -161,6 +163,7 @@ class RunContext(Generic[Deps]):
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     state: StateChannel = field(default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False)
     is_small: bool = field(default=False, repr=False)
+    provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     @property
@@ -225,7 +228,8 @@ def check_budget(options: RunOptions, spent: Spent) -> None:
     if options.max_dollars is None:
         return
     if not spent.cost_known:
-        raise LimitError("the price of this model is not known, so max_dollars cannot be kept; use max_tokens")
+        what = "the price of this model, or of a tool that its provider ran,"
+        raise LimitError(f"{what} is not known, so max_dollars cannot be kept; use max_tokens")
     if spent.dollars and spent.dollars >= options.max_dollars:
         raise LimitError(f"stopped after ${spent.dollars:.4f} without an answer (max_dollars {options.max_dollars:g})")
 

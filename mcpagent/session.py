@@ -23,7 +23,8 @@ from mcpagent.execution import waiting_calls
 from mcpagent.loop import converse
 from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolCall, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
-from mcpagent.models.base import search_cost, search_problem, tool_limits
+from mcpagent.models.base import runs_provider_tools, search_cost, search_problem, tool_limits
+from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.prompt.builder import (
     category_line,
     connecting_line,
@@ -234,6 +235,7 @@ class Session(Generic[Deps]):
             label=label,
             state=StateChannel(context),
             is_small=self._is_small,
+            provider_tools=self._provider_tools(),
         )
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
         ended, earlier = self._ended, len(conversation)
@@ -257,10 +259,15 @@ class Session(Generic[Deps]):
                 self._keep_soon()
             _learn(conversation, earlier, self._tools.options, run.emit)
 
+    def _provider_tools(self) -> tuple[ProviderTool, ...]:
+        """Those of the agent, if its model has a provider that could run any."""
+        return self._owner.definition.provider_tools if runs_provider_tools(self._owner.model) else ()
+
     def _result(self, finished: RunFinished, earlier: int) -> RunResult:
         self._pending = finished.pending
         new = self._conversation.messages[earlier:]
-        return RunResult(finished.answer, finished.stop, finished.usage, finished.spent, new, finished.pending)
+        about = (finished.answer, finished.stop, finished.usage, finished.spent)
+        return RunResult(*about, new, finished.pending, finished.citations)
 
     def _answer(self, finished: RunFinished) -> str:
         self._pending = finished.pending
@@ -526,6 +533,9 @@ class Session(Generic[Deps]):
     def _warn_of_misfits(self) -> None:
         for line in self._tools.misfits:
             self._owner.warn(line)
+        model = self._owner.model
+        for tool in self._owner.definition.provider_tools if not runs_provider_tools(model) else ():
+            self._owner.warn(f"{model.name}: {tool.name} is left out: it has no provider that runs tools")
 
     def _prompt(self, instructions: str) -> str:
         """The system prompt: the agent's instructions, what the history began with, how to find tools."""

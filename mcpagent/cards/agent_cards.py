@@ -18,6 +18,7 @@ from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.fallback import FallbackModel
 from mcpagent.models.model_settings import merged
+from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool
 from mcpagent.models.resolve import names_in, spec_of
 from mcpagent.python.argument_checks import expect_options
 from mcpagent.run import RunOptions
@@ -92,11 +93,18 @@ def _single(make: Make, card: AgentCard, options: Mapping[str, Any]) -> Any:
         "instructions": card.instruction,
         **({"tool_search": tool_search_of(card.tool_search)} if card.tool_search is not None else {}),
         **options,
+        "tools": _with_tools(card, options.get("tools", ())),
         "options": _run_options(card, options.get("options") or RunOptions()),
     }
     agent = make(values.pop("model"), **values)
     agent.card = card
     return agent
+
+
+def _with_tools(card: AgentCard, given: Sequence[Any]) -> list[Any]:
+    """The tools that are given, after those of the card that the provider runs; of one name the given one counts."""
+    named = {tool.name for tool in given if isinstance(tool, ProviderTool)}
+    return [*(tool for tool in card.provider_tools if tool.name not in named), *given]
 
 
 def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
@@ -200,6 +208,8 @@ class _Carded(Protocol):
     def tool_search(self) -> ToolSearch: ...
     @property
     def options(self) -> RunOptions: ...
+    @property
+    def provider_tools(self) -> tuple[ProviderTool, ...]: ...
 
 
 def card_of(agent: _Carded, name: str = "") -> AgentCard:
@@ -226,8 +236,16 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         tool_search=_search_config(agent.tool_search),
         max_turns=options.max_turns if options.max_turns != RunOptions().max_turns else 0,
         request_params=params,
+        provider_tools=tuple(map(_without_token, agent.provider_tools)),
         **servers,
     )
+
+
+def _without_token(tool: ProviderTool) -> ProviderTool:
+    """A token that is not only named does not belong into a file."""
+    if isinstance(tool, ProviderMcp) and not tool.is_referred_to:
+        return replace(tool, authorization="")
+    return tool
 
 
 def with_model(card: AgentCard, chosen: str | Model | Sequence[str | Model]) -> AgentCard:

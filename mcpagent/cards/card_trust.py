@@ -1,7 +1,9 @@
-"""What an agent card makes happen besides its servers: which model is asked where, with which key."""
+"""What an agent card makes happen besides its servers: which model is asked where, with which key, and what its
+provider runs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 from mcpagent.cards.agent_cards import CARD_VARIABLE
@@ -10,6 +12,7 @@ from mcpagent.cards.teams import Team
 from mcpagent.config import ServersConfig
 from mcpagent.config.user_folders import is_users_own
 from mcpagent.models.model_settings import INSIDE
+from mcpagent.models.provider_run.provider_tools import ProviderMcp, as_data
 from mcpagent.models.resolve import names_in, parse_spec
 from mcpagent.text.secret_shapes import names_a_secret
 from mcpagent.trust.descriptions import Description, Fact, fact_of, real_place
@@ -30,8 +33,25 @@ def describe_cards(team: Team, environ: Mapping[str, str], *, is_model_chosen: b
 
 def _described(card: AgentCard, servers: ServersConfig, environ: Mapping[str, str], *, has_model: bool) -> Description:
     facts = list(_of_the_model(card, environ)) if has_model else []
+    facts += _of_the_provider(card)
     facts += [Fact("uses", f"your server {server.name}") for server in servers.servers if server.scope == "user"]
     return Description(card.name, real_place(card.path), card.path, tuple(facts), kind="card")
+
+
+def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
+    """What the model's provider is to run, for the user's money, and where it sends what is said."""
+    for tool in card.provider_tools:
+        if not isinstance(tool, ProviderMcp):
+            written = as_data(tool)
+            yield fact_of("has its provider run", written if isinstance(written, str) else json.dumps(written))
+            continue
+        yield fact_of("has its provider call", f"{tool.name} at {tool.url}")
+        if tool.allowed_tools:
+            yield fact_of("allows there", ", ".join(tool.allowed_tools))
+        if tool.description:
+            yield fact_of("says of it", tool.description)
+        if tool.authorization:
+            yield fact_of("sends the token", tool.authorization, is_hidden=not tool.is_referred_to)
 
 
 def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]:

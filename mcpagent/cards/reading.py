@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.cards.card import STRATEGIES, AgentCard, CardError, ToolSearchConfig
 from mcpagent.config.bounded_files import LargerError, read_bounded
+from mcpagent.errors import ConfigError
 from mcpagent.models.model_settings import SETTING_NAMES
+from mcpagent.models.provider_run.provider_tools import ProviderTool, provider_tools_of
 from mcpagent.text.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
@@ -325,6 +327,13 @@ def _tool_search(data: Mapping[str, Any], name: str, path: Path) -> ToolSearchCo
     return ToolSearchConfig(enabled, "mcp", strategy, eager)
 
 
+def _provider_tools(data: Mapping[str, Any], name: str, path: Path) -> tuple[ProviderTool, ...]:
+    try:
+        return provider_tools_of(data[name], name)
+    except ConfigError as error:
+        raise CardError(f"'{name}' cannot be used in {path}", str(error)) from None
+
+
 def _got(value: object) -> str:
     return safe_line(repr(value), 60)
 
@@ -340,6 +349,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], str, Path], Any]] = {
     "mcp_servers": _is("a mapping"),
     "mcp_connect": _connections,
     "tool_search": _tool_search,
+    "provider_tools": _provider_tools,
     "agents": _is("a list of strings"),
     "max_turns": _positive,
     "child_timeout_sec": _positive,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
 from mcpagent.cards.card import AgentCard, CardError, ToolSearchConfig
 from mcpagent.cards.reading import FOREIGN, YAML, parse_card
+from mcpagent.models.provider_run.provider_tools import ProviderTool, as_data
 
 _FIELDS = [item.name for item in fields(AgentCard) if item.name not in ("foreign", "path", "instruction", "name")]
 _PLAIN_BODY = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]*")
@@ -39,7 +40,7 @@ def card_data(card: AgentCard) -> dict[str, Any]:
     for name in _FIELDS:
         value = getattr(card, name)
         if value != getattr(default, name):
-            data[name] = _tool_search(value) if isinstance(value, ToolSearchConfig) else _plain(value)
+            data[name] = _WRITERS.get(name, _plain)(value)
     return {**data, **{name: _plain(card.foreign[name]) for name in FOREIGN if name in card.foreign}}
 
 
@@ -50,6 +51,13 @@ def _tool_search(config: ToolSearchConfig) -> dict[str, Any]:
     if config.eager_tools:
         data["eager_tools"] = _plain(config.eager_tools)
     return data
+
+
+def _provider_tools(tools: Sequence[ProviderTool]) -> list[Any]:
+    return [as_data(tool) for tool in tools]
+
+
+_WRITERS: Mapping[str, Callable[[Any], Any]] = {"tool_search": _tool_search, "provider_tools": _provider_tools}
 
 
 def _plain(value: Any) -> Any:

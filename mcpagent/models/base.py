@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from mcpagent.events import Emit
 from mcpagent.messages import Message, ToolDefinition, Usage
 from mcpagent.models.model_settings import ModelSettings as ModelSettings
+from mcpagent.models.provider_run.provider_tools import ProviderTool
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
 
@@ -20,7 +21,8 @@ class ModelRequest:
     `tool_choice` "none" asks for an answer without a call while the offered tools (and so the cached prefix) stay.
     `deferred_tools` are for the provider's own search, all that it ever had in this conversation, each as it was first
     given: found ones, and those that are lost, stay among them. They are given only if `search_problem` knows none,
-    and `search_strategy` says how that search ranks, if there is a choice.
+    and `search_strategy` says how that search ranks, if there is a choice. `provider_tools` are run by the provider;
+    what the model has none of is left out, which is told once.
     """
 
     system: str
@@ -30,6 +32,7 @@ class ModelRequest:
     tool_choice: Literal["auto", "none"] = "auto"
     settings: ModelSettings = field(default_factory=ModelSettings)
     search_strategy: Literal["auto", "bm25", "regex"] = "auto"
+    provider_tools: tuple[ProviderTool, ...] = ()
 
     @property
     def known_tools(self) -> int:
@@ -94,6 +97,15 @@ def is_small(model: Model, settings: ModelSettings) -> bool:
     """
     own = getattr(model, "is_small", None)
     return settings.profile == "small" if own is None else bool(own(settings))
+
+
+def runs_provider_tools(model: Model) -> bool:
+    """Whether the model tells itself which `provider_tools` it has not: those do that have a provider.
+
+    Such a model has a method `runs_provider_tools()`; all others need none, and run none.
+    """
+    own = getattr(model, "runs_provider_tools", None)
+    return own is not None and bool(own())
 
 
 async def look_up(model: Model) -> None:

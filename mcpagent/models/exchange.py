@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from mcpagent.events import Emit, Event, Notice, TextDelta, ThinkingDelta
+from mcpagent.events import Emit, Event, Notice, ProviderCallFinished, ProviderCallStarted
 from mcpagent.messages import Message, Origin, Part
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.failures_and_retries import (
@@ -25,13 +25,12 @@ from mcpagent.models.failures_and_retries import (
     to_error,
 )
 from mcpagent.models.prices import dollars_for
-from mcpagent.models.shown_deltas import ShownDeltas
+from mcpagent.models.provider_run.provider_calls import call_events, runs_code
+from mcpagent.models.shown_deltas import Delta, ShownDeltas
 from mcpagent.models.tool_changes_in_history import with_found
 
 if TYPE_CHECKING:
     import httpx2
-
-Delta: TypeAlias = TextDelta | ThinkingDelta
 
 
 class StreamReader(Protocol):
@@ -107,6 +106,13 @@ class ApiFormat(ABC):
         """What to report of the provider's own searches in an answer: what was found, and errors in good ones."""
         return []
 
+    def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Whether all that the provider did for the answer is in the table of prices: it has none of code that is run.
+
+        `body` is what was sent.
+        """
+        return not runs_code(message)
+
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """How the request is asked, by what is known of the server."""
         return AskedWay(request, emit)
@@ -138,13 +144,15 @@ class Exchange:
         self._request = request
         self._emit = emit
         self._shown = ShownDeltas(emit)
+        self._told: dict[str, bool] = {}
         self._ways_left = MOST_WAYS
         self._reopened = False
         self._ask()
 
     def _ask(self) -> None:
         self._way = self._api.way(self._request, self._shown)
-        self._body: dict[str, Any] | None = self._api.fitted(self._api.request_body(self._way.request))
+        self._sent = self._api.fitted(self._api.request_body(self._way.request))
+        self._body: dict[str, Any] | None = self._sent
         self._answers: list[dict[str, Any]] = []
         self._attempt = 0
 
@@ -183,6 +191,8 @@ class Exchange:
         with reading():
             delta = self._reader.add(event) if isinstance(event, Mapping) else None
         if delta is not None:
+            if isinstance(delta, ProviderCallStarted | ProviderCallFinished):
+                self._told[delta.call.id] = isinstance(delta, ProviderCallFinished)
             self._way.listen(delta)
         if self._reader.done:
             self.end()
@@ -256,21 +266,34 @@ class Exchange:
             with reading():
                 response = api.read_answer(reduce(joined, self._answers), request)
                 happened = api.search_events(response.message, known=request.known_tools)
+                happened += call_events(response.message, self._told)
         except (AnswerError, ReportedError) as error:
             raise to_error(read_failure(error), api.endpoint) from None
         for event in happened:
             self._way.listen(event)
         dollars = dollars_for(response.usage, api.provider, api.model_name, api.endpoint.base_url)
+        dollars = dollars if api.is_priced(response.message, self._sent) else None
         return self._way.understand(replace(response, dollars=dollars))
 
 
 def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str, Any]:
     """A paused answer and what followed as one: the content in order, usage added up, earlier ids in `continued`."""
-    before, after = paused.get("usage") or {}, following.get("usage") or {}
-    counted = {key: value + (after.get(key) or 0) for key, value in before.items() if isinstance(value, int)}
     return {
         **following,
         "content": [*paused["content"], *following["content"]],
-        "usage": {**after, **counted},
+        "usage": _added(paused.get("usage") or {}, following.get("usage") or {}),
         "continued": [*(paused.get("continued") or ()), paused.get("id")],
+        **({"container": container} if (container := following.get("container") or paused.get("container")) else {}),
     }
+
+
+def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Counters added up, those in objects too; of all else the later one counts."""
+    made = dict(after)
+    for key, value in before.items():
+        later = after.get(key)
+        if isinstance(value, int):
+            made[key] = value + (later or 0)
+        elif isinstance(value, Mapping):
+            made[key] = _added(value, later if isinstance(later, Mapping) else {})
+    return made

@@ -18,6 +18,7 @@ from mcpagent.models.base import (
     ToolLimits,
     is_small,
     look_up,
+    runs_provider_tools,
     search_cost,
     search_problem,
     tool_limits,
@@ -52,6 +53,7 @@ class FallbackModel:
         self._owned = tuple(owned)
         self._clock = clock
         self._rests_until: dict[int, float] = {}
+        self._told: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -68,6 +70,7 @@ class FallbackModel:
             if tried or empty:
                 emit(Notice(f"{model.name} answers instead", "warning"))
                 shown.restart(f"{model.name} answers instead")
+            self._tell_left_out(model, request, emit)
             try:
                 response = await model.respond(request, shown)
             except ContextOverflowError:
@@ -84,6 +87,14 @@ class FallbackModel:
         if empty is not None:
             return empty
         raise _nobody_answered(tried)
+
+    def _tell_left_out(self, model: Model, request: ModelRequest, emit: Emit) -> None:
+        """Tells once which tools a model has not, that has no provider to run them."""
+        if not request.provider_tools or model.name in self._told or runs_provider_tools(model):
+            return
+        self._told.add(model.name)
+        names = ", ".join(tool.name for tool in request.provider_tools)
+        emit(Notice(f"{model.name}: {names} is left out: it has no provider that runs tools", "warning"))
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         """The first that any of the models has: whichever answers must be able to find tools."""
@@ -107,6 +118,10 @@ class FallbackModel:
     def is_small(self, settings: ModelSettings) -> bool:
         """Whether the first one is, which answers if it can."""
         return is_small(self.models[0], settings)
+
+    def runs_provider_tools(self) -> bool:
+        """Whether any of them does: each tells for itself what it has not."""
+        return any(map(runs_provider_tools, self.models))
 
     async def look_up(self) -> None:
         """Each of them."""

@@ -11,8 +11,9 @@ import asyncio
 import json
 import os
 import re
+import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.events import Emit, Notice
-from mcpagent.messages import Origin, ToolDefinition, WireProtocol
+from mcpagent.messages import Message, Origin, ToolDefinition, WireProtocol
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
 from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
@@ -33,6 +34,8 @@ from mcpagent.models.model_settings import merged
 from mcpagent.models.model_size import SMALL, is_of_small_size
 from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import OWN_SERVERS, known_search_cost
+from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
+from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.secret_shapes import names_a_secret
@@ -82,8 +85,8 @@ class Connection(TypedDict, total=False):
     `base_url` is the provider's own if it is None. `http_client` is used as it is and not closed, and so is `client`, a
     client of the protocol's SDK: `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAzureOpenAI` and the like.
     `settings` are defaults that a request's own settings override. `capabilities` overrules what is known of the model.
-    `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts, for tests. `traits`
-    remembers beyond this object what was found out about a server of one's own.
+    `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts and `now` is the time in
+    seconds since 1970, for tests. `traits` remembers beyond this object what was found out about a server of one's own.
     """
 
     api_key: str | None
@@ -96,6 +99,7 @@ class Connection(TypedDict, total=False):
     silent_seconds: float
     key_variable: str | None
     sleep: Callable[[float], Awaitable[None]]
+    now: Callable[[], float]
     traits: TraitCache | None
 
 
@@ -127,6 +131,7 @@ class HttpModel(ApiFormat):
         self._own_client = own.with_options(max_retries=0) if own is not None else None
         self._max_retries = connection.get("max_retries", 2)
         self._sleep = connection.get("sleep", asyncio.sleep)
+        self._now = connection.get("now", time.time)
         self.capabilities = connection.get("capabilities") or self.known_capabilities()
         self._cache = connection.get("traits")
         self._traits: ServerTraits | None = None
@@ -134,6 +139,9 @@ class HttpModel(ApiFormat):
         self._has_answered = False
         self._refused: frozenset[str] = frozenset()
         self._unwanted: dict[str, str] = {}
+        self._unrun: dict[str, str] = {}
+        self._gone: frozenset[str] = frozenset()
+        self._tokens: Mapping[str, str] = {}
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -151,9 +159,10 @@ class HttpModel(ApiFormat):
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a request, with what of the history the model may be sent."""
-        able = self.capabilities.searches
-        messages = written_for(request.messages, self.origin, searches=able, refused=self._refused)
-        body, settings = self.write(replace(request, messages=messages)), self.settings_of(request).fields
+        run = self.run_for(request)
+        body = self.write(replace(request, messages=self._written(request, run)))
+        body = self.write_beside(body, run, request)
+        settings = self.settings_of(request).fields
         if "include" in self._unwanted:
             body.pop("include", None)
         kept = {**body, **{name: value for name, value in settings.items() if name not in self._unwanted}}
@@ -163,9 +172,38 @@ class HttpModel(ApiFormat):
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
         return {**kept, "stream": True, **extra}
 
+    def _written(self, request: ModelRequest, run: WrittenTools) -> tuple[Message, ...]:
+        named = (*run.fields.get("mcp_servers", ()), *listed_in(request.settings.extra, "mcp_servers"))
+        servers = {str(server.get("name")) for server in named}
+        known: dict[str, Any] = {"searches": self.capabilities.searches, "servers": servers}
+        return written_for(request.messages, self.origin, refused=self._refused, gone=self._gone, **known)
+
+    def lose(self, containers: Collection[str], emit: Emit) -> None:
+        """From now on these are not gone on in, which is told."""
+        self._gone |= frozenset(containers)
+        emit(Notice(f"{self.name}: the container of this conversation is gone; code runs in a new one", "warning"))
+
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
         """The request's settings as the model takes them, and what it does not take."""
-        return written_settings(request, self.origin)
+        return written_settings(request, self.origin, run=self.run_for(request))
+
+    def runs_provider_tools(self) -> bool:
+        """It tells which it has not."""
+        return True
+
+    def run_for(self, request: ModelRequest) -> WrittenTools:
+        """The tools that the provider runs, as this model takes them."""
+        if not request.provider_tools:
+            return WrittenTools()
+        offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
+        theirs = listed_in(request.settings.extra, "tools")
+        offered += [str(tool.get("name") or tool.get("type")) for tool in theirs]
+        about: dict[str, Any] = {"offered": offered, "refused": self._unrun, "tokens": self._tokens}
+        return written_tools(request.provider_tools, self.origin, **about)
+
+    def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
+        """The body with what the provider runs."""
+        return beside_ours(body, run, self.origin, may_call=request.tool_choice != "none")
 
     @abstractmethod
     def write(self, request: ModelRequest) -> dict[str, Any]:
@@ -226,7 +264,11 @@ class HttpModel(ApiFormat):
 
         What of the settings the model does not take is told once.
         """
-        left_out = {**self.settings_of(request).left_out, **dict.fromkeys(self._unwanted.values(), "it was refused")}
+        left_out = {
+            **self.run_for(request).left_out,
+            **self.settings_of(request).left_out,
+            **dict.fromkeys(self._unwanted.values(), "it was refused"),
+        }
         for name, why in left_out.items():
             if name and name not in self._told:
                 self._told.add(name)
@@ -251,6 +293,9 @@ class HttpModel(ApiFormat):
         which reasoning of the history a model refuses: the conversation goes on without it."""
         if failure.status in (400, 422) and not failure.is_overflow and self._leaves_out(failure, way.request):
             return True
+        if failure.status in (403, 404, 424) and (tools := refused_tools(failure.message, self.run_for(way.request))):
+            self._unrun |= tools
+            return True
         if not self.is_elsewhere:
             return False
         if failure.window_tokens:
@@ -266,9 +311,11 @@ class HttpModel(ApiFormat):
         if "include" in self.request_body(request) and "encrypted content is not supported" in failure.message.lower():
             self._unwanted["include"] = ""
             return True
+        if tools := refused_tools(failure.message, self.run_for(request)):
+            self._unrun |= tools
+            return True
         if _REFUSES_THOUGHTS.search(failure.message):
-            able = self.capabilities.searches
-            sent = thoughts_of(written_for(request.messages, self.origin, searches=able, refused=self._refused))
+            sent = thoughts_of(self._written(request, self.run_for(request)))
             self._refused |= sent
             if sent:
                 return True
@@ -310,10 +357,7 @@ class HttpModel(ApiFormat):
 
         It alone stands between the loop and the SDK: what is sent, shown and tried again is the `Exchange`'s matter.
         """
-        settings = merged(self.settings, request.settings)
-        if is_small(self, settings):
-            settings = merged(SMALL, settings)
-        merged_request = replace(request, settings=settings)
+        merged_request = replace(request, settings=await self._settled(request))
         exchange = Exchange(self, merged_request, emit, self._max_retries)
         sdk = self.sdk()
         client: Any = self._connected(sdk)
@@ -351,6 +395,13 @@ class HttpModel(ApiFormat):
                 if stream is not None:
                     await stream.response.aclose()
         return exchange.response()
+
+    async def _settled(self, request: ModelRequest) -> ModelSettings:
+        """The settings of a request, with the model's own; tokens that it needs are read."""
+        if names_tokens(request.provider_tools):
+            self._tokens = await asyncio.to_thread(read_tokens, request.provider_tools)
+        settings = merged(self.settings, request.settings)
+        return merged(SMALL, settings) if is_small(self, settings) else settings
 
     def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
@@ -452,6 +503,12 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
             return self.marked.was_marked
 
     return MarkedStream
+
+
+def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The objects that a field of the caller's own lists."""
+    listed = extra.get(name)
+    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
 
 
 def is_openai(base_url: str | None) -> bool:

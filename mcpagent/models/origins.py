@@ -9,6 +9,9 @@ provider ran, ids, signatures, citations) belongs to the model that wrote it, at
 - Tools that the provider ran go to another of its models at the same address, but for searches of our tools: what they
   found is told in the target's own way. Where OpenAI's reasoning is left out, its other items cannot stand alone
   ("provided without its required 'reasoning' item"), so that words and calls remain.
+- Elsewhere, what the provider ran is told in plain words where it stood, set apart: what was asked, what came of it. So
+  is what ran in a container of OpenAI's that is gone, since nobody takes such an item any more.
+- The container of Anthropic's, which an answer brings, is known at its address alone.
 - An answer that was cut off may end in what a provider refuses to see at the end: reasoning, or a tool of its own
   without the result.
 """
@@ -22,7 +25,19 @@ from hashlib import sha256
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from mcpagent.messages import Message, Origin, Part, ProviderBlock, Text, Thinking, ToolCall, ToolsChanged, ToolsShown
+from mcpagent.messages import (
+    Container,
+    Message,
+    Origin,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolsChanged,
+    ToolsShown,
+)
+from mcpagent.models.provider_run.provider_calls import containers_of, in_words
 from mcpagent.models.wire_values import json_text
 
 PROTOCOLS = {"anthropic": "messages", "openai": "responses"}
@@ -30,7 +45,8 @@ PROTOCOLS = {"anthropic": "messages", "openai": "responses"}
 
 SERVER_TOOLS: Mapping[str, frozenset[str]] = {
     "messages": frozenset(
-        "server_tool_use mcp_tool_use mcp_tool_result container_upload web_search_tool_result web_fetch_tool_result "  # noqa: SIM905
+        "server_tool_use mcp_tool_use mcp_tool_result mcp_tool_listing container_upload "  # noqa: SIM905
+        "web_search_tool_result web_fetch_tool_result "
         "code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result "
         "tool_search_tool_result".split()
     ),
@@ -60,13 +76,20 @@ def address_of(base_url: str) -> str:
 
 
 def written_for(
-    messages: Sequence[Message], to: Origin, *, searches: bool = True, refused: Collection[str] = ()
+    messages: Sequence[Message],
+    to: Origin,
+    *,
+    searches: bool = True,
+    refused: Collection[str] = (),
+    gone: Collection[str] = (),
+    servers: Collection[str] = (),
 ) -> tuple[Message, ...]:
     """The history as it may be written to a model: as many messages, in order. `origin` is left at those of the
     target's address; an answer that is the model's own, and whole, stays as it is.
 
     `searches`: whether the target searches deferred tools by itself. `refused` is reasoning that it refused already, by
-    `thought_key`.
+    `thought_key`, and `gone` are containers that are there no more, by id. `servers` are the MCP servers that Anthropic
+    calls in this request: to calls of others it takes no block.
     """
     origin: Origin | None = None
     nearness: _Nearness = "elsewhere"
@@ -75,12 +98,20 @@ def written_for(
         if message.role == "assistant":
             if message.origin is not origin:  # mostly all are of one
                 origin, nearness = message.origin, _nearness(message.origin, to)
-            if nearness == "elsewhere":
+            if nearness == "elsewhere" or (gone and not containers_of(message).isdisjoint(gone)):
                 message = _words_and_calls(message)
             else:
-                message = _at_home(message, to, nearness == "same model", searches, refused)
+                message = _at_home(message, to, nearness == "same model", searches, refused, servers)
         written.append(message)
     return tuple(written)
+
+
+def last_container(messages: Sequence[Message], to: Origin) -> Container | None:
+    """The container that the last code of the conversation ran in, if the model's address has it."""
+    for message in reversed(messages):
+        if Container in map(type, message.parts) and _nearness(message.origin, to) != "elsewhere":
+            return next(part for part in reversed(message.parts) if isinstance(part, Container))
+    return None
 
 
 _Nearness: TypeAlias = Literal["same model", "same address", "elsewhere"]
@@ -101,13 +132,22 @@ def _nearness(origin: Origin | None, to: Origin) -> _Nearness:
     return "elsewhere" if to.protocol == "chat" else "same address"
 
 
-def _at_home(message: Message, to: Origin, is_same: bool, searches: bool, refused: Collection[str]) -> Message:
+def _at_home(
+    message: Message,
+    to: Origin,
+    is_same: bool,
+    searches: bool,
+    refused: Collection[str],
+    servers: Collection[str],
+) -> Message:
     """An answer of a model at the target's address."""
     for part in message.parts:
         if isinstance(part, Thinking | ProviderBlock):
             break
     else:
         return message if is_same else replace(message, parts=tuple(map(_between, message.parts)))
+    if to.protocol == "messages":
+        message = _of_servers(message, servers)
     parts = [part for part in message.parts if not isinstance(part, Thinking) or (is_same and _may_go(part, refused))]
     if len(parts) < len(message.parts) and to.protocol == "responses":
         return _words_and_calls(message)
@@ -119,13 +159,41 @@ def _at_home(message: Message, to: Origin, is_same: bool, searches: bool, refuse
     return message if len(kept) == len(message.parts) and is_same else replace(message, parts=tuple(kept))
 
 
+def _of_servers(message: Message, servers: Collection[str]) -> Message:
+    """With calls of MCP servers that the request does not name told in words."""
+    blocks = [part.data for part in message.parts if isinstance(part, ProviderBlock)]
+    lost = {
+        id(block): str(block.get("id"))
+        for block in blocks
+        if block.get("type") in ("mcp_tool_use", "mcp_tool_listing")
+        and (block.get("server_name") or block.get("mcp_server_name")) not in servers
+    }
+    if not lost:
+        return message
+    told, calls = in_words(message.parts), set(lost.values())
+    parts: list[Part] = []
+    for place, part in enumerate(message.parts):
+        is_lost = isinstance(part, ProviderBlock) and (id(part.data) in lost or part.data.get("tool_use_id") in calls)
+        if not is_lost:
+            parts.append(part)
+        elif place in told:
+            parts.append(Text(told[place]))
+    return replace(message, parts=tuple(parts))
+
+
 def _may_go(thought: Thinking, refused: Collection[str]) -> bool:
     return not refused or thought_key(thought) not in refused
 
 
 def _words_and_calls(message: Message) -> Message:
-    parts = tuple(_plain(part) for part in message.parts if not isinstance(part, Thinking | ProviderBlock))
-    return replace(message, parts=parts, origin=None)
+    told = in_words(message.parts)
+    parts: list[Part] = []
+    for place, part in enumerate(message.parts):
+        if place in told:
+            parts.append(Text(told[place]))
+        elif not isinstance(part, Thinking | ProviderBlock | Container):
+            parts.append(_plain(part))
+    return replace(message, parts=tuple(parts), origin=None)
 
 
 def _plain(part: Part) -> Part:
@@ -162,7 +230,7 @@ def _whole(parts: Sequence[Part], to: Origin) -> list[Part]:
 def _is_written(part: Part) -> bool:
     if isinstance(part, Text):
         return bool(part.text.strip() or part.provider_data)
-    return not isinstance(part, ToolsChanged | ToolsShown)
+    return not isinstance(part, ToolsChanged | ToolsShown | Container)
 
 
 def _is_server_call(part: Part) -> bool:

@@ -6,6 +6,7 @@ Nothing is downloaded.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from mcpagent.messages import Usage
 
@@ -24,9 +25,10 @@ OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
 
 
 def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float | None:
-    """The price of these tokens, the cached ones at their own; 0 for servers of one's own, None if it is not known.
+    """The price of these tokens, the cached ones at their own, and of web searches; None if it is not known.
 
-    `provider` and `model` are the halves of a model's name. The address decides whose prices count.
+    Servers of one's own cost 0. `provider` and `model` are the halves of a model's name. The address decides whose
+    prices count.
     """
     if provider in OWN_SERVERS:
         return 0.0
@@ -42,17 +44,19 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
             output_tokens=usage.output_tokens,
             cache_read_tokens=usage.cache_read_tokens,
             cache_write_tokens=usage.cache_write_tokens,
+            **({"web_searches": usage.web_searches} if usage.web_searches else {}),
         )
     except ValueError:  # counters that cannot be true, which some servers send
         return None
-    try:
-        return float(calc_price(tokens, model, provider_api_url=base_url).total_price)
-    except (LookupError, ValueError):
-        pass
-    try:  # at an address that the table does not know, a gateway's: it charges what the provider behind it does
-        return float(calc_price(tokens, model, provider_id=provider).total_price)
-    except (LookupError, ValueError):
-        return None
+    # At an address that the table does not know, a gateway's, it is what the provider behind it charges.
+    asked = (partial(calc_price, provider_api_url=base_url), partial(calc_price, provider_id=provider))
+    for price in asked:
+        with suppress(LookupError, ValueError):
+            priced = price(tokens, model)
+            if usage.web_searches and getattr(priced.model_price, "web_searches_kcount", None) is None:
+                return None  # the table says nothing of them, and would take them for free
+            return float(priced.total_price)
+    return None
 
 
 def cached_share(provider: str, model: str, base_url: str) -> float | None:

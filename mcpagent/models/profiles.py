@@ -109,18 +109,26 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
 )
 
 
+def claude_version(model_name: str) -> tuple[str, _Version] | None:
+    """Family and version of a Claude, whatever stands around its name; None of another model."""
+    name = model_name.lower().replace(".", "-")
+    found = _NEW.search(name) or _OLD.search(name)
+    return (found["family"], (int(found["major"]), int(found["minor"] or 0))) if found else None
+
+
+def base_name(model_name: str) -> str:
+    """A model's name without what stands around it: `ft:gpt-4o-2024-08-06:us::id` and `openai/gpt-5.5`."""
+    return model_name.lower().removeprefix("ft:").partition(":")[0].rpartition("/")[2]
+
+
 @lru_cache(maxsize=256)
 def profile_of(to: Origin) -> Profile:
     """By the model's name, whatever else stands around it: `us.anthropic.claude-opus-4-5-20251101-v1:0`,
     `claude-opus-4-5@20251101`, `anthropic/claude-opus-4.5`, `ft:gpt-4o-2024-08-06:us::id`, `openai/gpt-5.5`."""
-    name = to.model.lower()
-    claude = name.replace(".", "-")
-    found = _NEW.search(claude) or _OLD.search(claude)
-    if found:
-        version = (int(found["major"]), int(found["minor"] or 0))
-        fitting = (row[3] for row in _CLAUDES if row[0] == found["family"] and row[1] <= version <= row[2])
-        return next(fitting, UNKNOWN)
-    base = name.removeprefix("ft:").partition(":")[0].rpartition("/")[2]
+    if claude := claude_version(to.model):
+        family, version = claude
+        return next((row[3] for row in _CLAUDES if row[0] == family and row[1] <= version <= row[2]), UNKNOWN)
+    base = base_name(to.model)
     return next((profile for looks, profile in _GPTS if re.fullmatch(looks, base)), UNKNOWN)
 
 
@@ -229,9 +237,14 @@ _OWN: Mapping[str, Server] = {
 _ANY = Server("what most servers of this format take", _LOCAL)
 
 
+def host_at(to: Origin) -> str:
+    """The host of its address, without a port."""
+    return to.address.partition("/")[0].partition(":")[0]
+
+
 def server_of(to: Origin) -> Server:
     """By the address; for servers of one's own by the provider's name."""
-    host = to.address.partition("/")[0].partition(":")[0]
+    host = host_at(to)
     return next(
         (server for end, server in _SERVERS if host == end or host.endswith(f".{end}")), _OWN.get(to.provider, _ANY)
     )

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from mcpagent.events import AnswerRestarted, Emit, Event, TextDelta, ThinkingDelta
+from typing import TypeAlias
+
+from mcpagent.events import (
+    AnswerRestarted,
+    Emit,
+    Event,
+    ProviderCallFinished,
+    ProviderCallStarted,
+    TextDelta,
+    ThinkingDelta,
+)
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | ProviderCallStarted | ProviderCallFinished
+"""What an answer shows of itself while it arrives."""
 
 
 class ShownDeltas:
@@ -10,12 +23,12 @@ class ShownDeltas:
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
-        self._deltas: list[TextDelta | ThinkingDelta] = []
+        self._deltas: list[Delta] = []
         self._kept = 0
 
     def __call__(self, event: Event) -> None:
         """Passes the event on."""
-        if isinstance(event, TextDelta | ThinkingDelta):
+        if isinstance(event, Delta):
             self._deltas.append(event)
         elif isinstance(event, AnswerRestarted):  # a model in a chain said so of its own answer
             self._deltas, self._kept = [], 0

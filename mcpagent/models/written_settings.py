@@ -10,6 +10,7 @@ from mcpagent.messages import Origin
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.model_settings import LEAST_BUDGET, ModelSettings
 from mcpagent.models.profiles import Effort, Profile, Server, profile_of, server_of
+from mcpagent.models.provider_run.provider_tool_forms import WrittenTools
 
 DEFAULT_MAX_TOKENS = 32_000
 """Of an Anthropic model that no row names: it demands a limit."""
@@ -37,9 +38,12 @@ class WrittenSettings:
     left_out: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def written_settings(request: ModelRequest, to: Origin, *, limit_field: str = "max_tokens") -> WrittenSettings:
+def written_settings(
+    request: ModelRequest, to: Origin, *, limit_field: str = "max_tokens", run: WrittenTools | None = None
+) -> WrittenSettings:
     """The request's settings as the model takes them. `limit_field` is what a server of Chat Completions calls the
-    longest answer."""
+    longest answer; `run` are tools of the provider in the same request, which can be demanded too."""
+    run = run or WrittenTools()
     profile, settings, made = profile_of(to), request.settings, WrittenSettings()
     most = _most(settings, profile, made)
     match to.protocol:
@@ -61,8 +65,8 @@ def written_settings(request: ModelRequest, to: Origin, *, limit_field: str = "m
     for name in _UNKNOWN_TO.get(to.protocol, ()):
         if getattr(settings, name):
             made.left_out[name] = "its API knows none"
-    if settings.tool_choice not in (None, "auto") and request.tools and request.tool_choice == "auto":
-        _choose_tools(settings.tool_choice, request, to, made)
+    if settings.tool_choice not in (None, "auto") and (request.tools or run.tools) and request.tool_choice == "auto":
+        _choose_tools(settings.tool_choice, request, to, made, run)
     return made
 
 
@@ -209,15 +213,20 @@ def _as_chat(request: ModelRequest, profile: Profile, server: Server, made: Writ
             _keep_cache(settings.cache_ttl, made)
 
 
-def _choose_tools(chosen: str | None, request: ModelRequest, to: Origin, made: WrittenSettings) -> None:
+def _choose_tools(
+    chosen: str | None, request: ModelRequest, to: Origin, made: WrittenSettings, run: WrittenTools
+) -> None:
     """Which tool is to be called, if the question was just asked; or that none is."""
     if chosen is None or (chosen != "none" and request.messages[-1].role != "user"):
         return
     is_name = chosen not in ("none", "required")
-    if is_name and chosen not in {tool.name for tool in request.tools}:
+    if is_name and chosen not in {*(tool.name for tool in request.tools), *run.choices}:
         made.left_out["tool_choice"] = f'no tool "{chosen[:64]}" is offered'
     elif chosen != "none" and "budget_tokens" in made.fields.get("thinking", {}):
         made.left_out["tool_choice"] = "no call can be demanded while it thinks"
+    elif chosen in run.choices and to.protocol == "responses":
+        # The form that names one tool knows no "web_search"; a list of what is allowed names any.
+        made.fields["tool_choice"] = {"type": "allowed_tools", "mode": "required", "tools": [run.choices[chosen]]}
     elif to.protocol == "messages":
         before = made.fields.get("tool_choice", {}) if chosen != "none" else {}
         kind = {"none": "none", "required": "any"}.get(chosen, "tool")

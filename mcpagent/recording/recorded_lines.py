@@ -32,6 +32,8 @@ from mcpagent.messages import (
     load_messages,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop, ToolLimits
+from mcpagent.models.provider_run.provider_calls import call_events
+from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
@@ -102,6 +104,7 @@ class StartLine:
     search_cost: float | None = None
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     computes_instructions: bool = False
+    provider_tools: tuple[Any, ...] = ()
     schema: str = SCHEMA
     mcpagent: str = ""
 
@@ -121,6 +124,7 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
         search_cost=search_cost,
         tool_limits=limits,
         computes_instructions=callable(instructions),
+        provider_tools=tuple(as_data(tool, with_token=False) for tool in definition.provider_tools),
         mcpagent=version("mcpagent"),
     )
 
@@ -134,6 +138,7 @@ def as_recorded(definition: Definition, line: StartLine) -> Definition:
         tool_search=definition.tool_search or search,
         pinned=definition.pinned or line.pinned,
         options=replace(definition.options, max_turns=line.max_turns),
+        provider_tools=definition.provider_tools or provider_tools_of(line.provider_tools, "provider_tools"),
     )
 
 
@@ -244,8 +249,9 @@ class ResponseLine:
 
     @property
     def events(self) -> list[Event]:
-        """The pieces as they are emitted."""
-        return [ThinkingDelta(text) if kind == "thinking" else TextDelta(text) for kind, text in self.deltas]
+        """The pieces as they are emitted, after what the provider ran."""
+        pieces = (ThinkingDelta(text) if kind == "thinking" else TextDelta(text) for kind, text in self.deltas)
+        return [*call_events(self.response.message, {}), *pieces]
 
 
 def response_line(number: int, response: ModelResponse, deltas: Sequence[TextDelta | ThinkingDelta]) -> ResponseLine:

@@ -241,6 +241,9 @@ class _ReplayedModel:
     def is_small(self, _settings: ModelSettings) -> bool:
         return self._contents.is_small
 
+    def runs_provider_tools(self) -> bool:
+        return True
+
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         line = self._next_request()
         self._messages = [*self._messages[: line.kept], *line.messages]

@@ -70,9 +70,9 @@ class Naming:
         """`known` as a dict, which is quicker to go through."""
         return {**self.known.maps[1], **self.known.maps[0]} if isinstance(self.known, ChainMap) else dict(self.known)
 
-    def is_as_new(self, tools: Iterable[ToolKey]) -> bool:
+    def is_as_new(self, tools: Iterable[ToolKey], reserved: frozenset[str]) -> bool:
         """Whether these tools would have the same names and places if there had been none before."""
-        new = offered_names(tools, reserved=RESERVED_NAMES)
+        new = offered_names(tools, reserved=reserved)
         return [*self.known] == sorted(self.known) and all(self.names[key] == name for key, name in new.items())
 
     def goes_on_from(self, before: Naming) -> bool:
@@ -99,10 +99,13 @@ class _Keys(dict[tuple[str | None, str], ToolKey]):
 
 
 class Shared:
-    """What all catalogues of an agent have together: the index, and how many tokens each definition has."""
+    """What all catalogues of an agent have together: the index, how many tokens each definition has, and the names that
+    no tool can have, those `taken` by tools of the provider among them."""
 
-    def __init__(self, search: ToolSearch) -> None:
+    def __init__(self, search: ToolSearch, taken: frozenset[str] = frozenset()) -> None:
         self._search = search
+        self.taken = taken
+        self.reserved = RESERVED_NAMES | taken
         self._index: SharedIndex | None = None
         self._tokens: dict[str, list[tuple[ToolDefinition, int]]] = {}
         self.keys = _Keys()
@@ -177,6 +180,11 @@ class Catalog:
         """Whether a new one of the same listing would have other names or places."""
         self._take(listing.tools, others)
 
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Names that no tool is offered under."""
+        return self._of_all.reserved
+
     def update(self, listing: Listing, others: Iterable[Catalog] = ()) -> None:
         """Makes this the listing; tools that stay keep their names. Raises `ConfigError` when two tools are one.
 
@@ -194,12 +202,12 @@ class Catalog:
             self._build(listed)
 
     def _build(self, listed: Sequence[Tool]) -> None:
-        tools = _by_key(listed, self._of_all.keys)
-        offered = offered_names(tools, sticky=self.naming.names, reserved=RESERVED_NAMES)
+        tools = _by_key(listed, self._of_all)
+        offered = offered_names(tools, sticky=self.naming.names, reserved=self.reserved)
         names = {**self.naming.names, **offered} if self.naming.names else offered
         self._listed_now = listed
         named_before, self.naming = self.naming, Naming.of(tools, names, self.naming.known)
-        self.is_grown = bool(named_before.names) and not self.naming.is_as_new(tools)
+        self.is_grown = bool(named_before.names) and not self.naming.is_as_new(tools, self.reserved)
         self._by_origin = None
         self._of_all.drop(self)
 
@@ -214,7 +222,7 @@ class Catalog:
 
     def _share(self, twin: Catalog, listed: Sequence[Tool]) -> None:
         own = [tool for tool, theirs in zip(listed, twin.listing.tools, strict=True) if tool is not theirs]
-        mine = _by_key(own, self._of_all.keys)
+        mine = _by_key(own, self._of_all)
         naming = twin.naming
         known = {naming.names[key]: _renamed(tool, naming.names[key]) for key, tool in mine.items()}
         self._listed_now = listed
@@ -224,7 +232,7 @@ class Catalog:
     @property
     def tools(self) -> Mapping[ToolKey, Tool]:
         """Every tool by its key; put together when asked for, which is seldom, since each session may have others."""
-        return _by_key(self._listed_now, self._of_all.keys)
+        return _by_key(self._listed_now, self._of_all)
 
     @property
     def index(self) -> ToolIndex:
@@ -284,12 +292,18 @@ def category_of(tool: Tool) -> str:
 class Catalogs:
     """The catalogues of one agent: its own, and one for each other thing that its toolsets give a session.
 
-    Sessions with the same tools have the same one. `listing_of` gives the listing with what the toolsets gave.
+    Sessions with the same tools have the same one. `listing_of` gives the listing with what the toolsets gave; names
+    that are `taken` belong to tools of the provider.
     """
 
-    def __init__(self, search: ToolSearch, listing_of: Callable[[tuple[Tool, ...]], Listing]) -> None:
+    def __init__(
+        self,
+        search: ToolSearch,
+        listing_of: Callable[[tuple[Tool, ...]], Listing],
+        taken: frozenset[str] = frozenset(),
+    ) -> None:
         self.search, self.listing_of = search, listing_of
-        self.shared = Shared(search)
+        self.shared = Shared(search, taken)
         self._held: list[Catalog] = []
         self._alive: WeakValueDictionary[int, Catalog] = WeakValueDictionary()
 
@@ -339,14 +353,19 @@ def _renamed(tool: Tool, name: str) -> Tool:
     return tool if tool.definition.name == name else replace(tool, definition=replace(tool.definition, name=name))
 
 
-def _by_key(listed: Sequence[Tool], known: dict[tuple[str | None, str], ToolKey]) -> dict[ToolKey, Tool]:
-    """`known` keys are used again: a thousand catalogues of a thousand tools have a million of them."""
-    definitions = [tool.definition for tool in listed]
+def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
+    """Known keys are used again: a thousand catalogues of a thousand tools have a million of them."""
+    definitions, known = [tool.definition for tool in listed], shared.keys
     keys = [known[definition.server, definition.name] for definition in definitions]
     by_key = dict(zip(keys, listed, strict=True))
-    for name in sorted(RESERVED_NAMES):
+    for name in sorted(shared.reserved):
         if ToolKey(None, name) in by_key:
-            raise ConfigError(f'tool "{name}": the name is reserved for tool search; rename the function')
+            why = (
+                "the provider runs a tool of this name"
+                if name in shared.taken
+                else "the name is reserved for tool search"
+            )
+            raise ConfigError(f'tool "{name}": {why}; rename the function')
     if len(by_key) < len(listed):
         key = next(key for key, count in Counter(keys).items() if count > 1)
         where = f'server "{key.server}"' if key.server is not None else "the agent's own tools"

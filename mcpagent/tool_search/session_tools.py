@@ -17,7 +17,6 @@ from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
-from mcpagent.models.tool_changes_in_history import RESERVED_NAMES
 from mcpagent.text.globs import fits
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of
 from mcpagent.tool_search.search_options import PREFETCHED, PREFETCHED_CHEAP, ToolSearch, paying_tokens
@@ -157,7 +156,7 @@ class SessionTools:
         sticky = {key: name for key, name in shared.names.items() if name not in meant and key not in theirs} | theirs
         lost = {name for name, key in meant.items() if key is None}
         tools = self.catalog.tools
-        names = {**sticky, **offered_names(tools, sticky=sticky, reserved=RESERVED_NAMES | lost)}
+        names = {**sticky, **offered_names(tools, sticky=sticky, reserved=self.catalog.reserved | lost)}
         return Naming.of(tools, names, order)
 
     def refresh(self) -> ToolsUpdate | None:

@@ -14,6 +14,7 @@ from mcpagent.events import Emit, Notice, ServersAwaited, ignore
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.redaction import secrets_of
 from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tools import Tool, usable_tool, usable_tools
@@ -327,8 +328,8 @@ def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:
         kept.pop(next(iter(kept)))
 
 
-AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource
-"""A function, a tool, a toolset, an `McpServer`, or a list of functions and tools."""
+AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource | ProviderTool
+"""A function, a tool, a toolset, an `McpServer`, a list of functions and tools, or a tool that the provider runs."""
 
 
 def sources_of(

@@ -53,7 +53,14 @@ DOLLARS = _about(_or_null({"type": "number", "minimum": 0}), "US dollars; null i
 MILLISECONDS = _about(COUNT, "milliseconds")
 ESTIMATED = _about(COUNT, "tokens, estimated as characters / 4")
 USAGE = _about(
-    _object(input_tokens=COUNT, output_tokens=COUNT, cache_read_tokens=COUNT, cache_write_tokens=COUNT, requests=COUNT),
+    _object(
+        {"web_searches": _about(COUNT, "those that the provider ran, and charges for")},
+        input_tokens=COUNT,
+        output_tokens=COUNT,
+        cache_read_tokens=COUNT,
+        cache_write_tokens=COUNT,
+        requests=COUNT,
+    ),
     "as the provider counted; input_tokens is the whole input, what was cached included",
 )
 SERVER = _object(
@@ -61,6 +68,13 @@ SERVER = _object(
     state={"enum": list(get_args(ServerState))},
     tools=COUNT,
     seconds=_about(NUMBER, "what connecting took"),
+)
+CITATIONS = _array(
+    _object(
+        url=_about(TEXT, 'of the page; "" of a file'),
+        title=TEXT,
+        cited_text=_about(TEXT, "what it says there; empty if the provider does not tell"),
+    )
 )
 SERVERS: Shape = {"type": "object", "additionalProperties": SERVER, "description": "by configured name"}
 SERVER_NAME = _about(_or_null(TEXT), "the server it goes to; null for local functions and search")
@@ -115,7 +129,7 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
     ),
     "message": _kind(
         "the question; each answer of the model",
-        {"usage": USAGE},
+        {"usage": USAGE, "citations": _about(CITATIONS, "sources that the answer names, if it names any")},
         role={"enum": ["user", "assistant"]},
         content=TEXT,
     ),
@@ -151,6 +165,22 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
         content=CONTENT,
         duration_ms=MILLISECONDS,
     ),
+    "provider_tool_use": _kind(
+        "the model's provider runs a call",
+        id=TEXT,
+        name=TEXT,
+        input=_about(OBJECT, "as far as it is known"),
+        server=_about(_or_null(TEXT), "the MCP server that the provider calls"),
+    ),
+    "provider_tool_result": _kind(
+        "a call of the provider's ended",
+        tool_use_id=TEXT,
+        name=TEXT,
+        input=OBJECT,
+        server=_or_null(TEXT),
+        is_error=FLAG,
+        outcome=_about(TEXT, "one line"),
+    ),
     "tool_search": _kind(
         "the model searched for tools",
         query=TEXT,
@@ -180,6 +210,7 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
             "stop_reason": {"enum": list(get_args(StopReason))},
             "num_turns": _about(COUNT, "answers of the model"),
             "duration_ms": MILLISECONDS,
+            "citations": _about(CITATIONS, "sources that the answer names, if it names any"),
             "model": TEXT,
             "session_id": _or_null(TEXT),
             "usage": USAGE,

@@ -57,6 +57,7 @@ def words(line: str) -> list[str]:
         ("mcpagent --color=a", ["--color=auto", "--color=always"]),
         ("mcpagent --colo", ["--color"]),
         ("mcpagent -m anth", ["anthropic:claude-sonnet-5-5"]),
+        ("mcpagent --provider-tool web_", ["web_search", "web_fetch"]),
         ("mcpagent -m x chat --verb", ["--verbose"]),
         ("mcpagent -p --deni", ["--denied-ok"]),
         ("mcpagent chat --deni", []),

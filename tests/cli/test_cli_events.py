@@ -86,7 +86,7 @@ def test_an_answer_over_search_and_calls(tmp_path: Path, capsys: pytest.CaptureF
     errors = {item["name"]: item["error"] for item in found if item["type"] == "tool_result" and item["is_error"]}
     assert errors == {"fail_always": "failed", "no_such_tool": "unknown_tool"}
     result = found[-1]
-    everything = set(DOCUMENTS["result"].names) - {"error", "structured"}
+    everything = set(DOCUMENTS["result"].names) - {"error", "structured", "citations"}
     assert result.keys() == everything | {"type"}
     assert (result["cost_usd"], result["usage"]["output_tokens"], result["num_turns"]) == (0.25, 7, 4)
 

@@ -64,7 +64,7 @@ def ask(tmp_path: Path, model: ScriptedModel, **changes: Any) -> tuple[int, str]
     [
         ({"max_tokens": 100}, 0.1, r"stopped after 100 tokens without an answer \(--max-tokens 100\)"),
         ({"max_cost": 0.1}, 0.1, r"stopped after \$0\.1000 without an answer \(--max-cost 0\.1\)"),
-        ({"max_cost": 9.0}, None, r"price of this model is not known.*use --max-tokens"),
+        ({"max_cost": 9.0}, None, r"price of this model, or of a tool .*, is not known.*use --max-tokens"),
     ],
 )
 def test_a_limit_that_is_reached_stops_before_the_next_request(

@@ -17,6 +17,7 @@ from mcpagent.events import ignore
 from mcpagent.messages import Message, Text, ToolResult, dump_messages, load_messages, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelResponse, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
+from mcpagent.models.model_settings import ModelSettings
 
 CODE = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
 WEB = {
@@ -417,7 +418,9 @@ def canonical(value: object) -> str:
 
 
 def claude(url: str) -> HttpModel:
-    return AnthropicModel("claude-opus-4-8", api_key="k", base_url=url, max_retries=0)
+    servers = [{"type": "url", "name": "demo", "url": "https://demo.example.com/mcp"}]
+    settings = ModelSettings(extra={"mcp_servers": servers})  # what one of them sent goes back only where it is named
+    return AnthropicModel("claude-opus-4-8", api_key="k", base_url=url, max_retries=0, settings=settings)
 
 
 def claude_answer(blocks: tuple[dict[str, Any], ...], stop: str = "") -> dict[str, Any]:

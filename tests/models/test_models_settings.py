@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import httpx2
@@ -79,6 +80,11 @@ def request_of(settings: ModelSettings) -> ModelRequest:
 
 
 def params_of(model: HttpModel) -> TypeAdapter[Any]:
+    return params_of_protocol(model.protocol)
+
+
+@cache  # reading the SDKs' types takes seconds
+def params_of_protocol(protocol: str) -> TypeAdapter[Any]:
     from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
     from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
@@ -88,7 +94,7 @@ def params_of(model: HttpModel) -> TypeAdapter[Any]:
         "responses": ResponseCreateParamsStreaming,
         "chat": CompletionCreateParamsStreaming,
     }
-    return TypeAdapter(kinds[model.protocol])
+    return TypeAdapter(kinds[protocol])
 
 
 BEYOND: Mapping[str, set[str]] = {

@@ -142,6 +142,12 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "ModelSettings": (ModelSettings, ModelSettings, {}),
     "ToolSearch": (ToolSearch, ToolSearch, {}),
     "AgentCard": (AgentCard, AgentCard, {"name": "me"}),
+    "WebSearch": (mcpagent.WebSearch, mcpagent.WebSearch, {}),
+    "WebFetch": (mcpagent.WebFetch, mcpagent.WebFetch, {}),
+    "CodeExecution": (mcpagent.CodeExecution, mcpagent.CodeExecution, {}),
+    "FileSearch": (mcpagent.FileSearch, mcpagent.FileSearch, {"stores": ["vs_1"]}),
+    "ProviderMcp": (mcpagent.ProviderMcp, mcpagent.ProviderMcp, {"name": "docs", "url": "https://example.com/mcp"}),
+    "Location": (mcpagent.Location, mcpagent.Location, {}),
     "Recorder": (Recorder, Recorder, {"path": "run.jsonl"}),
     "Replay": (mcpagent.Replay, mcpagent.Replay, {}),
     "ScriptedModel": (ScriptedModel, ScriptedModel, {"replies": []}),
@@ -232,9 +238,14 @@ TAKEN: Mapping[str, str] = {
     ),
     "AgentCard": (
         "name=x; instruction=x; description=x; default=True; model=x; servers=[]; tools={}; mcp_config=x; "
-        "mcp_servers={}; mcp_connect=[]; tool_search=None; agents=[]; max_turns=5; child_timeout_sec=5; "
-        "request_params={}; api_key=x; tool_only=True; schema_version=5; foreign={}; path=x"
+        "mcp_servers={}; mcp_connect=[]; tool_search=None; provider_tools=[]; agents=[]; max_turns=5; "
+        "child_timeout_sec=5; request_params={}; api_key=x; tool_only=True; schema_version=5; foreign={}; path=x"
     ),
+    "WebSearch": "max_uses=None 5; allowed_domains=[]; blocked_domains=[]; location=None",
+    "WebFetch": "max_uses=None 5; allowed_domains=[]; blocked_domains=[]; max_content_tokens=None 5; citations=True",
+    "FileSearch": "max_results=None 5",
+    "ProviderMcp": "name=x; authorization=x; allowed_tools=[]; description=x",
+    "Location": "city=x; region=x; country=x; timezone=x",
     "Recorder": "path=x; secrets=[]",
     "ScriptedModel": "replies=[]; name=x",
     "FallbackModel": "owned=[]",
@@ -295,8 +306,8 @@ DOCUMENTED: Mapping[str, type[Exception]] = {"prepare_context": ValueError}
 """What is raised beside errors of ours, as the docstring says."""
 
 MADE_BY_US = frozenset(
-    "CallAnswer Definition EventStream Image Message ModelRequest ModelResponse PendingCall RunContext RunResult "  # noqa: SIM905
-    "Session Spent Text Tool ToolCall ToolDefinition ToolOutput ToolResult ToolReturn Usage".split()
+    "CallAnswer Citation Definition EventStream Image Message ModelRequest ModelResponse PendingCall RunContext "  # noqa: SIM905
+    "RunResult Session Spent Text Tool ToolCall ToolDefinition ToolOutput ToolResult ToolReturn Usage".split()
 )
 """Values that the runtime makes by the thousand: they are checked where somebody hands them in, see below."""
 

@@ -629,7 +629,12 @@ def count(number: int) -> int:
     [
         (RunOptions(max_tokens=250), 0.5, 3, "300 tokens without an answer (max_tokens 250)"),
         (RunOptions(max_dollars=1.0), 0.5, 2, "without an answer (max_dollars 1)"),
-        (RunOptions(max_dollars=1.0), None, 1, "the price of this model is not known"),
+        (
+            RunOptions(max_dollars=1.0),
+            None,
+            1,
+            "the price of this model, or of a tool that its provider ran, is not known",
+        ),
     ],
 )
 async def test_a_budget_ends_the_run_before_the_next_request(

@@ -11,7 +11,19 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from tests.simulator.values import PROVIDER_SEARCH, Said, Unit, View, matching, rendered, require
+from tests.simulator.values import (
+    CITED,
+    PAGE,
+    PROVIDER_RUN,
+    PROVIDER_SEARCH,
+    THEIRS,
+    Said,
+    Unit,
+    View,
+    matching,
+    rendered,
+    require,
+)
 
 CHANGE_BETAS = {"mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15"}
 BOUND_MODELS = ("claude-fable-5-1", "claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5")
@@ -27,10 +39,11 @@ _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
     """Raises `Refusal` where the real API answers 400."""
-    tools = {tool["name"]: tool for tool in body.get("tools", ())}
+    tools = {_name(tool): tool for tool in body.get("tools", ())}
     require(body.get("max_tokens"), "max_tokens: Field required")
     _check_tools(body, tools)
     _check_breakpoints(body)
+    _check_server_tools(body, tools, headers)
     messages = body["messages"]
     require(messages and messages[0]["role"] == "user", 'messages: first message must use the "user" role')
     betas = set(headers.get("anthropic-beta", "").split(","))
@@ -53,7 +66,7 @@ def _check_tools(body: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
     able = not model.startswith(OLD_MODELS)
     require(len(tools) == len(body.get("tools", ())), "tools: Tool names must be unique.")
     for name, tool in tools.items():
-        require(_NAME.fullmatch(name), f"tools.{name}: String should match pattern")
+        require(_NAME.fullmatch(name.removeprefix("mcp:")), f"tools.{name}: String should match pattern")
         if tool.get("type", "custom") != "custom":
             continue
         schema = tool.get("input_schema", {})
@@ -73,6 +86,33 @@ def _check_tools(body: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
         "At least one tool must have defer_loading=false. All tools cannot be deferred.",
     )
     require(deferred_count <= 10_000, "Too many deferred tools", "available_tools_limit_exceeded")
+
+
+def _name(tool: Mapping[str, Any]) -> str:
+    return str(tool.get("name") or f"mcp:{tool['mcp_server_name']}")
+
+
+FILTERED_FROM = ("-4-6", "-4-7", "-4-8", "-5")
+"""Versions of models that take the tools whose results are filtered by code."""
+
+
+def _check_server_tools(body: Mapping[str, Any], tools: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+    model = body["model"]
+    for tool in tools.values():
+        kind = str(tool.get("type", ""))
+        newest = kind.startswith(("web_search_2026", "web_fetch_2026"))
+        able = any(version in model for version in FILTERED_FROM) and "haiku-4" not in model
+        require(able or not newest, f"'{model}' does not support tool types: {kind}")
+        require(not (tool.get("allowed_domains") and tool.get("blocked_domains")), "only one of the domains")
+    servers = {server["name"] for server in body.get("mcp_servers", ())}
+    wanted = {tool["mcp_server_name"] for tool in tools.values() if tool.get("type") == "mcp_toolset"}
+    require(servers == wanted, "Every MCP server must be referenced by exactly one MCP toolset")
+    betas = headers.get("anthropic-beta", "")
+    require(not servers or "mcp-client-" in betas, "mcp_servers: Extra inputs are not permitted")
+    choice = body.get("tool_choice", {})
+    require(choice.get("type") != "tool" or choice["name"] in tools, f"Tool '{choice.get('name')}' not found")
+    container = body.get("container")
+    require(container is None or container.startswith("container_"), "container: not found")
 
 
 def _check_breakpoints(body: Mapping[str, Any]) -> None:
@@ -105,8 +145,13 @@ def _check_assistant(
     ended = last not in ("thinking", "redacted_thinking")
     require(ended, f"messages.{place}: The final block in an assistant message cannot be `thinking`.")
     require(last != "server_tool_use", f"messages.{place}: `server_tool_use` ids were found without a result block")
+    ran: set[str] = set()
     for block in turn["content"]:
         _check_text(place, block)
+        if block["type"] in ("server_tool_use", "mcp_tool_use"):
+            ran.add(block["id"])
+        elif block["type"].endswith("_tool_result"):
+            require(block["tool_use_id"] in ran, f"messages.{place}: a result without its `server_tool_use`")
         if block["type"] == "tool_search_tool_result":
             searching = any(tool.get("type", "").startswith("tool_search") for tool in tools.values())
             require(searching, "tool_search_tool_result: needs a tool search tool")
@@ -149,7 +194,7 @@ def _check_text(place: int, block: Mapping[str, Any]) -> None:
 
 def units(body: Mapping[str, Any]) -> list[Unit]:
     """The prompt as the model reads it: eager tools, system, history with definitions where they are referred to."""
-    tools = {tool["name"]: tool for tool in body.get("tools", ())}
+    tools = {_name(tool): tool for tool in body.get("tools", ())}
     eager = (tool for tool in tools.values() if not tool.get("defer_loading"))
     made = [_unit(tool) for tool in eager] + [_unit(block) for block in body.get("system", ())]
     for turn in body["messages"]:
@@ -163,7 +208,7 @@ def units(body: Mapping[str, Any]) -> list[Unit]:
 
 def definition_tokens(body: Mapping[str, Any]) -> int:
     """Tokens of tool definitions the model reads, wherever they stand."""
-    tools = {tool["name"]: tool for tool in body.get("tools", ())}
+    tools = {_name(tool): tool for tool in body.get("tools", ())}
     blocks = [block for turn in body["messages"] for block in turn["content"]]
     read = [tool for tool in tools.values() if not tool.get("defer_loading")]
     read += [tools[name] for block in blocks for name in _named(block)]
@@ -191,7 +236,7 @@ def _named(block: Mapping[str, Any]) -> list[str]:
 
 def view(body: Mapping[str, Any]) -> View:
     """What the model sees: eager tools, those referred to or defined since, without those withdrawn."""
-    tools = {tool["name"]: tool for tool in body.get("tools", ())}
+    tools = {_name(tool): tool for tool in body.get("tools", ())}
     eager = {name: tool for name, tool in tools.items() if not tool.get("defer_loading")}
     shown = {name: tool.get("input_schema", {}) for name, tool in eager.items()}
     texts: list[str] = []
@@ -236,6 +281,11 @@ def answer(body: Mapping[str, Any], said: Sequence[Said], number: int, usage: Ma
     for place, piece in enumerate(said):
         if isinstance(piece, str):
             content.append({"type": "text", "text": piece})
+        elif piece[0] == PROVIDER_RUN:
+            content += _ran(piece[1], f"srvtoolu_{number}_{place}")
+        elif piece[0] == CITED:
+            cited = {"type": "web_search_result_location", **PAGE, "cited_text": "It rains.", "encrypted_index": "e"}
+            content.append({"type": "text", "text": piece[1]["text"], "citations": [cited]})
         elif piece[0] == PROVIDER_SEARCH:
             content += _search(body, piece[1], f"srvtoolu_{number}_{place}")
         else:
@@ -244,7 +294,11 @@ def answer(body: Mapping[str, Any], said: Sequence[Said], number: int, usage: Ma
             content.append(
                 {"type": "tool_use", "id": call_id, "name": piece[0], "input": dict(piece[1]), "caller": caller}
             )
-    called = any(not isinstance(piece, str) and piece[0] != PROVIDER_SEARCH for piece in said)
+    called = any(not isinstance(piece, str) and piece[0] not in THEIRS for piece in said)
+    searches = sum(block.get("name") == "web_search" for block in content)
+    counted = {**usage, "server_tool_use": {"web_search_requests": searches, "web_fetch_requests": 0}}
+    coded = any(block["type"] == "bash_code_execution_tool_result" for block in content)
+    container = {"id": body.get("container") or f"container_{number}", "expires_at": "2099-01-01T00:00:00Z"}
     return {
         "id": f"msg_{number}",
         "type": "message",
@@ -253,8 +307,35 @@ def answer(body: Mapping[str, Any], said: Sequence[Said], number: int, usage: Ma
         "content": content,
         "stop_reason": "tool_use" if called else "end_turn",
         "stop_sequence": None,
-        "usage": dict(usage),
+        "usage": counted,
+        **({"container": container} if coded else {}),
     }
+
+
+def _ran(asked: Mapping[str, Any], call_id: str) -> list[dict[str, Any]]:
+    """A call of a tool that Anthropic runs, and its result; an input with "#broken" fails inside the good answer."""
+    tool, given = asked["tool"], asked["input"]
+    call: dict[str, Any] = {"type": "server_tool_use", "id": call_id, "name": tool, "input": given}
+    answered: dict[str, Any] = {"tool_use_id": call_id}
+    if tool.startswith("mcp:"):
+        call |= {"type": "mcp_tool_use", "name": "list", "server_name": tool[4:]}
+        content: Any = [{"type": "text", "text": "two issues"}]
+        return [call, {**answered, "type": "mcp_tool_result", "is_error": False, "content": content}]
+    kind = {"code_execution": "bash_code_execution"}.get(tool, tool)
+    call["name"] = kind
+    match tool:
+        case _ if "#broken" in str(given):
+            content = {"type": f"{kind}_tool_result_error", "error_code": "too_many_requests"}
+        case "web_search":
+            content = [{"type": "web_search_result", **PAGE, "encrypted_content": "e", "page_age": None}]
+        case "web_fetch":
+            source = {"type": "text", "media_type": "text/plain", "data": "It rains."}
+            page = {"type": "document", "source": source, "title": PAGE["title"]}
+            content = {"type": "web_fetch_result", "url": PAGE["url"], "content": page, "retrieved_at": None}
+        case _:
+            done = {"stdout": "42\n", "stderr": "", "return_code": 0, "content": []}
+            content = {"type": "bash_code_execution_result", **done}
+    return [call, {**answered, "type": f"{kind}_tool_result", "content": content}]
 
 
 def _search(body: Mapping[str, Any], arguments: Mapping[str, Any], search_id: str) -> list[dict[str, Any]]:
@@ -280,21 +361,23 @@ def events(message: Mapping[str, Any]) -> list[dict[str, Any]]:
         made.append({"type": "content_block_start", "index": index, "content_block": start})
         made += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         made.append({"type": "content_block_stop", "index": index})
-    delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    delta = {"stop_reason": message["stop_reason"], "stop_sequence": None, "container": message.get("container")}
     return [*made, {"type": "message_delta", "delta": delta, "usage": message["usage"]}, {"type": "message_stop"}]
 
 
 def _streamed(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     match block["type"]:
         case "text":
-            return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+            cited = [{"type": "citations_delta", "citation": one} for one in block.get("citations", ())]
+            start = {"type": "text", "text": "", **({"citations": []} if cited else {})}
+            return start, [*cited, {"type": "text_delta", "text": block["text"]}]
         case "thinking":
             thought = {"type": "thinking_delta", "thinking": block["thinking"]}
             return {**block, "thinking": "", "signature": ""}, [
                 thought,
                 {"type": "signature_delta", "signature": block["signature"]},
             ]
-        case "tool_search_tool_result":
+        case kind if kind.endswith("_tool_result"):
             return dict(block), []
         case _:
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]

@@ -7,7 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.simulator.values import PROVIDER_SEARCH, Said, Unit, View, matching, rendered, require
+from tests.simulator.values import (
+    CITED,
+    PAGE,
+    PROVIDER_RUN,
+    PROVIDER_SEARCH,
+    Said,
+    Unit,
+    View,
+    matching,
+    rendered,
+    require,
+)
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 OLD_MODELS = ("gpt-3", "gpt-4", "o1", "o3", "o4", "gpt-5-", "gpt-5.1", "gpt-5.2", "gpt-5.3")
@@ -66,12 +77,37 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
         elif kind == "message":
             require(item["content"], "message content must not be empty")
     require(not open_calls, f"No tool output found for function call {', '.join(sorted(open_calls))}.")
+    _check_hosted(body)
     choice = body.get("tool_choice")
-    if isinstance(choice, dict):
+    if isinstance(choice, dict) and "tools" not in choice:
+        hosted_types = [tool["type"] for tool in body.get("tools", ())]
+        require(choice["type"] == "function" or choice["type"] in hosted_types, f"Tool choice {choice} not found")
+    elif isinstance(choice, dict):
         require(choice["tools"], "tool_choice.tools: array too short")
         callable_names = [function["name"] for function in functions if not function.get("defer_loading")]
-        unknown = [tool["name"] for tool in choice["tools"] if tool["name"] not in callable_names]
+        callable_names += [_called(tool) for tool in body.get("tools", ()) if tool["type"] in HOSTED]
+        unknown = [_called(tool) for tool in choice["tools"] if _called(tool) not in callable_names]
         require(not unknown, f"Tool choice {unknown} not found in 'tools' parameter.")
+
+
+HOSTED = ("web_search", "code_interpreter", "file_search", "mcp")
+
+
+def _called(tool: Mapping[str, Any]) -> str:
+    return str(tool.get("name") or tool.get("server_label") or tool["type"])
+
+
+def _check_hosted(body: Mapping[str, Any]) -> None:
+    """Tools that OpenAI runs, and the items of theirs in the history."""
+    labels = [tool["server_label"] for tool in body.get("tools", ()) if tool["type"] == "mcp"]
+    require(len(labels) == len(set(labels)), "Duplicate server_label")
+    for tool in body.get("tools", ()):
+        require("container" in tool or tool["type"] != "code_interpreter", "tools.container: missing")
+        unsearched = tool["type"] == "web_search" and body["model"].startswith("gpt-4.1-nano")
+        require(not unsearched, f"Hosted tool 'web_search' is not supported with {body['model']}.")
+    for place, item in enumerate(body["input"]):
+        known = item.get("type") != "code_interpreter_call" or not item["container_id"].endswith("_gone")
+        require(known, f"input[{place}]: Container is expired.")
 
 
 def responses_functions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -136,7 +172,7 @@ def responses_view(body: Mapping[str, Any]) -> View:
     shown = {function["name"]: function["parameters"] for function in _loaded(body)}
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
-        allowed = {tool["name"] for tool in choice["tools"]}
+        allowed = {_called(tool) for tool in choice.get("tools", ())}
         shown = {name: schema for name, schema in shown.items() if name in allowed}
     texts: list[str] = []
     for item in body["input"]:
@@ -158,6 +194,13 @@ def responses_answer(
             text = {"type": "output_text", "text": piece, "annotations": [], "logprobs": []}
             ident = {"type": "message", "id": f"msg_{number}_{place}", "role": "assistant", "status": "completed"}
             output.append({**ident, "content": [text]})
+        elif piece[0] == PROVIDER_RUN:
+            output.append(_ran(body, piece[1], f"{number}_{place}"))
+        elif piece[0] == CITED:
+            cited = {"type": "url_citation", **PAGE, "start_index": 0, "end_index": 2}
+            said_with = {"type": "output_text", "text": piece[1]["text"], "annotations": [cited], "logprobs": []}
+            ident = {"type": "message", "id": f"msg_{number}_{place}", "role": "assistant", "status": "completed"}
+            output.append({**ident, "content": [said_with]})
         elif piece[0] == PROVIDER_SEARCH:
             output += _search(body, piece[1], f"{number}_{place}")
         else:
@@ -173,6 +216,27 @@ def responses_answer(
     }
     head = {"id": f"resp_{number}", "object": "response", "status": "completed", "model": body["model"]}
     return {**head, "error": None, "incomplete_details": None, "output": output, "usage": counted}
+
+
+def _ran(body: Mapping[str, Any], asked: Mapping[str, Any], ident: str) -> dict[str, Any]:
+    """A call of a tool that OpenAI runs, with its result; an input with "#broken" fails inside the good answer."""
+    tool, given = asked["tool"], asked["input"]
+    status = "failed" if "#broken" in str(given) else "completed"
+    match tool:
+        case "web_search":
+            action = {"type": "search", **given, "sources": [{"type": "url", "url": PAGE["url"]}]}
+            return {"type": "web_search_call", "id": f"ws_{ident}", "status": status, "action": action}
+        case "file_search":
+            found = [{"file_id": "f1", "filename": "rain.txt", "text": "It rains.", "score": 0.5}]
+            return {"type": "file_search_call", "id": f"fs_{ident}", "status": status, "results": found, **given}
+        case "code_execution":
+            used = [item["container_id"] for item in body["input"] if item.get("type") == "code_interpreter_call"]
+            outputs = [{"type": "logs", "logs": "42\n"}]
+            about = {"id": f"ci_{ident}", "status": status, "container_id": (used or [f"cntr_{ident}"])[-1]}
+            return {"type": "code_interpreter_call", **about, "code": given.get("code", ""), "outputs": outputs}
+        case _:
+            label = {"server_label": tool.removeprefix("mcp:"), "name": "list", "arguments": json.dumps(given)}
+            return {"type": "mcp_call", "id": f"mcp_{ident}", **label, "status": status, "output": "two issues"}
 
 
 def _search(body: Mapping[str, Any], arguments: Mapping[str, Any], ident: str) -> list[dict[str, Any]]:

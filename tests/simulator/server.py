@@ -12,7 +12,7 @@ from tests.simulator import anthropic_rules as messages_api
 from tests.simulator import gemini_rules as gemini_api
 from tests.simulator import openai_rules as openai_api
 from tests.simulator.prompt_cache import BreakpointCache, PrefixCache
-from tests.simulator.values import PROVIDER_SEARCH, Brain, Counted, Log, Refusal, Said, Unit, View, rendered
+from tests.simulator.values import PROVIDER_SEARCH, THEIRS, Brain, Counted, Log, Refusal, Said, Unit, View, rendered
 
 Fault: TypeAlias = Literal["cut", "silent", "reset"] | tuple[int, dict[str, Any], dict[str, str]]
 """What one request meets instead of an answer: half of it, nothing at all, a closed connection, or an error."""
@@ -172,6 +172,7 @@ class Simulator:
 def _blind(said: Sequence[Said], seen: View) -> list[str]:
     """Calls of tools whose schema the model was not shown; a search in the same answer may just have shown it."""
     names = [piece[0] for piece in said if not isinstance(piece, str)]
+    names = [name for name in names if name not in THEIRS or name == PROVIDER_SEARCH]
     return [] if PROVIDER_SEARCH in names else [name for name in names if name not in seen.shown]
 
 

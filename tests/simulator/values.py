@@ -31,9 +31,16 @@ class View:
 
 
 Said: TypeAlias = str | tuple[str, Mapping[str, Any]]
-"""A text, or a call: name and arguments. A call to PROVIDER_SEARCH is run on the provider's side, at once."""
+"""A text, or a call: name and arguments. Calls to PROVIDER_SEARCH and PROVIDER_RUN are run on the provider's side, at
+once; the latter's arguments are the `tool` (web_search, code_execution, ...) and its `input`."""
 
 PROVIDER_SEARCH = "#search"
+PROVIDER_RUN = "#run"
+CITED = "#cited"
+"""A call whose `text` is said with a citation of the page that a search found."""
+
+THEIRS = (PROVIDER_SEARCH, PROVIDER_RUN, CITED)
+PAGE = {"url": "https://example.org/rain", "title": "Rain today"}
 
 
 def matching(tools: Mapping[str, Mapping[str, Any]], query: str) -> list[str]:

@@ -131,6 +131,13 @@ class Options:
         metavar="NAME|GLOB",
         help="Offer these tools from the first request on: a tool's name, a glob, or SERVER.GLOB. Repeatable.",
     )
+    provider_tool: tuple[str, ...] = _option(
+        (),
+        envvar=None,
+        metavar="NAME|NAME=JSON",
+        help="A tool that the model's provider runs by itself: web_search, web_fetch, code_execution, file_search, or "
+        "mcp; with options 'web_search={\"max_uses\": 3}'. Repeatable. [MCPAGENT_PROVIDER_TOOL]",
+    )
     learn: bool = _option(
         False,
         help="Keep what was searched, added and called on this machine, and rank by it; see mcpagent tools learned.",
@@ -346,6 +353,9 @@ def _options_of(given: Mapping[str, Any]) -> Options:
     if "set" in values:
         lines = values["set"] or os.environ.get("MCPAGENT_SET", "").splitlines()
         values["set"] = tuple(line for line in lines if line.strip())
+    if "provider_tool" in values:
+        lines = values["provider_tool"] or os.environ.get("MCPAGENT_PROVIDER_TOOL", "").splitlines()
+        values["provider_tool"] = tuple(line.strip() for line in lines if line.strip())
     if given.get("yes"):
         values["approve"] = "all"
     if given.get("json"):

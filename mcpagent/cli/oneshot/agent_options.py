@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.messages import ToolDefinition
     from mcpagent.models.model_settings import ModelSettings
+    from mcpagent.models.provider_run.provider_tools import ProviderTool
     from mcpagent.search import SearchHistory
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
@@ -90,6 +92,7 @@ def make_agent(
         ),
         "on_event": report,
         "wrappers": _wrappers(options),
+        "tools": _provider_tools(options),
     }
     is_search_chosen = options.tool_search != "auto"
     if options.replay is not None and not is_search_chosen:
@@ -120,6 +123,23 @@ def _settings(options: Options) -> ModelSettings:
     flags = {"thinking": options.thinking, "profile": options.profile}
     told |= {name: value for name, value in flags.items() if value is not None}
     return settings_of(told, "--set")
+
+
+def _provider_tools(options: Options) -> list[ProviderTool]:
+    """What `--provider-tool` says. Raises `ConfigError`."""
+    from mcpagent.models.provider_run.provider_tools import expect_distinct, provider_tool_of
+
+    tools: list[ProviderTool] = []
+    for text in options.provider_tool:
+        name, equals, written = text.partition("=")
+        where = f"--provider-tool {safe_line(name, 60)}"
+        try:
+            told = json.loads(written) if equals else {}
+        except (ValueError, RecursionError):
+            fix = f"""write '{safe_line(name, 60)}={{"max_uses": 3}}'"""
+            raise ConfigError(f"{where}: what stands behind = is no JSON; {fix}") from None
+        tools.append(provider_tool_of(name.strip(), told, where))
+    return [*expect_distinct(tools)]
 
 
 def _with_flags(text: str, *, is_card: bool) -> str:

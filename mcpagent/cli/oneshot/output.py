@@ -19,6 +19,8 @@ from mcpagent.events import (
     AnswerRestarted,
     Event,
     Notice,
+    ProviderCallFinished,
+    ProviderCallStarted,
     RequestSent,
     ResponseReceived,
     RunFinished,
@@ -31,7 +33,7 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.messages import Image, Spent, Text
+from mcpagent.messages import Citation, Image, Spent, Text
 
 SCHEMA = "mcpagent.events/1"
 
@@ -100,6 +102,7 @@ class JsonReport:
                 "stop_reason": finished.stop,
                 "num_turns": finished.turns,
                 "duration_ms": _milliseconds(finished.seconds),
+                **_sources(finished.citations),
                 **self._figures(finished.spent, denials),
                 **({"structured": structured} if structured is not None else {}),
             }
@@ -164,9 +167,10 @@ class JsonReport:
 
     def _document(self, event: Event) -> Document | None:
         match event:
-            case ResponseReceived(usage=usage):
+            case ResponseReceived(usage=usage, citations=citations):
                 words, self._words = "".join(self._words), []
-                return {"type": "message", "role": "assistant", "content": words, "usage": asdict(usage)}
+                said = {"role": "assistant", "content": words, **_sources(citations)}
+                return {"type": "message", **said, "usage": asdict(usage)}
             case ToolsSearched():
                 return {
                     "type": "tool_search",
@@ -178,6 +182,8 @@ class JsonReport:
                     "duration_ms": _milliseconds(event.seconds),
                     "connecting": list(event.connecting),
                 }
+            case ProviderCallStarted() | ProviderCallFinished():
+                return _provider_document(event)
             case _:
                 return event_document(event)
 
@@ -237,6 +243,20 @@ def event_document(event: Event) -> Document | None:
             return {"type": "notice", "level": level, "message": text}
         case _:
             return None
+
+
+def _provider_document(event: ProviderCallStarted | ProviderCallFinished) -> Document:
+    call = event.call
+    about = {"name": call.name, "input": call.input, "server": call.server}
+    if isinstance(event, ProviderCallStarted):
+        return {"type": "provider_tool_use", "id": call.id, **about}
+    ended = {"is_error": event.failed, "outcome": event.outcome}
+    return {"type": "provider_tool_result", "tool_use_id": call.id, **about, **ended}
+
+
+def _sources(citations: Sequence[Citation]) -> Document:
+    """The sources that an answer names, if it names any."""
+    return {"citations": [asdict(one) for one in citations]} if citations else {}
 
 
 def content_document(content: Sequence[Text | Image]) -> list[Document]:

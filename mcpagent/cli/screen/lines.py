@@ -21,6 +21,8 @@ from mcpagent.events import (
     AnswerRestarted,
     Event,
     Notice,
+    ProviderCall,
+    ProviderCallFinished,
     RunFinished,
     ServerFailed,
     ToolCallFinished,
@@ -29,13 +31,15 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.messages import Image
+from mcpagent.messages import Citation, Image
 from mcpagent.text.safe_text import safe_line, safe_text
 
 MAX_WIDTH = 100
 ERROR_LINES = 5
 MAX_VALUE = 60
 UNFOLDED_LINES = 500
+SOURCES = 8
+"""Sources that are shown of one answer."""
 
 
 def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Text]:
@@ -49,6 +53,8 @@ def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Te
             return [_spread(left, f"+{tokens(event.tokens)} tok", glyphs, width)]
         case ToolsRemoved(names=names):
             return [Text(f"- removed {names_line(names, room - 12, glyphs)}", "dim")]
+        case ProviderCallFinished():
+            return [provider_call_line(event, glyphs, width)]
         case Notice():
             return [notice_line(event, glyphs)]
         case RunFinished():
@@ -95,6 +101,35 @@ def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str =
     if len(said) > ERROR_LINES:
         body.append(Text(f"{margin}{glyphs.ellipsis} {len(said) - ERROR_LINES} more lines", "dim"))
     return [_spread(left, f"{kind} {glyphs.dot} {duration(result.seconds)}", glyphs, width), *body]
+
+
+def provider_call_words(call: ProviderCall) -> str:
+    """`web search: "rain in Paris"`, `linear.list_issues: team=A`: what the provider runs."""
+    name = safe_line(f"{call.server}.{call.name}" if call.server else call.name.replace("_", " "), 80)
+    only = next(iter(call.input.values())) if len(call.input) == 1 else None
+    said = json.dumps(safe_line(only, MAX_VALUE), ensure_ascii=False) if isinstance(only, str) else ""
+    asked = said or short_arguments(call.input)
+    return f"{name}: {asked}" if asked else name
+
+
+def provider_call_line(event: ProviderCallFinished, glyphs: Glyphs, width: int) -> Text:
+    """One line, as of a call of our own, with what came of it."""
+    mark = (glyphs.failed, "error") if event.failed else (glyphs.call, "ok")
+    name, colon, asked = provider_call_words(event.call).partition(": ")
+    left = Text.assemble(mark, " ", (f"{name}{colon}", "tool"), (asked, "dim"))
+    return _spread(left, safe_line(event.outcome, 40), glyphs, width)
+
+
+def source_lines(citations: Sequence[Citation], glyphs: Glyphs, width: int) -> list[Text]:
+    """The sources under an answer that names them, a line each; of many the first ones."""
+    room = max(min(width, MAX_WIDTH) - 6, 20)
+    lines = [Text("sources", "dim")] if citations else []
+    for number, one in enumerate(citations[:SOURCES], 1):
+        told = f" {glyphs.dot} ".join(filter(None, (safe_line(one.title, 60), safe_line(one.url, 300))))
+        lines.append(Text(f"  {number} {safe_line(told, room)}", "dim"))
+    if len(citations) > SOURCES:
+        lines.append(Text(f"  {glyphs.ellipsis} {len(citations) - SOURCES} more", "dim"))
+    return lines
 
 
 def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:

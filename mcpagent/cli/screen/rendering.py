@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,13 +12,23 @@ from rich.console import Console
 from rich.text import Text
 
 from mcpagent.cli.frame.figures import duration
-from mcpagent.cli.screen.lines import event_lines, progress_words, restart_line, server_failed_lines, tool_line
+from mcpagent.cli.screen.lines import (
+    event_lines,
+    progress_words,
+    provider_call_words,
+    restart_line,
+    server_failed_lines,
+    source_lines,
+    tool_line,
+)
 from mcpagent.cli.screen.markdown import BlockSplitter, print_block
 from mcpagent.cli.screen.terminal import Glyphs, put, silent_console
 from mcpagent.events import (
     AnswerRestarted,
     Event,
     Notice,
+    ProviderCallFinished,
+    ProviderCallStarted,
     RequestSent,
     ResponseReceived,
     ServerFailed,
@@ -31,6 +41,7 @@ from mcpagent.events import (
     ToolsLoaded,
     ToolsSearched,
 )
+from mcpagent.messages import Citation
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -193,8 +204,9 @@ class TurnView:
             case TextDelta(text=text):
                 self._show_words(self._blocks.feed(text))
                 self._activity.show(self._blocks.open_line or "writing")
-            case ResponseReceived():
+            case ResponseReceived(citations=citations):
                 self._show_words(self._blocks.finish())
+                self._show_sources(citations)
                 self._words_shown = False
             case AnswerRestarted():
                 self._drop_words(event)
@@ -213,7 +225,7 @@ class TurnView:
                     put(self._steps, *event_lines(event, self._calls, self._glyphs, self._steps.width))
                 self._prints_steps = True
             case _:
-                self._print(*event_lines(event, self._calls, self._glyphs, self._steps.width))
+                self._show_step(event)
 
     def note(self, line: Text) -> None:
         """Prints one more line among the steps."""
@@ -270,6 +282,21 @@ class TurnView:
         for block in blocks:
             print_block(self._words, block)
         self._words_shown = True
+
+    def _show_step(self, event: Event) -> None:
+        """What leaves a line; a call of the provider's stands below what was said before it."""
+        if isinstance(event, ProviderCallStarted | ProviderCallFinished):
+            self._show_words(self._blocks.finish())
+        self._print(*event_lines(event, self._calls, self._glyphs, self._steps.width))
+        if isinstance(event, ProviderCallStarted):
+            self._activity.show(provider_call_words(event.call))
+        elif isinstance(event, ProviderCallFinished):
+            self._activity.show("thinking")
+
+    def _show_sources(self, citations: Sequence[Citation]) -> None:
+        if citations and self._words_shown and self._words is not None:
+            self._activity.hide()
+            put(self._words, *source_lines(citations, self._glyphs, self._words.width))
 
     def _drop_words(self, event: AnswerRestarted) -> None:
         """What is not printed yet never will be; under what is, a line says that it counts no more."""

@@ -179,6 +179,10 @@ def _values(option: Any, names: Names) -> Iterator[Completed]:
 
         yield Completed("offline", "rules, no language model")
         yield from (Completed(f"{prefix}:{provider.default_model}") for prefix, provider in PROVIDERS.items())
+    elif option.name == "provider_tool":
+        from mcpagent.models.provider_run.provider_tools import KINDS
+
+        yield from map(Completed, KINDS)
     elif option.name == "source":
         yield from map(Completed, get_args(Client))
     elif option.metavar == option.metavar.lower() and "|" in option.metavar:  # FILE|FOLDER are no values

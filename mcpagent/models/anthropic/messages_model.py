@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Unpack
 
-from mcpagent.events import TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition, Usage
+from mcpagent.events import ProviderCall, ProviderCallStarted, TextDelta, ThinkingDelta
+from mcpagent.messages import Container, Message, Part, ProviderBlock, Text, Thinking, ToolDefinition, Usage
 from mcpagent.models.anthropic.anthropic_history import (
     PROVIDER,
     AnthropicHistory,
@@ -23,9 +24,14 @@ from mcpagent.models.anthropic.anthropic_history import (
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
-from mcpagent.models.exchange import Delta
+from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel, ProviderSdk
+from mcpagent.models.origins import last_container
+from mcpagent.models.provider_run.citations import citations_of
+from mcpagent.models.provider_run.provider_calls import asked_in, ended_in
+from mcpagent.models.provider_run.provider_tool_forms import MCP_BETA, WrittenTools
+from mcpagent.models.shown_deltas import Delta
 from mcpagent.models.wire_values import distinct_ids, parse_object, read_call, usage_count, without
 from mcpagent.python.argument_checks import checked
 
@@ -46,6 +52,11 @@ CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
 
 _NOT_OF_THE_BLOCK = ("type", "estimated_tokens")
 """Fields of a delta that tell of it, not of its block, which would be refused with them."""
+
+CONTAINER_SECONDS = 30 * 24 * 3600.0
+"""So long after the time that it tells of a container Anthropic may restore it."""
+
+_FILTERED = ("web_search_2026", "web_fetch_2026")
 
 _GOES_ON = ("pause_turn", "compaction")
 """Stops of a turn that Anthropic wants to go on with, and asks us to ask."""
@@ -94,12 +105,16 @@ def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -
 
 
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The beta headers a body needs: tools changed by system messages are not generally available yet."""
+    """The beta headers a body needs: tools changed by system messages, and servers that Anthropic calls, are not
+    generally available yet."""
     blocks = [block for turn in body["messages"] if turn["role"] == "system" for block in turn["content"]]
-    if not blocks:
-        return ()
-    by_value = any(block["tool"]["type"] == "tool_definition" for block in blocks)
-    return (CHANGES_BY_VALUE_BETA,) if by_value else (CHANGES_BY_REFERENCE_BETA,)
+    betas: list[str] = []
+    if blocks:
+        by_value = any(block["tool"]["type"] == "tool_definition" for block in blocks)
+        betas.append(CHANGES_BY_VALUE_BETA if by_value else CHANGES_BY_REFERENCE_BETA)
+    if "mcp_servers" in body:
+        betas.append(MCP_BETA)
+    return tuple(betas)
 
 
 def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
@@ -115,15 +130,23 @@ def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) 
         for position, block in enumerate(content)
     ]
     kept = distinct_ids([part for part in parts if part is not None], history)
-    message = Message("assistant", kept)
+    message = Message("assistant", (*kept, *_container(answer.get("container"))))
     return ModelResponse(message, read_usage(answer), stop or ("tool_calls" if message.tool_calls else "end"))
+
+
+def _container(told: object) -> list[Part]:
+    """Where code was run for the answer."""
+    if not isinstance(told, Mapping) or not isinstance(told.get("id"), str):
+        return []
+    return [Container(told["id"], str(told.get("expires_at") or ""))]
 
 
 def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | None:
     """A block of an answer, None if it says nothing. `cut_off`: the answer ended in it, so that a call is not whole."""
     match block:
         case {"type": "text", "text": str(text)}:
-            return Text(text, provider_data=without(block, ("type", "text"))) if text.strip() else None
+            rest = without(block, ("type", "text"))
+            return Text(text, rest, citations_of(block.get("citations"))) if text.strip() else None
         case {"type": "tool_use", "name": str(name)}:
             rest = without(block, ("type", "id", "name", "input"))
             call_id, arguments = str(block.get("id") or ""), block.get("input")
@@ -145,6 +168,7 @@ def read_usage(answer: Mapping[str, Any]) -> Usage:
         cache_read_tokens=read,
         cache_write_tokens=written,
         requests=1 + len(answer.get("continued") or ()),
+        web_searches=usage_count(usage, "server_tool_use", "web_search_requests"),
     )
 
 
@@ -159,6 +183,7 @@ class MessageStream:
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._texts: dict[tuple[int, str], list[str]] = {}
+        self._calls: dict[str, ProviderCall] = {}
         self.was_marked = False
         self.done = False
 
@@ -171,8 +196,12 @@ class MessageStream:
                 self._blocks[event["index"]] = dict(event["content_block"])
             case "content_block_delta":
                 return self._add_delta(event["index"], event["delta"])
+            case "content_block_stop":
+                return self._ran(event["index"])
             case "message_delta":
-                self._message |= event.get("delta") or {}
+                self._message |= {
+                    name: value for name, value in (event.get("delta") or {}).items() if value is not None
+                }
                 told = {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
                 self._message["usage"] = {**(self._message.get("usage") or {}), **told}
             case "message_stop":
@@ -197,6 +226,17 @@ class MessageStream:
                 return ThinkingDelta(delta["thinking"])
             case _:
                 return None
+
+    def _ran(self, index: int) -> Delta | None:
+        """What to report of a block that is whole: a call that the provider runs, or what came of one."""
+        block = self._blocks.get(index, {})
+        written = "".join(self._texts.get((index, "partial_json"), ()))
+        call = asked_in({**block, "input": parse_object(written)} if written else block)
+        if call is not None:
+            self._calls[call.id] = call
+            return ProviderCallStarted(call)
+        ended = ended_in(block, self._calls)
+        return ended.events[1] if ended is not None else None
 
     def answer(self) -> dict[str, Any]:
         """The answer as it is without streaming. Raises `AnswerError` if the stream ended early."""
@@ -281,4 +321,47 @@ class AnthropicModel(HttpModel):
         last = answers[-1]
         if last.get("stop_reason") not in _GOES_ON or len(answers) > MAX_CONTINUATIONS:
             return None
-        return {**body, "messages": [*body["messages"], {"role": "assistant", "content": last.get("content")}]}
+        container = last.get("container")
+        inside = {"container": container["id"]} if isinstance(container, Mapping) and container.get("id") else {}
+        turn = {"role": "assistant", "content": last.get("content")}
+        return {**body, **inside, "messages": [*body["messages"], turn]}
+
+    def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
+        """Also the container in which code ran before, while it is there."""
+        body = super().write_beside(body, run, request)
+        found = self._container_of(request)
+        return {**body, "container": found.id} if found is not None else body
+
+    def _container_of(self, request: ModelRequest) -> Container | None:
+        """The last one of the conversation at this address, unless it was refused or is past its end for sure."""
+        found = last_container(request.messages, self.origin)
+        if found is None or found.id in self._gone or self._seconds_past(found) >= CONTAINER_SECONDS:
+            return None
+        return found
+
+    def _seconds_past(self, container: Container) -> float:
+        """How long ago a container was to end, by what was told of it; below 0 while it is alive."""
+        try:
+            end = datetime.fromisoformat(container.expires_at)
+        except ValueError:
+            return 0.0
+        return self._now() - (end if end.tzinfo is not None else end.replace(tzinfo=UTC)).timestamp()
+
+    def learns(self, failure: Failure, way: AskedWay) -> bool:
+        """Also that a container is gone: the request goes out without it, and has a new one.
+
+        Past the time that was told, Anthropic restores it for 30 days; where it cannot, it answers 500.
+        """
+        container = self._container_of(way.request)
+        if container is not None:
+            named = "container" in failure.message.lower() or failure.param == "container"
+            is_late = (failure.status or 0) >= 500 and self._seconds_past(container) > 0
+            if is_late or (named and 400 <= (failure.status or 0) < 500):
+                self.lose({container.id}, way.listen)
+                return True
+        return super().learns(failure, way)
+
+    def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
+        """Code costs nothing beside tools that are filtered by code."""
+        filtered = any(str(tool.get("type")).startswith(_FILTERED) for tool in body.get("tools", ()))
+        return filtered or super().is_priced(message, body)

@@ -73,7 +73,7 @@ class OpenAIChatModel(OpenAIModel):
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
         """With the longest answer as the server calls it."""
-        return written_settings(request, self.origin, limit_field=self.max_tokens_field)
+        return written_settings(request, self.origin, limit_field=self.max_tokens_field, run=self.run_for(request))
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """With prompted calls if that was asked for, or if the server takes no tools, which is reported once."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mcpagent.events import TextDelta, ThinkingDelta
 from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolCall
 from mcpagent.models.base import ModelResponse
-from mcpagent.models.exchange import Delta
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError
-from mcpagent.models.wire_values import distinct_ids, json_text, openai_usage, read_call, stop_of, without
+from mcpagent.models.provider_run.citations import citations_of
+from mcpagent.models.shown_deltas import Delta
+from mcpagent.models.wire_values import distinct_ids, json_text, openai_usage, read_call, stop_of, usage_count, without
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 """Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""
@@ -38,13 +40,18 @@ def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = (
         raise ReportedError(choice["error"])
     cut = reason in _CUT
     calls = _calls_of(message)
-    parts = [*_read_extras(message), *_read_content(message.get("content"), beside_calls=bool(calls))]
+    words = _read_content(message.get("content"), beside_calls=bool(calls))
+    if words and (named := citations_of(message.get("annotations"))):
+        words = [replace(part, citations=named) for part in words]
+    parts: list[Part] = [*_read_extras(message), *words]
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         parts.append(Text(message["refusal"], provider_data={"refusal": True}))
     parts += _read_sound(message.get("audio"))
     parts += [_read_call(call, cut_off=cut and position == len(calls) - 1) for position, call in enumerate(calls)]
     read = Message("assistant", distinct_ids(parts, history))
     usage = openai_usage(answer.get("usage"), "prompt_tokens", "completion_tokens")
+    searches = usage_count(answer.get("usage"), "server_tool_use", "web_search_requests")  # OpenRouter's
+    usage = replace(usage, web_searches=searches)
     refused = bool(message.get("refusal")) or reason == "content_filter"
     return ModelResponse(read, usage, stop_of(read, cut=cut, refused=refused))
 
@@ -62,7 +69,7 @@ def _read_sound(audio: Any) -> list[Part]:
     return [Text(str(audio.get("transcript") or ""), provider_data={"audio": {"id": audio["id"]}})]
 
 
-def _read_content(content: Any, *, beside_calls: bool) -> list[Part]:
+def _read_content(content: Any, *, beside_calls: bool) -> list[Text]:
     """Text, or, as some servers write it, a list of pieces, which goes back as it is."""
     if isinstance(content, str):
         return [Text(content)] if content.strip() or (content and beside_calls) else []

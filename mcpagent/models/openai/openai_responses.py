@@ -6,17 +6,21 @@ Nothing is stored at OpenAI: the whole history goes out each time, reasoning as 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
-from mcpagent.events import TextDelta, ThinkingDelta
+from mcpagent.events import ProviderCallStarted, TextDelta, ThinkingDelta
 from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.capabilities import SAFE, Capabilities, openai_capabilities
-from mcpagent.models.exchange import Delta
-from mcpagent.models.failures_and_retries import AnswerError, ReportedError
+from mcpagent.models.exchange import AskedWay
+from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import Connection, OpenAIModel
 from mcpagent.models.openai.openai_responses_history import PROVIDER, found_names, request_body, search_events
 from mcpagent.models.openai.proxied_calls import unproxied
+from mcpagent.models.provider_run.citations import citations_of
+from mcpagent.models.provider_run.provider_calls import asked_in, containers_of, ended_in
+from mcpagent.models.shown_deltas import Delta
 from mcpagent.models.wire_values import distinct_ids, openai_usage, read_call, stop_of, without
 from mcpagent.python.argument_checks import checked
 
@@ -35,7 +39,15 @@ def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ())
     contents = [part.provider_data.get("content", {}) for part in parts if isinstance(part, Text)]
     refused = reason == "content_filter" or any(content.get("type") == "refusal" for content in contents)
     usage = openai_usage(answer.get("usage"), "input_tokens", "output_tokens")
+    usage = replace(usage, web_searches=sum(map(_is_web_search, output)))
     return ModelResponse(message, usage, stop_of(message, cut=cut, refused=refused))
+
+
+def _is_web_search(item: Mapping[str, Any]) -> bool:
+    """Whether it is one that is charged: opening a page it found is not."""
+    action = item.get("action")
+    kind = action.get("type") if isinstance(action, Mapping) else "search"
+    return item.get("type") == "web_search_call" and kind == "search"
 
 
 def _check(answer: Mapping[str, Any]) -> None:
@@ -75,7 +87,8 @@ def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part
         case {"type": "refusal", "refusal": str(text)}:
             return Text(text, provider_data={**place, "content": without(content, ("refusal",))})
         case {"type": "output_text", "text": str(text)}:
-            return Text(text, provider_data={**place, "content": without(content, ("text",))})
+            data = {**place, "content": without(content, ("text",))}
+            return Text(text, data, citations_of(content.get("annotations")))
         case _:
             return ProviderBlock({**place, "content": content})
 
@@ -103,9 +116,14 @@ class ResponseStream:
                 return TextDelta(event["delta"])
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return ThinkingDelta(event["delta"])
+            case "response.output_item.added":
+                call = asked_in(event.get("item") or {})
+                return ProviderCallStarted(call) if call is not None and call.id else None
             case "response.output_item.done":
                 # llama.cpp and LiteLLM give no index: their items come in order
                 self._items[event.get("output_index", len(self._items))] = dict(event["item"])
+                ended = ended_in(event["item"], {})
+                return ended.events[1] if ended is not None and ended.call.id else None
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
                 _check(event["response"])
                 self._answer = dict(event["response"])
@@ -156,3 +174,16 @@ class OpenAIResponsesModel(OpenAIModel):
         if not self.capabilities.searches:
             return super().search_problem(strategy, deferred)
         return "" if strategy == "auto" else f'OpenAI ranks in a way of its own, not by "{strategy}"'
+
+    def learns(self, failure: Failure, way: AskedWay) -> bool:
+        """Also that a container is gone: what ran in it is told in words from then on.
+
+        As OpenAI and Azure say so: "Expected container_id: cntr_...", "Container is expired."
+        """
+        said = failure.message.lower()
+        if failure.status in (400, 404) and "container" in said:
+            known = {one for message in way.request.messages for one in containers_of(message)} - self._gone
+            if lost := {one for one in known if one.lower() in said} or known:
+                self.lose(lost, way.listen)
+                return True
+        return super().learns(failure, way)

@@ -24,6 +24,7 @@ from mcpagent.messages import (
     ToolsShown,
     Usage,
 )
+from mcpagent.models.provider_run.provider_calls import Ran, ran_at
 from mcpagent.prompt.builder import call_note
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Standing, progress_from_json
@@ -252,13 +253,29 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
             following = session.messages[place + 1 : place + 2]
             results = following[0].parts if following and following[0].role == "tool" else ()
             called = _called(message, results, progress, pending)
-            parts = tuple(called.pop(0) if isinstance(part, ToolCall) else part for part in message.parts)
+            there = {at: _called_there(ran) for at, ran in ran_at(message.parts).items()}
+            parts = tuple(
+                called.pop(0) if isinstance(part, ToolCall) else there.get(at, part)
+                for at, part in enumerate(message.parts)
+            )
+            sources = (f"source: {safe_line(one.title, 120)} {safe_line(one.url, 300)}" for one in message.citations)
+            parts += tuple(Text(" ".join(line.split())) for line in sources)
             model = step.model if step is not None else message.origin.model if message.origin is not None else ""
             offered = _offered(step.offered, before) if step is not None else None
             before = step.offered if step is not None else before
             entries.append(Answered(answers, model, step, offered, parts))
     if number or entries:
         yield Turn(number, question, tuple(entries))
+
+
+def _called_there(ran: Ran) -> CalledTool:
+    """A call that the model's provider ran, and what came of it."""
+    name = f"{ran.call.server}.{ran.call.name}" if ran.call.server else ran.call.name
+    call = ToolCall(ran.call.id, name, dict(ran.call.input))
+    if ran.outcome is None:
+        return CalledTool(call, None, State("unknown", "run by the provider, without a result"))
+    result = ToolResult(call.id, name, (Text(ran.text or ran.outcome),), "failed" if ran.failed else None)
+    return CalledTool(call, result, State("failed" if ran.failed else "done", "run by the provider"))
 
 
 def _is_news(messages: Sequence[Message], place: int) -> bool:

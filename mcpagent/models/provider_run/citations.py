@@ -1,0 +1,32 @@
+"""The sources that an answer's words name, as each protocol sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mcpagent.messages import Citation
+
+MAX_CITED = 1_000
+"""Characters of a cited text that are kept as a value; what goes back to the provider is whole."""
+
+
+def citations_of(listed: object) -> tuple[Citation, ...]:
+    """Anthropic's `citations`, and `annotations` of OpenAI's and of those who write as it does, in order."""
+    return tuple(_read(listed))
+
+
+def _read(listed: object) -> Iterator[Citation]:
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, Mapping):
+            continue
+        nested = one.get("url_citation")  # Chat Completions
+        about: Mapping[str, Any] = nested if isinstance(nested, Mapping) else one
+        url = _first(about, "url", "source")
+        title = _first(about, "title", "document_title", "filename", "file_id")
+        if url or title:
+            yield Citation(url, title, _first(about, "cited_text", "content")[:MAX_CITED])
+
+
+def _first(about: Mapping[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := about.get(name), str) and value), "")

@@ -1,0 +1,39 @@
+"""The tokens that a provider shows to remote MCP servers: read where a request is made, and kept in no value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from mcpagent.config.secret_store import with_stored_keys
+from mcpagent.config.variables import UnusableError, Variables, expand
+from mcpagent.errors import CredentialsError
+from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool
+from mcpagent.text.known_secrets import hide
+
+
+def names_tokens(tools: Iterable[ProviderTool]) -> bool:
+    """Whether any of them has one."""
+    return any(isinstance(tool, ProviderMcp) and tool.authorization for tool in tools)
+
+
+def read_tokens(tools: Iterable[ProviderTool]) -> dict[str, str]:
+    """The tokens by name of the tool, hidden from now on from whatever is shown or kept; may wait for a keyring.
+
+    Raises `CredentialsError` for a reference that leads nowhere, and for what cannot be a token.
+    """
+    environ = with_stored_keys(os.environ)
+    tokens: dict[str, str] = {}
+    for tool in tools:
+        if isinstance(tool, ProviderMcp) and tool.authorization:
+            where = f'ProviderMcp "{tool.name}": authorization'
+            try:
+                token = expand(tool.authorization, (), Variables(environ, Path(), environ.secret)).strip()
+            except UnusableError as error:
+                raise CredentialsError(f"{where}: {error.what}") from None
+            if not token or not token.isascii() or not token.isprintable():
+                raise CredentialsError(f"{where}: what it stands for is no token; set it again")
+            hide(token)
+            tokens[tool.name] = token
+    return tokens

@@ -1,0 +1,246 @@
+"""Calls that a provider ran, read from what it sent of them: for events, and in words for models elsewhere.
+
+One reading of Anthropic's blocks and OpenAI's items, whose types have nothing in common. What is not as it should be is
+passed over: it goes back to its provider as it came, whatever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcpagent.events import Event, ProviderCall, ProviderCallFinished, ProviderCallStarted
+from mcpagent.messages import Message, Part, ProviderBlock
+from mcpagent.models.wire_values import json_text, parse_object
+from mcpagent.text.for_model import cut_for_model, fenced, line_for_model
+from mcpagent.text.safe_text import safe_line
+
+MAX_TOLD = 4_000
+"""Characters of a result that a model elsewhere is told."""
+
+MAX_OUTCOME = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A call with what it came to: `outcome` in a few words, `text` whole; None of one that has no result yet."""
+
+    call: ProviderCall
+    outcome: str | None = None
+    failed: bool = False
+    text: str = ""
+
+    @property
+    def events(self) -> tuple[ProviderCallStarted, ProviderCallFinished | None]:
+        """As they are reported."""
+        ended = None if self.outcome is None else ProviderCallFinished(self.call, self.outcome, self.failed)
+        return ProviderCallStarted(self.call), ended
+
+
+def asked_in(block: Mapping[str, Any]) -> ProviderCall | None:
+    """The call that a block of an answer asks the provider for, None if it asks for none."""
+    call_id, name = str(block.get("id") or ""), _text(block.get("name"))
+    match block.get("type"):
+        case "server_tool_use" if not name.startswith("tool_search_tool"):
+            return ProviderCall(call_id, name, _object(block.get("input")))
+        case "mcp_tool_use":
+            return ProviderCall(call_id, name, _object(block.get("input")), _text(block.get("server_name")))
+        case "web_search_call":
+            return ProviderCall(call_id, "web_search", _action(block.get("action")))
+        case "file_search_call":
+            return ProviderCall(call_id, "file_search", {"queries": block.get("queries")})
+        case "code_interpreter_call":
+            return ProviderCall(call_id, "code_execution", {"code": block.get("code") or ""})
+        case "image_generation_call":
+            prompt = block.get("revised_prompt")
+            return ProviderCall(call_id, "image_generation", {"prompt": prompt} if prompt else {})
+        case "mcp_call":
+            arguments = parse_object(_text(block.get("arguments")))
+            return ProviderCall(call_id, name, arguments or {}, _text(block.get("server_label")))
+        case _:
+            return None
+
+
+def _action(action: object) -> dict[str, Any]:
+    """What a search at OpenAI did, without what it found."""
+    if not isinstance(action, Mapping):
+        return {}
+    return {name: action[name] for name in ("query", "queries", "url", "pattern") if action.get(name)}
+
+
+def ended_in(block: Mapping[str, Any], calls: Mapping[str, ProviderCall]) -> Ran | None:
+    """The call that has its result in this block; `calls` are those asked for so far, by id."""
+    kind, content = _text(block.get("type")), block.get("content")
+    if (call := calls.get(str(block.get("tool_use_id")))) is not None and kind.endswith("_tool_result"):
+        if kind == "mcp_tool_result":
+            text = _texts(content)
+            failed = block.get("is_error") is True
+            return _ran(call, _first_line(text) or "no words", text, failed=failed)
+        return _of_claude(call, content)
+    own = asked_in(block)
+    if own is None or kind in ("server_tool_use", "mcp_tool_use"):
+        return None
+    return _of_gpt(own, block)
+
+
+def _ran(call: ProviderCall, outcome: str, text: str = "", *, failed: bool = False) -> Ran:
+    return Ran(call, safe_line(outcome, MAX_OUTCOME), failed, text)
+
+
+def _of_claude(call: ProviderCall, content: object) -> Ran:
+    if isinstance(content, list):
+        pages = [page for page in content if isinstance(page, Mapping)]
+        lines = (f"{_text(page.get('title'))} {_text(page.get('url'))}".strip() for page in pages)
+        return _ran(call, _counted(len(pages), "result"), "\n".join(lines))
+    found = content if isinstance(content, Mapping) else {}
+    if code := found.get("error_code"):
+        why = f"{code}: {found['error_message']}" if found.get("error_message") else str(code)
+        return _ran(call, why, why, failed=True)
+    match found.get("type"):
+        case "web_fetch_result":
+            page = _mapping(found.get("content"))
+            source = _mapping(page.get("source"))
+            data = _text(source.get("data")) if source.get("type") == "text" else ""
+            return _ran(call, _text(page.get("title")) or _text(found.get("url")) or "read", data)
+        case _ if "return_code" in found:
+            out, err = _text(found.get("stdout")), _text(found.get("stderr"))
+            text = "\n".join(filter(None, (out, err)))
+            code = found.get("return_code")
+            return _ran(call, _with_line(f"exit {code}", text), text, failed=code != 0)
+        case _:
+            text = _texts(found.get("content")) or _text(found.get("content"))
+            return _ran(call, _first_line(text) or "done", text)
+
+
+def _of_gpt(call: ProviderCall, item: Mapping[str, Any]) -> Ran:
+    status = _text(item.get("status"))
+    error = item.get("error")
+    if error:
+        why = _text(error) or _text(_mapping(error).get("message")) or json_text(error)
+        return _ran(call, why, why, failed=True)
+    if status in ("failed", "incomplete"):
+        return _ran(call, status, failed=True)
+    if status != "completed" and item.get("output") is None:
+        return Ran(call)
+    match item.get("type"):
+        case "web_search_call":
+            sources = [one for one in _list(_mapping(item.get("action")).get("sources")) if isinstance(one, Mapping)]
+            urls = [_text(one.get("url")) for one in sources]
+            return _ran(call, _counted(len(urls), "source") if urls else "done", "\n".join(urls))
+        case "file_search_call":
+            found = [one for one in _list(item.get("results")) if isinstance(one, Mapping)]
+            lines = (f"{_text(one.get('filename'))}: {_text(one.get('text'))}" for one in found)
+            return _ran(call, _counted(len(found), "result") if found else "done", "\n".join(lines))
+        case "code_interpreter_call":
+            outputs = [_mapping(one) for one in _list(item.get("outputs"))]
+            text = "\n".join(filter(None, (_text(one.get("logs")) for one in outputs)))
+            return _ran(call, _with_line("done", text), text)
+        case "image_generation_call":
+            return _ran(call, "an image")
+        case _:
+            text = _text(item.get("output"))
+            return _ran(call, _first_line(text) or "done", text)
+
+
+def ran_in(parts: Iterable[Part]) -> list[Ran]:
+    """The provider's calls in an answer, in order, with their results as far as it has them."""
+    calls: dict[str, ProviderCall] = {}
+    found: list[Ran] = []
+    for part in parts:
+        if not isinstance(part, ProviderBlock):
+            continue
+        if (ended := ended_in(part.data, calls)) is not None:
+            place = next((at for at, one in enumerate(found) if one.call is ended.call), len(found))
+            found[place : place + 1] = [ended]
+        elif (call := asked_in(part.data)) is not None:
+            calls[call.id] = call
+            found.append(Ran(call))
+    return found
+
+
+def call_events(message: Message, told: Mapping[str, bool]) -> Iterator[Event]:
+    """What is to be reported of an answer's calls, beyond what was `told`: by id, whether their end was too."""
+    for ran in ran_in(message.parts):
+        started, ended = ran.events
+        if ran.call.id not in told or not ran.call.id:
+            yield started
+        if ended is not None and not told.get(ran.call.id):
+            yield ended
+
+
+def runs_code(message: Message) -> bool:
+    """Whether the provider ran code for this answer."""
+    return any(ran.call.name.endswith("code_execution") for ran in ran_in(message.parts))
+
+
+def containers_of(message: Message) -> frozenset[str]:
+    """The containers that OpenAI's items of this answer go on in."""
+    blocks = (part.data for part in message.parts if isinstance(part, ProviderBlock))
+    return frozenset(
+        _text(block.get("container_id")) for block in blocks if block.get("type") == "code_interpreter_call"
+    )
+
+
+def ran_at(parts: Sequence[Part]) -> dict[int, Ran]:
+    """The provider's calls in an answer by the place where each was asked for."""
+    blocks = [(place, part) for place, part in enumerate(parts) if isinstance(part, ProviderBlock)]
+    places = [place for place, block in blocks if asked_in(block.data) is not None]
+    return dict(zip(places, ran_in(parts) if places else (), strict=True))
+
+
+def in_words(parts: Sequence[Part]) -> dict[int, str]:
+    """By place of a call in an answer, what a model elsewhere is told of it: what was asked and what came of it.
+
+    One that has no result is not told of.
+    """
+    ran = ran_at(parts).items()
+    return {place: _in_words(one, one.outcome) for place, one in ran if one.outcome is not None}
+
+
+def _in_words(ran: Ran, outcome: str) -> str:
+    asked = line_for_model(json_text(ran.call.input), 300)
+    who = f"{ran.call.server}: {ran.call.name}" if ran.call.server else ran.call.name
+    how = "failed" if ran.failed else "gave"
+    head = f"[{line_for_model(who, 80)} {asked} {how}: {line_for_model(outcome, 160)}]"
+    text = cut_for_model(ran.text.strip(), MAX_TOLD)
+    is_told = not text or text == outcome
+    return f"{head}\n" if is_told else f"{head}\n{fenced(text)}\n"
+
+
+# -- Of what was sent -------------------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _object(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _texts(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(_text(_mapping(piece).get("text")) for piece in _list(content))
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _with_line(what: str, text: str) -> str:
+    line = _first_line(text)
+    return f"{what}: {line}" if line else what
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

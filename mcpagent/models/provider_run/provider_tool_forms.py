@@ -1,0 +1,363 @@
+"""Tools that a provider runs, as requests write them: one table of which model, at which address, has which tool.
+
+Each row has its source. What a model has not is left out, with the reason, and so is a tool whose limits on where it
+may go cannot be kept; a limit on how often it may go there is told and not kept. A provider that refuses one of them
+after all is not sent it again (`HttpModel.learns`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcpagent.messages import Origin
+from mcpagent.models.prices import OWN_SERVERS
+from mcpagent.models.profiles import UNKNOWN, base_name, claude_version, host_at, profile_of
+from mcpagent.models.provider_run.provider_tools import (
+    CODE_NAMES,
+    CodeExecution,
+    FileSearch,
+    Location,
+    ProviderMcp,
+    ProviderTool,
+    WebFetch,
+    WebSearch,
+)
+
+MCP_BETA = "mcp-client-2026-09-15"
+"""Anthropic's header of its MCP connector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a model has: by kind of tool the `type` that a request writes; `source` is where that is known from."""
+
+    source: str
+    types: Mapping[str, str]
+
+
+_SERVER_TOOLS = "Anthropic docs, pages of the tools, supported models (Nov 2026); types of its SDK"
+_CLAUDES: tuple[tuple[tuple[int, int], Offer], ...] = (
+    # from this version on; the first row that fits counts. From 4.6 on code filters what is found before it is read.
+    (
+        (4, 6),
+        Offer(
+            _SERVER_TOOLS,
+            {
+                "web_search": "web_search_20260318",
+                "web_fetch": "web_fetch_20260318",
+                "code_execution": "code_execution_20260521",
+                "mcp": "mcp_toolset",
+            },
+        ),
+    ),
+    (
+        (4, 5),
+        Offer(
+            _SERVER_TOOLS,
+            {
+                "web_search": "web_search_20250305",
+                "web_fetch": "web_fetch_20250910",
+                "code_execution": "code_execution_20260521",
+                "mcp": "mcp_toolset",
+            },
+        ),
+    ),
+    (
+        (3, 7),
+        Offer(
+            "the same pages in 2025, when these models were supported",
+            {
+                "web_search": "web_search_20250305",
+                "web_fetch": "web_fetch_20250910",
+                "code_execution": "code_execution_20250825",
+            },
+        ),
+    ),
+)
+_CLOUDS: tuple[tuple[str, Offer | None], ...] = (
+    # the end of the host of a cloud that has Claude, and what of it there is at most; None: nothing
+    ("amazonaws.com", None),  # the same pages, supported platforms: Bedrock is in none of them
+    ("googleapis.com", Offer("the same pages: basic web search only", {"web_search": "web_search_20250305"})),
+    (
+        "azure.com",
+        Offer(
+            "the same pages: basic web search, code execution, MCP connector",
+            {
+                "web_search": "web_search_20250305",
+                "code_execution": "code_execution_20260521",
+                "mcp": "mcp_toolset",
+            },
+        ),
+    ),
+)
+
+_GPTS = Offer(
+    "OpenAI docs, guides of the tools and model pages (Nov 2026); types of its SDK",
+    {"web_search": "web_search", "code_execution": "code_interpreter", "file_search": "file_search", "mcp": "mcp"},
+)
+_NO_WEB = re.compile(r"gpt-4\.1-nano.*|o1.*|o3-mini.*|gpt-3\.5.*|gpt-4(-\d.*|-turbo.*)?|gpt-oss.*")
+"""Models of OpenAI's whose pages say that they search no web."""
+
+_SEARCHES_BY_CHAT = re.compile(r"gpt-.*-search.*")
+"""Models of OpenAI's that search the web through Chat Completions; all others do it through Responses alone."""
+
+_ROUTED = Offer(
+    "OpenRouter docs, server tools (Nov 2026)",
+    {"web_search": "openrouter:web_search", "web_fetch": "openrouter:web_fetch"},
+)
+
+
+@dataclass(slots=True)
+class WrittenTools:
+    """Tools as a request has them: entries of `tools`, fields of the body, and, by name, why one is left out.
+
+    `choices` are how each is named where one is chosen, `words` how a refusal may name it; both by name.
+    """
+
+    tools: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+    choices: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+def offer_of(to: Origin) -> tuple[Offer | None, str]:
+    """What the model has at its address; if that is nothing, why."""
+    if to.provider in OWN_SERVERS:
+        return None, "a server of one's own runs no tools"
+    match to.protocol:
+        case "messages":
+            return _offer_of_claude(to)
+        case "responses":
+            host = host_at(to)  # deployments at Azure have names of their own
+            if profile_of(to) == UNKNOWN and host != "api.openai.com" and not host.endswith(".azure.com"):
+                return None, "nothing is known of this model"
+            return _GPTS, ""
+        case _:
+            return _offer_by_chat(to)
+
+
+def _offer_of_claude(to: Origin) -> tuple[Offer | None, str]:
+    if (claude := claude_version(to.model)) is None:
+        return None, "nothing is known of this model"
+    offer = next((offer for since, offer in _CLAUDES if claude[1] >= since), None)
+    if claude == ("haiku", (3, 5)):
+        offer = _CLAUDES[-1][1]
+    host = host_at(to)
+    for end, at_most in _CLOUDS:
+        if offer is not None and (host == end or host.endswith(f".{end}")):
+            if at_most is None:
+                return None, "this cloud has none"
+            return Offer(
+                at_most.source, {kind: at_most.types[kind] for kind in offer.types if kind in at_most.types}
+            ), ""
+    return offer, "" if offer else "the model has none"
+
+
+def _offer_by_chat(to: Origin) -> tuple[Offer | None, str]:
+    host = host_at(to)
+    if host == "openrouter.ai" or host.endswith(".openrouter.ai"):
+        return _ROUTED, ""
+    if host in ("api.openai.com", ""):
+        if _SEARCHES_BY_CHAT.fullmatch(base_name(to.model)):
+            return Offer("OpenAI's SDK, web_search_options", {"web_search": "web_search_options"}), ""
+        return None, "Chat Completions has none; openai:NAME asks the Responses API, which has"
+    return None, "its API has none that is documented"
+
+
+def written_tools(
+    wanted: Iterable[ProviderTool],
+    to: Origin,
+    *,
+    offered: Collection[str] = (),
+    refused: Mapping[str, str] | None = None,
+    tokens: Mapping[str, str] | None = None,
+) -> WrittenTools:
+    """The tools as this model takes them.
+
+    `offered` are names of tools of ours in the same request, `refused` those that the provider refused, with the
+    reason, and `tokens` those of MCP servers, by their names.
+    """
+    made = WrittenTools()
+    offer, why = offer_of(to)
+    for tool in wanted:
+        kind = offer.types.get(tool.kind) if offer is not None else None
+        if tool.kind == "web_search" and to.protocol == "responses" and _NO_WEB.fullmatch(base_name(to.model)):
+            kind = None
+        if refused and tool.name in refused:
+            made.left_out[tool.name] = refused[tool.name]
+        elif kind is None:
+            made.left_out[tool.name] = why or "the model has none"
+        elif taken := sorted(_called(tool) & set(offered)):
+            made.left_out[tool.name] = f'a tool "{taken[0]}" of this conversation has its name'
+        else:
+            _write(tool, kind, to, made, (tokens or {}).get(tool.name, ""))
+    return made
+
+
+def _called(tool: ProviderTool) -> frozenset[str]:
+    """The names that it has on the wire."""
+    if isinstance(tool, ProviderMcp):
+        return frozenset()
+    return CODE_NAMES if isinstance(tool, CodeExecution) else frozenset({tool.name})
+
+
+def _write(tool: ProviderTool, kind: str, to: Origin, made: WrittenTools, token: str) -> None:
+    before = len(made.tools)
+    match to.protocol:
+        case "messages":
+            _write_for_claude(tool, kind, made, token)
+        case "responses":
+            _write_for_responses(tool, kind, made, token)
+        case _ if kind == "web_search_options":
+            _write_web_search_options(tool, made)
+        case _:
+            _write_for_openrouter(tool, kind, to, made)
+    if len(made.tools) > before or kind in made.fields:
+        made.words[tool.name] = (kind, *(_called(tool) or {"mcp server", "mcp_servers", tool.name}))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value not in (None, [], "", ())}
+
+
+def _place(location: Location | None, *, inside: str = "") -> dict[str, Any] | None:
+    if location is None:
+        return None
+    known = _given(city=location.city, region=location.region, country=location.country, timezone=location.timezone)
+    return {"type": "approximate", **({inside: known} if inside else known)}
+
+
+def _write_for_claude(tool: ProviderTool, kind: str, made: WrittenTools, token: str) -> None:
+    if isinstance(tool, ProviderMcp):
+        servers = made.fields.setdefault("mcp_servers", [])
+        secret = _given(authorization_token=token)
+        servers.append({"type": "url", "name": tool.name, "url": tool.url, **secret})
+        toolset: dict[str, Any] = {"type": kind, "mcp_server_name": tool.name}
+        if tool.allowed_tools:
+            toolset["default_config"] = {"enabled": False}
+            toolset["configs"] = {name: {"enabled": True} for name in tool.allowed_tools}
+        made.tools.append(toolset)
+        return
+    options: dict[str, Any] = {}
+    if isinstance(tool, WebSearch | WebFetch):
+        domains = {"allowed_domains": list(tool.allowed_domains), "blocked_domains": list(tool.blocked_domains)}
+        options = _given(max_uses=tool.max_uses, **domains)
+    if isinstance(tool, WebSearch):
+        options |= _given(user_location=_place(tool.location))
+    if isinstance(tool, WebFetch):
+        options |= _given(max_content_tokens=tool.max_content_tokens)
+        options |= {"citations": {"enabled": True}} if tool.citations else {}
+    made.tools.append({"type": kind, "name": tool.name, **options})
+    made.choices[tool.name] = {"type": "tool", "name": tool.name}
+
+
+def _write_for_responses(tool: ProviderTool, kind: str, made: WrittenTools, token: str) -> None:
+    written: dict[str, Any] = {"type": kind}
+    include = made.fields.get("include", [])
+    match tool:
+        case WebSearch():
+            if tool.blocked_domains:
+                made.left_out[tool.name] = "its API cannot keep blocked_domains"
+                return
+            if tool.max_uses is not None:
+                made.left_out[f"max_uses of {tool.name}"] = "its API knows none"
+            if tool.allowed_domains:
+                written["filters"] = {"allowed_domains": list(tool.allowed_domains)}
+            written |= _given(user_location=_place(tool.location))
+            include = [*include, "web_search_call.action.sources"]
+        case CodeExecution():  # in a container that is alive and in the history, OpenAI goes on by itself
+            written["container"] = {"type": "auto"}
+            include = [*include, "code_interpreter_call.outputs"]
+        case FileSearch():
+            written |= {"vector_store_ids": list(tool.stores), **_given(max_num_results=tool.max_results)}
+            include = [*include, "file_search_call.results"]
+        case ProviderMcp():
+            written |= {"server_label": tool.name, "server_url": tool.url, "require_approval": "never"}
+            written |= _given(
+                authorization=token, allowed_tools=list(tool.allowed_tools), server_description=tool.description
+            )
+        case _:
+            return
+    if include:
+        made.fields["include"] = include
+    made.tools.append(written)
+    label = {"server_label": tool.name} if isinstance(tool, ProviderMcp) else {}
+    made.choices[tool.name] = {"type": kind, **label}
+
+
+def _write_web_search_options(tool: ProviderTool, made: WrittenTools) -> None:
+    if not isinstance(tool, WebSearch):
+        return
+    if tool.allowed_domains or tool.blocked_domains:
+        made.left_out[tool.name] = "Chat Completions cannot keep it to domains"
+        return
+    if tool.max_uses is not None:
+        made.left_out[f"max_uses of {tool.name}"] = "its API knows none"
+    made.fields["web_search_options"] = _given(user_location=_place(tool.location, inside="approximate"))
+
+
+def _write_for_openrouter(tool: ProviderTool, kind: str, to: Origin, made: WrittenTools) -> None:
+    if isinstance(tool, WebSearch):
+        vendor = to.model.partition("/")[0]
+        lost = "blocked_domains" if tool.blocked_domains and vendor in ("openai", "perplexity") else ""
+        lost = "allowed_domains" if tool.allowed_domains and vendor == "perplexity" else lost
+        if lost:
+            made.left_out[tool.name] = f"{lost} are not kept for {vendor}'s models there"
+            return
+        if tool.max_uses is not None:
+            made.left_out[f"max_uses of {tool.name}"] = "its API knows none"
+        parameters = _given(
+            allowed_domains=list(tool.allowed_domains),
+            excluded_domains=list(tool.blocked_domains),
+            user_location=_place(tool.location),
+        )
+    elif isinstance(tool, WebFetch):
+        parameters = _given(
+            allowed_domains=list(tool.allowed_domains),
+            blocked_domains=list(tool.blocked_domains),
+            max_uses=tool.max_uses,
+            max_content_tokens=tool.max_content_tokens,
+        )
+    else:
+        return
+    made.tools.append({"type": kind, **({"parameters": parameters} if parameters else {})})
+
+
+# -- In a request -----------------------------------------------------------------------------------------------------
+
+
+def beside_ours(body: Mapping[str, Any], run: WrittenTools, to: Origin, *, may_call: bool) -> dict[str, Any]:
+    """The body with these before all tools of ours, so that what is found later stands at the end.
+
+    `may_call`: whether an answer may call at all. Where what is callable is listed, they are listed too.
+    """
+    made = dict(body)
+    if run.tools:
+        made["tools"] = [*run.tools, *made.get("tools", ())]
+    for name, value in run.fields.items():
+        made[name] = [*made.get(name, ()), *value] if isinstance(value, list) else value
+    if not run.tools:
+        return made
+    if not may_call:
+        made["tool_choice"] = {"type": "none"} if to.protocol == "messages" else "none"
+    elif made.get("tool_choice") == "none":  # all of ours are withdrawn
+        made["tool_choice"] = {"type": "allowed_tools", "mode": "auto", "tools": [*run.choices.values()]}
+    elif isinstance(choice := made.get("tool_choice"), dict) and choice.get("type") == "allowed_tools":
+        made["tool_choice"] = {**choice, "tools": [*choice["tools"], *run.choices.values()]}
+    return made
+
+
+def refused_tools(message: str, run: WrittenTools) -> dict[str, str]:
+    """The tools that a refusal names, with what is said of them afterwards; none if it is about the history."""
+    if re.match(r"(messages|input)[.\[]", message):
+        return {}
+    found = message.lower()
+    return {
+        name: "it was refused"
+        for name, words in run.words.items()
+        if any(re.search(re.escape(word.lower()).replace("_", "[_ -]"), found) for word in words)
+    }
