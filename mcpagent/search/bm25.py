@@ -12,13 +12,14 @@ import heapq
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain, compress, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS
-from mcpagent.search.words import spoken, terms, written_words
+from mcpagent.search.words import name_words, terms, written_words
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -35,6 +36,12 @@ _MINOR = 0.5
 
 _NEARLY = 0.999
 """For sums of the same numbers in another order."""
+
+_GAIN = K1 + 1
+"""What no weight reaches."""
+
+_UNITS = {field: (rule.weight, 1 - rule.b, rule.b / rule.usual_words) for field, rule in WEIGHTS.items()}
+"""Of each field: its weight, and what that is divided by, at first and for each word of the text."""
 
 NAME_COVERAGE = 0.2
 """How much higher a tool scores whose whole name is in the query."""
@@ -59,6 +66,13 @@ class WorkedOut(dict[Key, Value]):
         return value
 
 
+Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
+"""Of one term: the tools that hold it, in order, and what it is worth in each before its rarity."""
+
+_NONE: Lists = (array("I"), array("f"))
+_FEWEST_PURGED = 256
+
+
 class Work(NamedTuple):
     """How much is looked at for one text: `postings` read before only the tools found so far are scored on, which
     bounds the time of a long query, and `candidates`, tools that are scored on."""
@@ -71,7 +85,11 @@ FOR_A_QUERY = Work()
 
 
 class Postings:
-    """Which tool (by number) holds which term, and with what weight."""
+    """Which tool (by number) holds which term, and with what weight.
+
+    Lists that come from elsewhere, from a file or from other postings, are read in place and never changed: tools that
+    are added have lists of their own beside them, and tools that were removed are only left out, until they are many.
+    """
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = WorkedOut(self._new_term)
@@ -80,63 +98,92 @@ class Postings:
         """The terms of each written word."""
         self.spelled: list[str] = []
         """The terms by their numbers. These depend on what came first; what is found must not."""
-        self.tools: dict[int, Any] = {}
-        """The tools that hold each term, in order; arrays, or read from a file in place: see `_changeable`."""
-        self.weights: dict[int, Any] = {}
         self.names: dict[int, Sequence[int]] = {}
-        self.from_server: dict[int, Sequence[int]] = WorkedOut(lambda _term: array("I"))
-        """The tools, in order, that hold a term only in what describes their server."""
         self.size = 0
         self.changes = 0
-        self._rarities: dict[int, float] = WorkedOut(lambda term: self.rarity_of(len(self.tools[term])))
+        self.placed: dict[int, Lists] = WorkedOut(lambda _term: _NONE)
+        """The lists that are read in place."""
+        self.placed_from_server: dict[int, Sequence[int]] = {}
+        """The tools, in order, that hold a term only in what describes their server."""
+        self._tools: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
+        self._weights: dict[int, array[float]] = WorkedOut(lambda _term: array("f"))
+        self._from_server: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
+        self._gone: set[int] = set()
+        self._gone_of: dict[int, int] = {}
+        self._rarities: dict[int, float] = WorkedOut(lambda term: self.rarity_of(self.count(term)))
         self.rarity: Callable[[int], float] = self._rarities.__getitem__
         """The term's inverse document frequency."""
         self._name_rarities: dict[int, float] = {}
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
-        tools, weights = self.tools, self.weights
+        tools, weights = self._tools, self._weights
         frequencies, own = self._frequencies(texts)
         for term, frequency in frequencies.items():
-            held = tools[term]
-            if type(held) is not array:
-                held = _changeable(tools, term, "I")
-                _changeable(weights, term, "f")
-            held.append(number)
-            weights[term].append(frequency * (K1 + 1) / (frequency + K1))
+            tools[term].append(number)
+            weights[term].append(frequency * _GAIN / (frequency + K1))
         for term in islice(frequencies, own, None):
-            _changeable(self.from_server, term, "I").append(number)
+            self._from_server[term].append(number)
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
-        said = [word for field, text in texts if field == "name" for word in written_words(spoken(text))]
+        said = [word for field, text in texts if field == "name" for word in name_words(text)]
         self.names[number] = tuple(sorted({term for word in said for term in self.words[word]}))
         self.size += 1
         self._changed()
 
     def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Takes out a tool that was added with these texts."""
-        frequencies, own = self._frequencies(texts)
-        for term in frequencies:
-            at = _place(self.tools[term], number)
-            del _changeable(self.tools, term, "I")[at]
-            del _changeable(self.weights, term, "f")[at]
-        for term in islice(frequencies, own, None):
-            del _changeable(self.from_server, term, "I")[_place(self.from_server[term], number)]
+        gone = self._gone_of
+        for term in self._frequencies(texts)[0]:
+            gone[term] = gone.get(term, 0) + 1
+        self._gone.add(number)
         self.names.pop(number, None)  # those of a file come when asked for
         self.size -= 1
         self._changed()
+        if len(self._gone) > max(self.size, _FEWEST_PURGED):
+            self._purge()
 
     def _changed(self) -> None:
         self.changes += 1
         self._rarities.clear()
         self._name_rarities.clear()
 
+    def _purge(self) -> None:
+        """Makes lists of their own for the tools that are left."""
+        gone = self._gone
+        for term in range(len(self.spelled)):
+            held = [
+                (number, weight)
+                for numbers, weights in self.lists(term)
+                for number, weight in zip(numbers, weights, strict=True)
+                if number not in gone
+            ]
+            served = [number for numbers in self.from_server(term) for number in numbers if number not in gone]
+            self._tools[term] = array("I", (number for number, _ in held))
+            self._weights[term] = array("f", (weight for _, weight in held))
+            self._from_server[term] = array("I", served)
+        self.placed, self.placed_from_server = WorkedOut(lambda _term: _NONE), {}
+        self._gone, self._gone_of = set(), {}
+
+    def lists(self, term: int) -> tuple[Lists, Lists]:
+        """Those that are read in place, and those of tools added since, which have higher numbers; see `holding`."""
+        return self.placed[term], (self._tools[term], self._weights[term])
+
+    def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
+        """The tools, in order, that hold the term only in what describes their server: as in `lists`."""
+        return self.placed_from_server.get(term, ()), self._from_server[term]
+
+    def holding(self, term: int) -> list[int]:
+        """The tools that hold the term, in order."""
+        return [number for numbers, _ in self.lists(term) for number in numbers if number not in self._gone]
+
     def count(self, term: int) -> int:
         """How many tools hold the term."""
-        return len(self.tools[term])
+        return len(self.placed[term][0]) + len(self._tools[term]) - self._gone_of.get(term, 0)
 
     def rarities(self, factors: Mapping[int, float]) -> float:
         """Of all these terms together, each times its factor."""
-        return sum(self.rarity(term) * factor for term, factor in factors.items())
+        rarity = self.rarity
+        return sum([rarity(term) * factor for term, factor in factors.items()])
 
     def rarity_of_word(self, term: str) -> float:
         """That of a term by its spelling, also of one that no tool ever held."""
@@ -154,30 +201,47 @@ class Postings:
 
     def weight(self, term: int, number: int) -> float:
         """What the term is worth in that tool, before its rarity; 0 if the tool does not hold it."""
-        tools = self.tools[term]  # as in `_place`, which called from here would cost a fifth of a search in one server
-        at = bisect_left(tools, number)
-        return self.weights[term][at] if at < len(tools) and tools[at] == number else 0.0
+        tools, weights = self.placed[term]
+        if not tools or number > tools[-1]:
+            tools, weights = self._tools[term], self._weights[term]
+        at = bisect_left(tools, number)  # as in `_place`, which called from here would cost a fifth of a search
+        return weights[at] if at < len(tools) and tools[at] == number else 0.0
 
-    def parts(self, number: int, factors: Mapping[int, float]) -> dict[int, float]:
-        """What each of the terms that the tool holds adds to its score, times its factor."""
-        held = ((term, self.weight(term, number), factor) for term, factor in factors.items())
-        return {term: weight * self.rarity(term) * factor for term, weight, factor in held if weight}
+    def weights_of(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
+        """What each term of such a tool is worth in it, before its rarity."""
+        found = self._frequencies(texts)[0]
+        weights = array("f", [frequency * _GAIN / (frequency + K1) for frequency in found.values()])
+        return dict(zip(found, weights, strict=True))
+
+    def fields_of(self, texts: Sequence[tuple[str, str]], wanted: Container[int]) -> dict[int, str]:
+        """The fields of such a tool that hold each of the wanted terms."""
+        fields: dict[int, list[str]] = {}
+        for field, text in texts:
+            for term in set(chain.from_iterable(map(self.words.__getitem__, written_words(text)))):
+                if term in wanted:
+                    fields.setdefault(term, []).append(field)
+        return {term: ", ".join(names) for term, names in fields.items()}
+
+    def worths(self, factors: Mapping[int, float]) -> dict[int, float]:
+        """What each of the terms adds to the score of a tool for each unit of its weight there."""
+        return {term: self.rarity(term) * factor for term, factor in factors.items()}
 
     def best(
         self, wanted: Mapping[int, float], limit: int, only: Collection[int] | None = None, work: Work = FOR_A_QUERY
     ) -> Hits:
         """The best `limit` tools or somewhat more for the terms, each times its factor; `only` restricts the tools."""
         candidates = max(limit, work.candidates)
+        worths = self.worths(wanted)
         floor = 0.0
         if only is not None:
-            scores = self._scores_of(only, wanted)
+            scores = self._scores_of(only, worths)
         else:
-            scores, floor = self._scores(wanted, limit, work.postings, candidates)
+            scores, floor = self._scores(worths, limit, work.postings, candidates)
         highest = _highest(scores, candidates, floor)
         if not highest:
             return Hits({}, 0)
         low = min(highest[0] / 2, highest[limit - 1] if len(highest) >= limit else 0.0)
-        others = self._other_tools_of_a_server(scores, low, wanted)
+        others = self._other_tools_of_a_server(scores, low, wanted, worths)
         if others and len(others) < len(scores):
             scores = {number: score for number, score in scores.items() if number not in others}
             highest = _highest(scores, candidates)
@@ -186,49 +250,55 @@ class Postings:
         if len(highest) >= candidates:
             floor = max(floor, highest[-1])
         half = highest[0] / 2
-        top = {number: score for number, score in scores.items() if score >= floor}
-        found = sum(score >= half for score in (highest if half > highest[-1] else scores.values()))
-        return Hits({number: score * self._name_lift(number, wanted) for number, score in top.items()}, found)
+        top = [(number, score) for number, score in scores.items() if score >= floor]
+        found = sum([score >= half for score in (highest if half > highest[-1] else scores.values())])
+        said = {term: self.rarity(term) * min(factor, 1.0) for term, factor in wanted.items()}
+        return Hits({number: score * self._name_lift(number, said) for number, score in top}, found)
 
     def _other_tools_of_a_server(
-        self, scores: Mapping[int, float], low: float, wanted: Mapping[int, float]
+        self, scores: Mapping[int, float], low: float, wanted: Mapping[int, float], worths: Mapping[int, float]
     ) -> set[int]:
         """The tools that hold wanted words only in what describes their server, as all its tools do; none if that
         holds all that is wanted, if no such tool scores `low`, or if so much is wanted that none stands high."""
-        shared = {term: self.rarity(term) * wanted[term] for term in wanted if self.from_server[term]}
-        if not shared or len(wanted) > _FEW_TERMS:
+        if len(wanted) > _FEW_TERMS:
             return set()
-        main = {term for term, factor in wanted.items() if factor > _MINOR and self.tools[term]}
-        most = sum(shared.values()) * (K1 + 1)
+        shared = {term: served for term in wanted if any(served := self.from_server(term))}
+        if not shared:
+            return set()
+        main = {term for term, factor in wanted.items() if factor > _MINOR and self.count(term)}
+        most = sum(worths[term] for term in shared) * _GAIN
 
         def is_other(number: int) -> bool:
             score = scores[number]
             if score > most:
                 return False
-            held = {term for term in shared if _place(self.from_server[term], number) >= 0}
+            held = {
+                term for term, served in shared.items() if any(_place(numbers, number) >= 0 for numbers in served)
+            }
             return not main <= held and score * _NEARLY <= sum(
-                self.weight(term, number) * shared[term] for term in held
+                self.weight(term, number) * worths[term] for term in held
             )
 
-        if not any(is_other(number) for number, score in scores.items() if score >= low):
+        if not any(is_other(number) for number, score in scores.items() if most >= score >= low):
             return set()
-        return set(filter(is_other, scores))
+        served = set(chain.from_iterable(chain.from_iterable(shared.values())))
+        return set(filter(is_other, scores.keys() & served))
 
-    def _name_lift(self, number: int, wanted: Mapping[int, float]) -> float:
-        """A factor of 1 and more: how much of the tool's name the query says."""
-        said = 0.0
-        for term in self.names[number]:
-            if term in wanted:
-                said += self.rarity(term) * min(wanted[term], 1.0)
-        if not said:
+    def _name_lift(self, number: int, said: Mapping[int, float]) -> float:
+        """A factor of 1 and more: how much of the tool's name the query says, `said` being the rarities of its terms."""
+        names, part = self.names[number], 0.0
+        for term in names:
+            if term in said:
+                part += said[term]
+        if not part:
             return 1.0
         whole = self._name_rarities.get(number)
         if whole is None:
-            whole = self._name_rarities[number] = sum(map(self.rarity, self.names[number]))
-        return 1 + NAME_COVERAGE * (said / whole) ** 2
+            whole = self._name_rarities[number] = sum(map(self.rarity, names))
+        return 1 + NAME_COVERAGE * (part / whole) ** 2
 
     def _scores(
-        self, wanted: Mapping[int, float], limit: int, most_postings: int, most_candidates: int
+        self, worths: Mapping[int, float], limit: int, most_postings: int, most_candidates: int
     ) -> tuple[dict[int, float], float]:
         """Score by tool number; those of the best `limit` are complete, others may not be. With it a score that the
         `most_candidates` best reach, 0 if none is known.
@@ -236,37 +306,40 @@ class Postings:
         Terms are read rarest first. Once what is left cannot lift an unseen tool into the best `limit`, or enough was
         read, only the best candidates so far are scored on.
         """
-        bounds = sorted(
-            ((self.rarity(term) * factor, term) for term, factor in wanted.items() if self.tools[term]),
-            key=lambda bound: (-bound[0], self.spelled[bound[1]]),
-        )
-        if not bounds:
-            return {}, 0.0
-        (rarest, term), *others = bounds
-        scores = {number: weight * rarest for number, weight in zip(self.tools[term], self.weights[term], strict=True)}
+        spelled, gone = self.spelled, self._gone
+        bounds = sorted((-worth, spelled[term], term) for term, worth in worths.items() if self.count(term))
+        scores: dict[int, float] = {}
         get = scores.get
-        best = 0.0
-        read = len(scores)
-        most = rarest * (K1 + 1)
-        left = sum(bound for bound, _ in others) * (K1 + 1)
-        for place, (factor, term) in enumerate(others):
-            tools = self.tools[term]
-            few = len(tools) <= _CHECKED_FROM or left >= most
-            if not few:
-                best = _nth_highest(scores, limit, best)
-            if read + len(tools) > most_postings or not (few or left >= best):
-                return scores, self._score_on(scores, others[place:], left, limit, most_candidates)
-            for number, weight in zip(tools, self.weights[term], strict=True):
-                scores[number] = get(number, 0.0) + weight * factor
-            read += len(tools)
-            most += factor * (K1 + 1)
-            left -= factor * (K1 + 1)
+        best, read, most = 0.0, 0, 0.0
+        left = -sum([bound for bound, _, _ in bounds]) * _GAIN
+        for place, (bound, _, term) in enumerate(bounds):
+            lists = self.lists(term)
+            length = len(lists[0][0]) + len(lists[1][0])
+            if place:
+                few = length <= _CHECKED_FROM or left >= most
+                if not few:
+                    _leave_out(scores, gone)
+                    best = _nth_highest(scores, limit, best)
+                if read + length > most_postings or not (few or left >= best):
+                    _leave_out(scores, gone)
+                    return scores, self._score_on(scores, bounds[place:], left, limit, most_candidates)
+            for tools, weights in lists:
+                if scores:
+                    for number, weight in zip(tools, weights, strict=True):
+                        scores[number] = get(number, 0.0) - weight * bound
+                elif tools:
+                    scores = {number: weight * -bound for number, weight in zip(tools, weights, strict=True)}
+                    get = scores.get
+            read += length
+            most -= bound * _GAIN
+            left += bound * _GAIN
+        _leave_out(scores, gone)
         return scores, 0.0
 
     def _score_on(
         self,
         scores: dict[int, float],
-        bounds: Sequence[tuple[float, int]],
+        bounds: Sequence[tuple[float, str, int]],
         left: float,
         limit: int,
         most_candidates: int,
@@ -277,21 +350,21 @@ class Postings:
         lowest = floor = highest[-1] if len(highest) >= most_candidates else 0.0
         if len(highest) >= limit:
             floor = max(floor, highest[limit - 1] - left)
-        candidates = sorted(number for number, score in scores.items() if score >= floor)
-        for factor, term in bounds:
-            tools, weights = self.tools[term], self.weights[term]
-            at, end = 0, len(tools)
-            for number in candidates:
-                at = bisect_left(tools, number, at)
-                if at == end:
-                    break
-                if tools[at] == number:
-                    scores[number] += weights[at] * factor
+        candidates = sorted([number for number, score in scores.items() if score >= floor])
+        for bound, _, term in bounds:
+            for tools, weights in self.lists(term):
+                at, end = 0, len(tools)
+                for number in candidates if end else ():
+                    at = bisect_left(tools, number, at)
+                    if at == end:
+                        break
+                    if tools[at] == number:
+                        scores[number] -= weights[at] * bound
         return lowest
 
-    def _scores_of(self, numbers: Iterable[int], wanted: Mapping[int, float]) -> dict[int, float]:
-        factors = [(term, self.rarity(term) * factor) for term, factor in wanted.items() if self.tools[term]]
-        scores = {number: sum(self.weight(term, number) * factor for term, factor in factors) for number in numbers}
+    def _scores_of(self, numbers: Iterable[int], worths: Mapping[int, float]) -> dict[int, float]:
+        factors = [(term, worth) for term, worth in worths.items() if self.count(term)]
+        scores = {number: sum([self.weight(term, number) * worth for term, worth in factors]) for number in numbers}
         return {number: score for number, score in scores.items() if score > 0}
 
     def _frequencies(self, texts: Sequence[tuple[str, str]]) -> tuple[dict[int, float], int]:
@@ -301,8 +374,8 @@ class Postings:
         known, get = self.words.__getitem__, found.get
         for field, text in texts:
             words = written_words(text)
-            rule = WEIGHTS[field]
-            unit = rule.weight / (1 - rule.b + rule.b * len(words) / rule.usual_words)
+            weight, base, each = _UNITS[field]
+            unit = weight / (base + each * len(words))
             for term in chain.from_iterable(map(known, words)):
                 found[term] = get(term, 0.0) + unit
             if field not in OF_THE_SERVER:
@@ -312,7 +385,6 @@ class Postings:
     def _new_term(self, term: str) -> int:
         number = len(self.spelled)
         self.spelled.append(term)
-        self.tools[number], self.weights[number] = array("I"), array("f")
         return number
 
 
@@ -333,26 +405,26 @@ class PostingsOfSome(Postings):
         def are_held(numbers: Sequence[int]) -> Iterable[int]:
             return map(mask.__getitem__, islice(numbers, bisect_left(numbers, len(mask))))
 
-        def tools(term: int) -> array[int]:
-            return array("I", compress(whole.tools[term], are_held(whole.tools[term])))
-
-        def weights(term: int) -> array[float]:
-            return array("f", compress(whole.weights[term], are_held(whole.tools[term])))
+        def lists(term: int) -> Lists:
+            tools, weights = array("I"), array("f")
+            for numbers, values in whole.lists(term):
+                tools.extend(compress(numbers, are_held(numbers)))
+                weights.extend(compress(values, are_held(numbers)))
+            return tools, weights
 
         def from_server(term: int) -> array[int]:
-            numbers = whole.from_server.get(term, array("I"))
-            return array("I", compress(numbers, are_held(numbers)))
+            return array("I", chain(*(compress(numbers, are_held(numbers)) for numbers in whole.from_server(term))))
 
-        self.tools, self.weights = WorkedOut(tools), WorkedOut(weights)
-        self.from_server = WorkedOut(from_server)
+        self.placed, self._served = WorkedOut(lists), WorkedOut(from_server)
+
+    def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
+        """As with these tools alone."""
+        return self._served[term], ()
 
 
-def _changeable(lists: dict[int, Any], term: int, kind: str) -> array[Any]:
-    """The term's list; one that is read in place, from memory shared with other processes, becomes an array."""
-    held = lists[term]
-    if type(held) is not array:
-        held = lists[term] = array(kind, held.tobytes())
-    return held
+def _leave_out(scores: dict[int, float], gone: AbstractSet[int]) -> None:
+    for number in scores.keys() & gone:
+        del scores[number]
 
 
 def _place(numbers: Sequence[int], number: int) -> int:

@@ -10,9 +10,9 @@ import inspect
 import math
 import sqlite3
 import threading
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -44,7 +44,7 @@ from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.vectors import Vectors
-from mcpagent.search.words import terms, written_words
+from mcpagent.search.words import written_words
 from mcpagent.text.foreign_patterns import PatternError
 from mcpagent.text.safe_text import safe_line
 
@@ -352,7 +352,7 @@ class ToolIndex:
         # A tool with a word holds all terms of that word, so the rarest of them is enough.
         rarest = {min(ids, key=postings.count) for ids in holding}
         numbers = {number for number, tool in self._tools.items() if literal in tool.name.lower()}
-        return sorted(numbers.union(*(postings.tools[term] for term in rarest)))
+        return sorted(numbers.union(*map(postings.holding, rarest)))
 
     def _search_words(
         self,
@@ -381,7 +381,10 @@ class ToolIndex:
                 near = tuple(self._tools[one.number].name for one in best[:_NEAREST]) or self.names_near(text)
                 return replace(begun, nearest=near)
         matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
-        matches += [self._word_match(one, asked) for one in best[: max(limit - len(named), 0)]]
+        worths = self._postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
+        for one in best[: max(limit - len(named), 0)]:
+            tool = self._tools[one.number]
+            matches.append(Match(tool, one.score, partial(self._reasons, one, tool, asked, worths)))
         counted = 0 if weak else ranking.found + len(named) - (len(ranking.candidates) - len(others))
         found = max(counted, len(named))
         how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
@@ -423,20 +426,13 @@ class ToolIndex:
         )
         return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
 
-    def _word_match(self, ranked: Ranked, asked: Asked) -> Match:
-        tool = self._tools[ranked.number]
-        parts = self._postings.parts(ranked.number, asked.factors)
-        return Match(tool, ranked.score, lambda: reasons_of(ranked, asked, parts, self._fields_of(tool, parts)))
-
-    def _fields_of(self, tool: ToolDefinition, wanted: Container[int]) -> Mapping[int, str]:
-        """The fields of the tool that hold each of these terms."""
-        fields: defaultdict[int, list[str]] = defaultdict(list)
-        for field, text in self._texts(tool):
-            held = {self._postings.ids.get(term, -1) for word in written_words(text) for term in terms(word)}
-            for number in held:
-                if number in wanted:
-                    fields[number].append(field)
-        return {number: ", ".join(names) for number, names in fields.items()}
+    def _reasons(
+        self, ranked: Ranked, tool: ToolDefinition, asked: Asked, worths: Mapping[int, float]
+    ) -> tuple[Reason, ...]:
+        texts = self._texts(tool)
+        weights = self._postings.weights_of(texts)
+        parts = {term: weights[term] * worth for term, worth in worths.items() if term in weights}
+        return reasons_of(ranked, asked, parts, self._postings.fields_of(texts, parts))
 
 
 @contextlib.contextmanager

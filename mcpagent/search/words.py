@@ -138,3 +138,8 @@ def _is_one_piece(written: str) -> bool:
 def spoken(name: str) -> str:
     """An identifier as words: `getWeatherForecast` gives `get weather forecast`."""
     return " ".join(_PIECE.findall(name)).lower()
+
+
+def name_words(name: str) -> list[str]:
+    """The same as a list: `get`, `weather`, `forecast`."""
+    return [piece.lower() for piece in _PIECE.findall(name)] if name.isascii() else written_words(spoken(name))
