@@ -5,7 +5,9 @@ Unknown are typos, abbreviations and words run together, which are matched to th
 
 from __future__ import annotations
 
+import heapq
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,6 +91,7 @@ class Asker:
         self._spelled = 0
         self._known_spellings = spelling or self.learned_spellings
         self._readings: dict[str, _Reading] = WorkedOut(self._read)
+        self._stems: dict[str, str] = WorkedOut(stem)
         self._joined: dict[tuple[str, str], int | None] = WorkedOut(lambda pair: self._term(pair[0] + pair[1]))
         self._guesses: dict[str, list[_Guess]] = WorkedOut(self._guess)
         self._read_at = 0
@@ -147,7 +150,7 @@ class Asker:
         near = self._live(spelling.nearest(word, held)) or self._live(
             (long, 1.0) for long in spelling.completions(word, held)
         )
-        return near[:_MAX_GUESSES]
+        return near
 
     def _forget_when_changed(self) -> None:
         """What words were read as holds while no tool changes: the needs of a query repeat its words."""
@@ -158,17 +161,20 @@ class Asker:
             self._read_at = self._postings.changes
 
     def _live(self, near: Iterable[tuple[str, float]]) -> list[_Guess]:
-        """The terms of words that a tool still holds, the likest and then the most usual first."""
-        best: dict[int, _Guess] = {}
-        for word, likeness in sorted(near, key=lambda one: (-one[1], one[0])):
-            term = self._term(word)
-            if term is not None:
-                best.setdefault(term, _Guess(term, word, likeness))
-        postings = self._postings
-        return sorted(
-            best.values(),
-            key=lambda guess: (-guess.likeness, -postings.count(guess.term), postings.spelled[guess.term]),
-        )
+        """The terms of words that a tool still holds, the likest and then the most usual first, at most `_MAX_GUESSES`.
+
+        A short word may begin hundreds, so that little is done for each.
+        """
+        stems, ids, count = self._stems, self._postings.ids, self._postings.count
+        best: dict[int, tuple[float, str]] = {}
+        for word, likeness in near:
+            term = ids.get(stems[word])
+            if term is not None and (term not in best or (-likeness, word) < best[term]):
+                best[term] = -likeness, word
+        spelled = self._postings.spelled
+        held = ((unlike, -count(term), spelled[term], term, word) for term, (unlike, word) in best.items())
+        chosen = heapq.nsmallest(_MAX_GUESSES, (one for one in held if one[1]))
+        return [_Guess(term, word, -unlike) for unlike, _, _, term, word in chosen]
 
     def _split(self, word: str) -> list[tuple[str, int]]:
         """Two known words that make up the word: `signin` as `sign in`."""
@@ -215,6 +221,7 @@ class Spelling:
         self._by_first_three: defaultdict[str, list[str]] = defaultdict(list)
         self._by_first_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._by_last_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        self._joined: dict[str, tuple[int, str]] = {}
         self._seen: set[str] = set()
 
     def add(self, words: Iterable[str]) -> None:
@@ -267,8 +274,21 @@ class Spelling:
         begun = begun if held is None else [long for long in begun if long in held]
         if begun or not _VOWELS.isdisjoint(word[1:]):
             return begun
-        same_start = [long for long in self._by_first.get(word[0], ()) if held is None or long in held]
-        return [long for long in same_start if len(long) > len(word) + 1 and abbreviates(word, long)]
+        holding = re.compile(f"^{'.*'.join(word)}.*$", re.MULTILINE).findall(self._lines(word[0]))
+        return [
+            long
+            for long in holding
+            if len(long) > len(word) + 1 and abbreviates(word, long) and (held is None or long in held)
+        ]
+
+    def _lines(self, letter: str) -> str:
+        """The words that begin with the letter, one a line: a pattern looks through thousands in no time."""
+        words = self._by_first.get(letter, [])
+        count, lines = self._joined.get(letter, (0, ""))
+        if count != len(words):
+            lines = "\n".join(words)
+            self._joined[letter] = len(words), lines
+        return lines
 
 
 def abbreviates(short: str, long: str) -> bool:

@@ -8,7 +8,6 @@ when the tool is added.
 
 from __future__ import annotations
 
-import heapq
 import math
 from array import array
 from bisect import bisect_left
@@ -69,6 +68,14 @@ class WorkedOut(dict[Key, Value]):
 Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
 """Of one term: the tools that hold it, in order, and what it is worth in each before its rarity."""
 
+class _Term(NamedTuple):
+    """What a search asks of a term: its rarity, and how many tools hold it, gone ones too, in which lists."""
+
+    rarity: float
+    count: int
+    lists: tuple[Lists, ...]
+
+
 _NONE: Lists = (array("I"), array("f"))
 _FEWEST_PURGED = 256
 
@@ -110,9 +117,7 @@ class Postings:
         self._from_server: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
         self._gone: set[int] = set()
         self._gone_of: dict[int, int] = {}
-        self._rarities: dict[int, float] = WorkedOut(lambda term: self.rarity_of(self.count(term)))
-        self.rarity: Callable[[int], float] = self._rarities.__getitem__
-        """The term's inverse document frequency."""
+        self._terms: dict[int, _Term] = WorkedOut(self._look_up)
         self._name_rarities: dict[int, float] = {}
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
@@ -144,7 +149,7 @@ class Postings:
 
     def _changed(self) -> None:
         self.changes += 1
-        self._rarities.clear()
+        self._terms.clear()
         self._name_rarities.clear()
 
     def _purge(self) -> None:
@@ -180,10 +185,20 @@ class Postings:
         """How many tools hold the term."""
         return len(self.placed[term][0]) + len(self._tools[term]) - self._gone_of.get(term, 0)
 
+    def _look_up(self, term: int) -> _Term:
+        lists = self.lists(term)
+        count = len(lists[0][0]) + len(lists[1][0])
+        rarity = self.rarity_of(count - self._gone_of.get(term, 0))
+        return _Term(rarity, count, tuple(one for one in lists if one[0]))
+
+    def rarity(self, term: int) -> float:
+        """The term's inverse document frequency."""
+        return self._terms[term].rarity
+
     def rarities(self, factors: Mapping[int, float]) -> float:
         """Of all these terms together, each times its factor."""
-        rarity = self.rarity
-        return sum([rarity(term) * factor for term, factor in factors.items()])
+        terms = self._terms
+        return sum([terms[term].rarity * factor for term, factor in factors.items()])
 
     def rarity_of_word(self, term: str) -> float:
         """That of a term by its spelling, also of one that no tool ever held."""
@@ -224,7 +239,8 @@ class Postings:
 
     def worths(self, factors: Mapping[int, float]) -> dict[int, float]:
         """What each of the terms adds to the score of a tool for each unit of its weight there."""
-        return {term: self.rarity(term) * factor for term, factor in factors.items()}
+        terms = self._terms
+        return {term: terms[term].rarity * factor for term, factor in factors.items()}
 
     def best(
         self, wanted: Mapping[int, float], limit: int, only: Collection[int] | None = None, work: Work = FOR_A_QUERY
@@ -252,7 +268,7 @@ class Postings:
         half = highest[0] / 2
         top = [(number, score) for number, score in scores.items() if score >= floor]
         found = sum([score >= half for score in (highest if half > highest[-1] else scores.values())])
-        said = {term: self.rarity(term) * min(factor, 1.0) for term, factor in wanted.items()}
+        said = {term: worth if wanted[term] <= 1.0 else self.rarity(term) for term, worth in worths.items()}
         return Hits({number: score * self._name_lift(number, said) for number, score in top}, found)
 
     def _other_tools_of_a_server(
@@ -306,15 +322,14 @@ class Postings:
         Terms are read rarest first. Once what is left cannot lift an unseen tool into the best `limit`, or enough was
         read, only the best candidates so far are scored on.
         """
-        spelled, gone = self.spelled, self._gone
-        bounds = sorted((-worth, spelled[term], term) for term, worth in worths.items() if self.count(term))
+        spelled, gone, terms = self.spelled, self._gone, self._terms
+        bounds = sorted([(-worth, spelled[term], term) for term, worth in worths.items() if terms[term].count])
         scores: dict[int, float] = {}
         get = scores.get
         best, read, most = 0.0, 0, 0.0
         left = -sum([bound for bound, _, _ in bounds]) * _GAIN
         for place, (bound, _, term) in enumerate(bounds):
-            lists = self.lists(term)
-            length = len(lists[0][0]) + len(lists[1][0])
+            _, length, lists = terms[term]
             if place:
                 few = length <= _CHECKED_FROM or left >= most
                 if not few:
@@ -327,7 +342,7 @@ class Postings:
                 if scores:
                     for number, weight in zip(tools, weights, strict=True):
                         scores[number] = get(number, 0.0) - weight * bound
-                elif tools:
+                else:
                     scores = {number: weight * -bound for number, weight in zip(tools, weights, strict=True)}
                     get = scores.get
             read += length
@@ -352,9 +367,9 @@ class Postings:
             floor = max(floor, highest[limit - 1] - left)
         candidates = sorted([number for number, score in scores.items() if score >= floor])
         for bound, _, term in bounds:
-            for tools, weights in self.lists(term):
+            for tools, weights in self._terms[term].lists:
                 at, end = 0, len(tools)
-                for number in candidates if end else ():
+                for number in candidates:
                     at = bisect_left(tools, number, at)
                     if at == end:
                         break
@@ -435,11 +450,12 @@ def _place(numbers: Sequence[int], number: int) -> int:
 
 def _highest(scores: Mapping[int, float], count: int, floor: float = 0.0) -> list[float]:
     """The `count` highest scores, highest first; `floor` is one that so many are known to reach."""
-    values: Iterable[float] = scores.values()
+    values: Collection[float] = scores.values()
+    if not floor and len(values) > 4 * count:
+        step = math.isqrt(len(values) // count)
+        floor = sorted(islice(values, 0, None, step))[-count]  # what so many of some reach, so many of all do
     if floor:
         values = [score for score in values if score >= floor]
-    elif len(scores) > 4 * count:
-        return heapq.nlargest(count, values)
     return sorted(values, reverse=True)[:count]
 
 
