@@ -18,7 +18,7 @@ from itertools import chain, compress, islice
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS
-from mcpagent.search.words import name_words, terms, written_words
+from mcpagent.search.words import name_words, terms, words_of_all, written_words
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -118,7 +118,7 @@ class Postings:
         self._gone: set[int] = set()
         self._gone_of: dict[int, int] = {}
         self._terms: dict[int, _Term] = WorkedOut(self._look_up)
-        self._name_rarities: dict[int, float] = {}
+        self._name_rarities: dict[int, float] = WorkedOut(lambda number: sum(map(self.rarity, self.names[number])))
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
@@ -266,10 +266,11 @@ class Postings:
         if len(highest) >= candidates:
             floor = max(floor, highest[-1])
         half = highest[0] / 2
-        top = [(number, score) for number, score in scores.items() if score >= floor]
+        top = {number: score for number, score in scores.items() if score >= floor}
         found = sum([score >= half for score in (highest if half > highest[-1] else scores.values())])
         said = {term: worth if wanted[term] <= 1.0 else self.rarity(term) for term, worth in worths.items()}
-        return Hits({number: score * self._name_lift(number, said) for number, score in top}, found)
+        self._lift_named(top, said)
+        return Hits(top, found)
 
     def _other_tools_of_a_server(
         self, scores: Mapping[int, float], low: float, wanted: Mapping[int, float], worths: Mapping[int, float]
@@ -300,18 +301,16 @@ class Postings:
         served = set(chain.from_iterable(chain.from_iterable(shared.values())))
         return set(filter(is_other, scores.keys() & served))
 
-    def _name_lift(self, number: int, said: Mapping[int, float]) -> float:
-        """A factor of 1 and more: how much of the tool's name the query says, `said` being the rarities of its terms."""
-        names, part = self.names[number], 0.0
-        for term in names:
-            if term in said:
-                part += said[term]
-        if not part:
-            return 1.0
-        whole = self._name_rarities.get(number)
-        if whole is None:
-            whole = self._name_rarities[number] = sum(map(self.rarity, names))
-        return 1 + NAME_COVERAGE * (part / whole) ** 2
+    def _lift_named(self, scores: dict[int, float], said: Mapping[int, float]) -> None:
+        """Raises the scores by how much of its name the query says of each tool: `said` are the rarities of its terms."""
+        names, wholes = self.names, self._name_rarities
+        for number in scores:
+            part = 0.0
+            for term in names[number]:
+                if term in said:
+                    part += said[term]
+            if part:
+                scores[number] *= 1 + NAME_COVERAGE * (part / wholes[number]) ** 2
 
     def _scores(
         self, worths: Mapping[int, float], limit: int, most_postings: int, most_candidates: int
@@ -387,8 +386,7 @@ class Postings:
         found: dict[int, float] = {}
         own = 0
         known, get = self.words.__getitem__, found.get
-        for field, text in texts:
-            words = written_words(text)
+        for (field, _), words in zip(texts, words_of_all([text for _, text in texts]), strict=True):
             weight, base, each = _UNITS[field]
             unit = weight / (base + each * len(words))
             for term in chain.from_iterable(map(known, words)):

@@ -437,12 +437,18 @@ class ToolIndex:
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time."""
+    """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time.
+
+    What was made counts as old then, as it would after two looks at all of it.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if enabled and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         if enabled:
             gc.enable()
 
