@@ -61,10 +61,11 @@ class Trained(StaticEmbedder):
 
     @property
     def table(self) -> Vectors:
-        return self._table.astype(np.float32, copy=False)
+        table = self._mapped.matrix() if self._table is None else self._table
+        return table.astype(np.float32, copy=False)
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
-        return [tokens[:MAX_TOKENS] for tokens in self._tokens(texts)]
+        return [self._tokens(text)[:MAX_TOKENS] for text in texts]
 
 
 def main() -> None:

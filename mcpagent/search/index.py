@@ -42,7 +42,6 @@ from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.uses import MOST_RAISED, Uses
-from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import written_words
 from mcpagent.text.foreign_patterns import PatternError
@@ -94,7 +93,7 @@ class ToolIndex:
             embedder = MultilingualEmbedder()
         if strategy in ("hybrid", "multilingual") or (strategy == "auto" and (embedder or static_model_folder())):
             _check_vectors(embedder)
-            self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
+            self._vectors = Vectors(embedder, cache_folder)
         is_measured = embedder is None or hasattr(embedder, "cosines")
         self._min_strength = min_strength if min_strength is not None else MIN_STRENGTH if is_measured else 0.0
         self._uses = Uses(history) if history is not None else None
