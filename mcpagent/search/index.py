@@ -50,6 +50,9 @@ from mcpagent.text.safe_text import safe_line
 Ranking: TypeAlias = Callable[[str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]]
 Strategy: TypeAlias = RankingName | Ranking
 
+USUAL_LIMIT = 5
+"""Tools of one result, if nobody says how many."""
+
 _EXACT_SCORE = 1000.0
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
@@ -199,17 +202,22 @@ class ToolIndex:
 
     # Searching
 
-    async def find(self, query: str | Sequence[str], limit: int = 5, *, server: str | None = None) -> SearchResult:
+    async def find(
+        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+    ) -> SearchResult:
         """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited."""
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
-            return self._named_result(text, await names if inspect.isawaitable(names) else names, limit)
+            return self._named_result(text, await names if inspect.isawaitable(names) else names, limit or USUAL_LIMIT)
         if self._is_slow(query) or self._vectors is not None or self._waiting:
             return await asyncio.to_thread(self.search, query, limit, server=server)
         return self.search(query, limit, server=server)
 
-    def search(self, query: str | Sequence[str], limit: int = 5, *, server: str | None = None) -> SearchResult:
-        """The tools the query means, best first; `server` restricts them to one server's.
+    def search(
+        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+    ) -> SearchResult:
+        """The tools the query means, best first, at most `limit`; `server` restricts them to one server's. Without a
+        limit these are all that `select:` names, and five of all else.
 
         A query is words, a request, a regular expression, one or more names, `select:name,name`, `server: words`, or
         a list of queries, whose results take turns. Never raises because of a query: `SearchResult.error` says what
@@ -221,14 +229,15 @@ class ToolIndex:
                 if inspect.iscoroutine(names):
                     names.close()
                 raise InputError("strategy: the ranking is an async function; call find() instead of search()")
-            return self._named_result(text, names, limit)
+            return self._named_result(text, names, limit or USUAL_LIMIT)
+        most = None if limit is None else max(limit, 1)
         if isinstance(query, str):
-            return self._search(shortened(query), max(limit, 1), server)
+            return self._search(shortened(query), most, server)
         queries = [short for one in query[:MAX_QUERIES] if (short := shortened(one))]
-        results = [self._search(one, max(limit, 1), server) for one in queries]
+        results = [self._search(one, most, server) for one in queries]
         if not results:
             return _empty_query("")
-        found = taking_turns(results, max(limit, 1))
+        found = taking_turns(results, most or USUAL_LIMIT)
         if len(query) > MAX_QUERIES:
             found = replace(found, notes=(*found.notes, f"only the first {MAX_QUERIES} queries were searched"))
         return found
@@ -256,7 +265,7 @@ class ToolIndex:
         matches = tuple(Match(tool, 1.0 / (place + 1)) for place, tool in enumerate(found[:limit]))
         return SearchResult(query, matches, len(found), "ranked" if found else "none")
 
-    def _search(self, query: str, limit: int, server: str | None) -> SearchResult:
+    def _search(self, query: str, most: int | None, server: str | None) -> SearchResult:
         text = query.strip()
         if not text:
             return _empty_query(query)
@@ -264,7 +273,8 @@ class ToolIndex:
             self._settle()
         chosen = selected_names(text)
         if chosen is not None:
-            return self._select(query, chosen, server)
+            return self._select(query, chosen, most, server)
+        limit = most or USUAL_LIMIT
         if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
             server, text = prefixed
         with self._lock:
@@ -294,7 +304,7 @@ class ToolIndex:
     def _servers(self) -> list[str]:
         return [server for server in self._numbers if server]
 
-    def _select(self, query: str, names: Sequence[str], server: str | None) -> SearchResult:
+    def _select(self, query: str, names: Sequence[str], most: int | None, server: str | None) -> SearchResult:
         with self._lock:
             found: dict[int, str] = {}
             missing: list[str] = []
@@ -309,7 +319,8 @@ class ToolIndex:
                 notes = (f"no tool is called {', '.join(safe_line(name, 64) for name in missing)}",)
             if len(names) > MAX_SELECTED:
                 notes += (f"only the first {MAX_SELECTED} names were looked up",)
-            matches = tuple(self._match(number, _EXACT_SCORE, name) for number, name in found.items())
+            shown = islice(found.items(), most)
+            matches = tuple(self._match(number, _EXACT_SCORE, name) for number, name in shown)
             return SearchResult(query, matches, len(found), "exact" if found else "none", notes=notes, nearest=near)
 
     def _serves(self, number: int, server: str | None) -> bool:
