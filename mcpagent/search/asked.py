@@ -147,10 +147,9 @@ class Asker:
     def _guess(self, word: str) -> list[_Guess]:
         """What the unknown word may stand for, the likeliest first."""
         spelling, held = self._known_spellings()
-        near = self._live(spelling.nearest(word, held)) or self._live(
+        return self._live(spelling.nearest(word, held)) or self._live(
             (long, 1.0) for long in spelling.completions(word, held)
         )
-        return near
 
     def _forget_when_changed(self) -> None:
         """What words were read as holds while no tool changes: the needs of a query repeat its words."""

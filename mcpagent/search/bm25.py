@@ -68,6 +68,7 @@ class WorkedOut(dict[Key, Value]):
 Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
 """Of one term: the tools that hold it, in order, and what it is worth in each before its rarity."""
 
+
 class _Term(NamedTuple):
     """What a search asks of a term: its rarity, and how many tools hold it, gone ones too, in which lists."""
 
@@ -289,9 +290,7 @@ class Postings:
             score = scores[number]
             if score > most:
                 return False
-            held = {
-                term for term, served in shared.items() if any(_place(numbers, number) >= 0 for numbers in served)
-            }
+            held = {term for term, served in shared.items() if any(_place(numbers, number) >= 0 for numbers in served)}
             return not main <= held and score * _NEARLY <= sum(
                 self.weight(term, number) * worths[term] for term in held
             )
@@ -302,7 +301,7 @@ class Postings:
         return set(filter(is_other, scores.keys() & served))
 
     def _lift_named(self, scores: dict[int, float], said: Mapping[int, float]) -> None:
-        """Raises the scores by how much of its name the query says of each tool: `said` are the rarities of its terms."""
+        """Raises each tool's score by how much of its name the query says; `said` are the rarities of its terms."""
         names, wholes = self.names, self._name_rarities
         for number in scores:
             part = 0.0

@@ -18,6 +18,7 @@ import logging
 import re
 from array import array
 from bisect import bisect_left
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +48,7 @@ class Tokens:
             raise ValueError("the sizes in it do not fit")
         kinds: tuple[Literal["I", "H"], ...] = ("I", "H", "H")
         self._pairs, self._ranks, self._joined = (
-            data[at:end].cast(kind) for at, end, kind in zip(ends, ends[1:], kinds, strict=False)
+            data[at:end].cast(kind) for (at, end), kind in zip(pairwise(ends), kinds, strict=True)
         )
         if max(self._ranks, default=-1) >= len(self._joined):
             raise ValueError("a rank in it does not fit")
@@ -69,7 +70,7 @@ class Tokens:
             found += self._encode(word[at : whole.start()])
             found.append(self._whole[whole[0]])
             at = whole.end()
-        return tuple([*found, *self._encode(word[at:])])
+        return (*found, *self._encode(word[at:]))
 
     def _encode(self, text: str) -> list[int]:
         if not text:
@@ -82,7 +83,7 @@ class Tokens:
             else:
                 tokens.append(token)
         known = self._known
-        ranks = [known[left * _MOST_TOKENS + right] for left, right in zip(tokens, tokens[1:], strict=False)]
+        ranks = [known[left * _MOST_TOKENS + right] for left, right in pairwise(tokens)]
         while ranks and (lowest := min(ranks)) < _NEVER:
             at = ranks.index(lowest)
             tokens[at : at + 2] = [self._joined[lowest]]

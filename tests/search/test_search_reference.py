@@ -20,9 +20,10 @@ from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS, field_texts
 from mcpagent.search.words import spoken, terms, written_words
 
 WORDS = (
-    "invoice customer message weather forecast file folder branch commit deploy server metric alarm ticket order price "
-    "getUser createInvoice S3Bucket log group loggroup sign in signin with for the Zürich Straße 日本 2024"
-).split()
+    *("invoice", "customer", "message", "weather", "forecast", "file", "folder", "branch", "commit", "deploy"),
+    *("server", "metric", "alarm", "ticket", "order", "price", "getUser", "createInvoice", "S3Bucket", "log", "group"),
+    *("loggroup", "sign", "in", "signin", "with", "for", "the", "Zürich", "Straße", "日本", "2024"),
+)
 SERVERS = ("billing", "weather", "logs", "order desk")
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
 NAMES = st.lists(st.sampled_from(WORDS[:20]), min_size=1, max_size=3).map("_".join)
@@ -178,7 +179,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LARGE = [
-    ToolDefinition(f"{verb}_{word}_{number}", f"{verb} the {word} of {number}", {}, server, f"{verb}_{word}_{number}")
+    ToolDefinition(f"{verb}_{word}_{number}{server[0]}", f"{verb} the {word} of {number}", {}, server)
     for number in range(6)
     for server in SERVERS
     for verb in ("get", "list", "remove")

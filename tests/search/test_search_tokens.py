@@ -1,4 +1,4 @@
-"""Word vectors without their library and without numpy: the same tokens, the same cosines, from a file read in place."""
+"""Word vectors without their library and without numpy: the same tokens and cosines, from files read in place."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def index_of(strategy: str, folder: Path | None = None, tools: list[ToolDefiniti
 
 
 @settings(max_examples=200)
-@given(st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), max_size=12) | st.from_regex(r"[a-zA-Z_0-9-]{1,20}"))
+@given(
+    st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), max_size=12) | st.from_regex(r"[a-zA-Z_0-9-]{1,20}")
+)
 @example("<s>x</s><unk>")
 @example("\u2581\u2581x<0x41>🧨é")
 def test_tokens_are_those_of_the_library(word: str) -> None:
@@ -104,5 +106,5 @@ def test_another_tokenizer_is_told(tmp_path: Path) -> None:
     (tmp_path / "tokenizers").mkdir()
     (tmp_path / "weights").symlink_to(FILE.parent.parent / "weights")
     (tmp_path / "tokenizers" / FILE.name).write_text('{"model": {"type": "Unigram"}}')
-    with pytest.raises(ConfigError, match="another kind of model|not a tokenizer"):
+    with pytest.raises(ConfigError, match="not a tokenizer that is known"):
         StaticEmbedder(tmp_path)
