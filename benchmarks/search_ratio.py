@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def measure(folders: list[Path], system: str, size: int, cap: int) -> dict[str, float]:
-    """CPU seconds of the build, and milliseconds of a query, over the first tools in the order of their names' hashes."""
+    """CPU seconds of the build and milliseconds of a query over the first tools in the order of their names' hashes."""
     rows = {row["name"]: row for folder in folders for row in read_rows(folder / "catalog.jsonl")}
     names = sorted(rows, key=lambda name: hashlib.sha256(name.encode("utf-8", "replace")).digest())[:size]
     catalog = [rows[name] for name in names]

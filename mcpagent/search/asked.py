@@ -16,7 +16,7 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from mcpagent.search.bm25 import Postings, WorkedOut
+from mcpagent.search.postings import Postings, WorkedOut
 from mcpagent.search.words import MAX_WORD, STOP_WORDS, pieces, plain, stem, written_words
 
 MAX_TERMS = 64
@@ -107,9 +107,9 @@ class Asker:
                 asked.add(term, part, factor)
         # Neighbouring words written as one in the index: `log group` is `loggroup` there, `sign in` `signin`.
         for pair in pairwise([readings[word].plain for word in words]):
-            term = self._joined[pair]
-            if term is not None:
-                asked.add(term, " ".join(pair), _JOINED_FACTOR)
+            joined = self._joined[pair]
+            if joined is not None:
+                asked.add(joined, " ".join(pair), _JOINED_FACTOR)
         for word, reading in readings.items():
             for term in reading.meant:
                 asked.add(term, reading.plain, _SYNONYM_FACTOR if reading.known else _FOR_UNKNOWN_FACTOR)

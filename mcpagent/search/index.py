@@ -22,12 +22,13 @@ from mcpagent.errors import ConfigError, InputError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
-from mcpagent.search.bm25 import Postings
+from mcpagent.search.bm25 import best as best_by_words
 from mcpagent.search.embedding import Embedder, MultilingualEmbedder, static_model_folder
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.learning import SearchHistory
 from mcpagent.search.named import Named
+from mcpagent.search.postings import Postings
 from mcpagent.search.query import (
     MAX_QUERIES,
     MAX_QUERY,
@@ -340,7 +341,7 @@ class ToolIndex:
         with self._lock:
             numbers = {tried[place] for place in matched} & self._tools.keys()
             wanted = self._ranker.ask(patterns.literal_words(pattern)).factors
-            scores = self._postings.best(wanted, limit, numbers).scores
+            scores = best_by_words(self._postings, wanted, limit, numbers).scores
             best = heapq.nsmallest(
                 limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._tools[number].name)
             )

@@ -23,9 +23,9 @@ from typing import Any, Literal
 from mcpagent.config.bounded_files import map_own
 from mcpagent.config.file_changes import write_whole
 from mcpagent.messages import ToolDefinition
-from mcpagent.search.bm25 import K1, Postings, WorkedOut
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import WEIGHTS
+from mcpagent.search.postings import K1, Postings, WorkedOut
 
 logger = logging.getLogger("mcpagent")
 
@@ -112,8 +112,8 @@ class _Lists:
 def save_postings(folder: Path, key: str, postings: Postings) -> None:
     """Saves them; a folder that cannot be written is left alone. Only the last few files are kept."""
     terms = range(len(postings.spelled))
-    lists = [own for term in terms for _, own in [postings.lists(term)]]
-    shared = {term: tools for term in terms if (tools := postings.from_server(term)[1])}
+    lists: list[Any] = [postings.lists(term)[1] for term in terms]
+    shared: dict[int, Any] = {term: tools for term in terms if (tools := postings.from_server(term)[1])}
     header = {
         "size": postings.size,
         "terms": postings.spelled,

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from mcpagent.config.bounded_files import map_own
 from mcpagent.config.file_changes import write_whole
-from mcpagent.search.bm25 import WorkedOut
+from mcpagent.search.postings import WorkedOut
 
 logger = logging.getLogger("mcpagent")
 
