@@ -30,8 +30,8 @@ from benchmarks.search_data import Row, read_rows
 from benchmarks.search_probes import load_tools
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
-from mcpagent.search.embedding import StaticEmbedder
-from mcpagent.search.vectors import tool_parts
+from mcpagent.search.meaning.embedding import StaticEmbedder
+from mcpagent.search.meaning.vectors import tool_parts
 
 Vectors = NDArray[np.float32]
 Tokens = list[list[int]]

@@ -23,10 +23,11 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import best as best_by_words
-from mcpagent.search.embedding import Embedder, MultilingualEmbedder, static_model_folder
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.learning import SearchHistory
+from mcpagent.search.meaning.embedding import Embedder, MultilingualEmbedder, static_model_folder
+from mcpagent.search.meaning.vectors import Vectors
 from mcpagent.search.named import Named
 from mcpagent.search.postings import Postings
 from mcpagent.search.query import (
@@ -43,7 +44,6 @@ from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.uses import MOST_RAISED, Uses
-from mcpagent.search.vectors import Vectors
 from mcpagent.search.words import written_words
 from mcpagent.text.foreign_patterns import PatternError
 from mcpagent.text.safe_text import safe_line

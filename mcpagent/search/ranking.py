@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
-from mcpagent.search.embedding import EmbeddingError
+from mcpagent.search.meaning.embedding import EmbeddingError
+from mcpagent.search.meaning.vectors import Vectors
 from mcpagent.search.postings import Postings
 from mcpagent.search.result import Reason
 from mcpagent.search.strength import Assessed, assess, telling_words
-from mcpagent.search.vectors import Vectors
 from mcpagent.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)

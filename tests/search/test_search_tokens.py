@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
-from mcpagent.search.embedding import StaticEmbedder, static_model_folder
-from mcpagent.search.tokens import Tokens, read_tokens
+from mcpagent.search.meaning.embedding import StaticEmbedder, static_model_folder
+from mcpagent.search.meaning.tokens import Tokens, read_tokens
 
 pytest.importorskip("numpy", reason="needs mcpagent[semantic]")
 tokenizers = pytest.importorskip("tokenizers")

@@ -21,8 +21,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ConfigError, McpAgentError
+from mcpagent.search.meaning.tokens import read_tokens
 from mcpagent.search.strength import OF_SENTENCES, OF_WORDS
-from mcpagent.search.tokens import read_tokens
 
 if TYPE_CHECKING:
     import httpx2

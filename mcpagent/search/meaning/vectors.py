@@ -13,15 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpagent.messages import ToolDefinition
-from mcpagent.search.embedding import Embedder, EmbeddingError, Row, StaticEmbedder, embedder_name, unit_row, unit_rows
 from mcpagent.search.fields import MAX_NAME, local_name, parameters
+from mcpagent.search.meaning.embedding import (
+    Embedder,
+    EmbeddingError,
+    Row,
+    StaticEmbedder,
+    embedder_name,
+    unit_row,
+    unit_rows,
+)
+from mcpagent.search.meaning.vector_cache import VectorCache
 from mcpagent.search.postings import WorkedOut
 from mcpagent.search.strength import OF_WORDS, Cosines
-from mcpagent.search.vector_cache import VectorCache
 from mcpagent.search.words import spoken
 
 if TYPE_CHECKING:
-    from mcpagent.search.embedding import Matrix
+    from mcpagent.search.meaning.embedding import Matrix
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
