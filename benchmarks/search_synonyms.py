@@ -23,8 +23,8 @@ sys.path.pop(0)  # this folder: its file names would hide packages
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_probes import load_tools
-from mcpagent.search.embedding import StaticEmbedder
 from mcpagent.search.fields import field_texts
+from mcpagent.search.meaning.embedding import StaticEmbedder
 from mcpagent.search.words import STOP_WORDS, pieces, stem, written_words
 
 FEWEST_USES = 4

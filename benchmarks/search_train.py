@@ -30,8 +30,8 @@ from benchmarks.search_data import Row, read_rows
 from benchmarks.search_probes import load_tools
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
-from mcpagent.search.embedding import StaticEmbedder
-from mcpagent.search.vectors import tool_parts
+from mcpagent.search.meaning.embedding import StaticEmbedder
+from mcpagent.search.meaning.vectors import tool_parts
 
 Vectors = NDArray[np.float32]
 Tokens = list[list[int]]
@@ -61,10 +61,11 @@ class Trained(StaticEmbedder):
 
     @property
     def table(self) -> Vectors:
-        return self._table.astype(np.float32, copy=False)
+        table = self._mapped.matrix() if self._table is None else self._table
+        return table.astype(np.float32, copy=False)
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
-        return [tokens[:MAX_TOKENS] for tokens in self._tokens(texts)]
+        return [self._tokens(text)[:MAX_TOKENS] for text in texts]
 
 
 def main() -> None:

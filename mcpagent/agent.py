@@ -398,8 +398,9 @@ class Agent(Generic[Deps]):
         return response
 
     @in_own_loop
-    async def search(self, query: str, limit: int = 5) -> SearchResult:
-        """What `search_tools` finds for the query: the model's own ranking, without a model."""
+    async def search(self, query: str, limit: int | None = None) -> SearchResult:
+        """What `search_tools` finds for the query: the model's own ranking, without a model. Without a limit these are
+        all that `select:` names, and five of all else."""
         return await self._current.search(query, limit)
 
     # -- what there is ------------------------------------------------------------------------------------------------

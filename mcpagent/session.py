@@ -666,10 +666,12 @@ class Session(Generic[Deps]):
         self.stop_keeping()
 
     @in_own_loop
-    async def search(self, query: str, limit: int = 5) -> SearchResult:
-        """What `search_tools` finds for the query: the model's own ranking, without a model."""
+    async def search(self, query: str, limit: int | None = None) -> SearchResult:
+        """What `search_tools` finds for the query: the model's own ranking, without a model; `limit` as there is in
+        `Agent.search`."""
         expect("search", query, str, "a query as text", error=InputError)
-        expect("limit", limit, int, "a number of tools", error=InputError)
+        if limit is not None:
+            expect("limit", limit, int, "a number of tools", error=InputError)
         return await self.tools.search(query, limit)
 
 

@@ -40,7 +40,9 @@ def tools_show(
 def tools_search(
     options: opt.Options,
     query: Annotated[list[str], typer.Argument(metavar="QUERY", help="Words or a regex pattern.")],
-    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Tools shown.")] = 5,
+    limit: Annotated[
+        int | None, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Tools shown (5, or all named).")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say which words matched where.")] = False,
 ) -> int:
     """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""

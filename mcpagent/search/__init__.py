@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from mcpagent.python.late_names import late_names
 
 if TYPE_CHECKING:
-    from mcpagent.search.embedding import EmbeddingsEndpoint
     from mcpagent.search.index import ToolIndex
     from mcpagent.search.learning import SearchHistory
+    from mcpagent.search.meaning.embedding import EmbeddingsEndpoint
     from mcpagent.search.result import Match, Reason, SearchResult
     from mcpagent.search.signature import call_signature, first_sentences
 
@@ -27,7 +27,7 @@ __all__ = [
 __getattr__, __dir__ = late_names(
     __name__,
     {
-        "embedding": ("EmbeddingsEndpoint",),
+        "meaning.embedding": ("EmbeddingsEndpoint",),
         "index": ("ToolIndex",),
         "learning": ("SearchHistory",),
         "result": ("Match", "Reason", "SearchResult"),

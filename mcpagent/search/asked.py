@@ -5,16 +5,18 @@ Unknown are typos, abbreviations and words run together, which are matched to th
 
 from __future__ import annotations
 
+import heapq
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from mcpagent.search.bm25 import Postings
+from mcpagent.search.postings import Postings, WorkedOut
 from mcpagent.search.words import MAX_WORD, STOP_WORDS, pieces, plain, stem, written_words
 
 MAX_TERMS = 64
@@ -45,10 +47,13 @@ class Asked:
 
     def add(self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False) -> None:
         """Takes up a term for a word of the query, with the highest factor it is given; none beyond `MAX_TERMS`."""
-        if term not in self.factors and len(self.factors) >= MAX_TERMS:
-            return
-        self.factors[term] = max(self.factors.get(term, 0.0), factor)
-        self.words.setdefault(term, word)
+        held = self.factors.get(term)
+        if held is None:
+            if len(self.factors) >= MAX_TERMS:
+                return
+            self.factors[term], self.words[term] = factor, word
+        elif factor > held:
+            self.factors[term] = factor
         if guessed:
             self.guessed.add(term)
 
@@ -62,10 +67,13 @@ class _Guess(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """(term, word, factor) of a written word's known pieces; `known` also if nobody searches by it."""
+    """(term, word, factor) of a written word's known pieces; `known` also if nobody searches by it. `plain` is the word
+    without capitals and accents, `meant` are the terms of what tools say for it."""
 
     terms: tuple[tuple[int, str, float], ...]
     known: bool
+    plain: str
+    meant: tuple[int, ...]
 
 
 class Asker:
@@ -82,9 +90,10 @@ class Asker:
         self._spelling = Spelling()
         self._spelled = 0
         self._known_spellings = spelling or self.learned_spellings
-        self._readings: dict[str, _Reading] = {}
-        self._guesses: dict[str, list[_Guess]] = {}
-        self._meant: dict[str, tuple[int, ...]] = {}
+        self._readings: dict[str, _Reading] = WorkedOut(self._read)
+        self._stems: dict[str, str] = WorkedOut(stem)
+        self._joined: dict[tuple[str, str], int | None] = WorkedOut(lambda pair: self._term(pair[0] + pair[1]))
+        self._guesses: dict[str, list[_Guess]] = WorkedOut(self._guess)
         self._read_at = 0
 
     def ask(self, text: str) -> Asked:
@@ -92,61 +101,42 @@ class Asker:
         self._forget_when_changed()
         asked = Asked()
         words = written_words(text)
-        distinct = dict.fromkeys(words)
-        unknown = dict.fromkeys(word for word in distinct if not self._add_known(asked, word))
-        self._add_joined(asked, words)
-        for word in distinct:
-            meant = self._add_synonyms(asked, plain(word), _FOR_UNKNOWN_FACTOR if word in unknown else _SYNONYM_FACTOR)
-            if word in unknown and not meant:
-                self._add_guess(asked, word)
+        readings = {word: self._readings[word] for word in words}
+        for reading in readings.values():
+            for term, part, factor in reading.terms:
+                asked.add(term, part, factor)
+        # Neighbouring words written as one in the index: `log group` is `loggroup` there, `sign in` `signin`.
+        for pair in pairwise([readings[word].plain for word in words]):
+            joined = self._joined[pair]
+            if joined is not None:
+                asked.add(joined, " ".join(pair), _JOINED_FACTOR)
+        for word, reading in readings.items():
+            for term in reading.meant:
+                asked.add(term, reading.plain, _SYNONYM_FACTOR if reading.known else _FOR_UNKNOWN_FACTOR)
+            if not reading.known and not reading.meant:
+                self._add_guess(asked, word, reading.plain)
         return asked
-
-    def _add_known(self, asked: Asked, written: str) -> bool:
-        """Adds the word's terms; True also for words that nobody searches by."""
-        reading = self._readings.get(written)
-        if reading is None:
-            reading = self._readings[written] = self._read(written)
-        for term, part, factor in reading.terms:
-            asked.add(term, part, factor)
-        return reading.known
 
     def _read(self, written: str) -> _Reading:
         parts = [part for part in pieces(written) if part not in STOP_WORDS]
+        word = plain(written)
+        meant = tuple(term for one in synonyms().get(stem(word), ()) if (term := self._term(one)) is not None)
         if not parts or (len(written) == 1 and written.isascii()):
-            return _Reading((), known=True)
+            return _Reading((), True, word, meant)
         known = [(part, term) for part in parts if (term := self._term(part)) is not None]
         whole = plain(written[:MAX_WORD])  # no piece of a text without spaces is its whole
         whole_known = bool(known) and known[0][0] == whole
         if not whole.isascii():
             known = [(whole, term) for _, term in known]
         read = [(term, part, _PIECE_FACTOR if whole_known and part != whole else 1.0) for part, term in known]
-        return _Reading(tuple(read), known=bool(known) or written.isdigit())
+        return _Reading(tuple(read), bool(known) or written.isdigit(), word, meant)
 
-    def _add_joined(self, asked: Asked, words: Iterable[str]) -> None:
-        """Neighbouring words written as one in the index: `log group` is `loggroup` there, `sign in` `signin`."""
-        plain_words = [plain(word) for word in words]
-        for left, right in pairwise(plain_words):
-            term = self._term(left + right)
-            if term is not None:
-                asked.add(term, f"{left} {right}", _JOINED_FACTOR)
-
-    def _add_synonyms(self, asked: Asked, word: str, factor: float) -> bool:
-        """Adds what tools say for the word; False if that is nothing."""
-        meant = self._meant.get(word)
-        if meant is None:
-            terms = map(self._term, synonyms().get(stem(word), ()))
-            meant = self._meant[word] = tuple(term for term in terms if term is not None)
-        for term in meant:
-            asked.add(term, word, factor)
-        return bool(meant)
-
-    def _add_guess(self, asked: Asked, written: str) -> None:
-        word = plain(written)
+    def _add_guess(self, asked: Asked, written: str, word: str) -> None:
         if split := self._split(word):
             for part, term in split:
                 asked.add(term, part)
             return
-        guesses = self._guess(word)
+        guesses = self._guesses[word]
         for guess in guesses:
             asked.add(guess.term, word, _GUESS_FACTOR * guess.likeness, guessed=True)
         if guesses:
@@ -156,32 +146,34 @@ class Asker:
 
     def _guess(self, word: str) -> list[_Guess]:
         """What the unknown word may stand for, the likeliest first."""
-        if word not in self._guesses:
-            spelling, held = self._known_spellings()
-            near = self._live(spelling.nearest(word, held)) or self._live(
-                (long, 1.0) for long in spelling.completions(word, held)
-            )
-            self._guesses[word] = near[:_MAX_GUESSES]
-        return self._guesses[word]
+        spelling, held = self._known_spellings()
+        return self._live(spelling.nearest(word, held)) or self._live(
+            (long, 1.0) for long in spelling.completions(word, held)
+        )
 
     def _forget_when_changed(self) -> None:
         """What words were read as holds while no tool changes: the needs of a query repeat its words."""
         if self._read_at != self._postings.changes or len(self._readings) >= _KEPT_READINGS:
-            self._readings, self._guesses, self._meant = {}, {}, {}
+            self._readings.clear()
+            self._joined.clear()
+            self._guesses.clear()
             self._read_at = self._postings.changes
 
     def _live(self, near: Iterable[tuple[str, float]]) -> list[_Guess]:
-        """The terms of words that a tool still holds, the likest and then the most usual first."""
-        best: dict[int, _Guess] = {}
-        for word, likeness in sorted(near, key=lambda one: (-one[1], one[0])):
-            term = self._term(word)
-            if term is not None:
-                best.setdefault(term, _Guess(term, word, likeness))
-        postings = self._postings
-        return sorted(
-            best.values(),
-            key=lambda guess: (-guess.likeness, -postings.count(guess.term), postings.spelled[guess.term]),
-        )
+        """The terms of words that a tool still holds, the likest and then the most usual first, at most `_MAX_GUESSES`.
+
+        A short word may begin hundreds, so that little is done for each.
+        """
+        stems, ids, count = self._stems, self._postings.ids, self._postings.count
+        best: dict[int, tuple[float, str]] = {}
+        for word, likeness in near:
+            term = ids.get(stems[word])
+            if term is not None and (term not in best or (-likeness, word) < best[term]):
+                best[term] = -likeness, word
+        spelled = self._postings.spelled
+        held = ((unlike, -count(term), spelled[term], term, word) for term, (unlike, word) in best.items())
+        chosen = heapq.nsmallest(_MAX_GUESSES, (one for one in held if one[1]))
+        return [_Guess(term, word, -unlike) for unlike, _, _, term, word in chosen]
 
     def _split(self, word: str) -> list[tuple[str, int]]:
         """Two known words that make up the word: `signin` as `sign in`."""
@@ -228,6 +220,7 @@ class Spelling:
         self._by_first_three: defaultdict[str, list[str]] = defaultdict(list)
         self._by_first_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._by_last_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        self._joined: dict[str, tuple[int, str]] = {}
         self._seen: set[str] = set()
 
     def add(self, words: Iterable[str]) -> None:
@@ -253,8 +246,8 @@ class Spelling:
 
         most = 2 if len(word) >= _TWO_TYPOS_LENGTH else 1
 
-        def within(most: int, words: Iterable[str]) -> list[tuple[str, float]]:
-            near = extract(word, list(words), scorer=OSA.distance, score_cutoff=most, limit=None)
+        def within(most: int, words: Sequence[str]) -> list[tuple[str, float]]:
+            near = extract(word, words, scorer=OSA.distance, score_cutoff=most, limit=None)
             near = near if held is None else [one for one in near if one[0] in held]
             return [(other, 1 - distance / len(word)) for other, distance, _ in near if distance == near[0][1]]
 
@@ -263,13 +256,13 @@ class Spelling:
         if near or not _TWO_INSIDE_LENGTH <= len(word) < _TWO_TYPOS_LENGTH:
             return near
         begun = self._of_length(self._by_first_and_length, word[0], len(word), 2)
-        return within(2, (other for other in begun if other[-1] == word[-1]))
+        return within(2, [other for other in begun if other[-1] == word[-1]])
 
     def _of_length(
         self, buckets: Mapping[tuple[str, int], Sequence[str]], letter: str, length: int, most: int
     ) -> list[str]:
         lengths = range(length - most, length + most + 1)
-        return [other for one in lengths for other in buckets.get((letter, one), ())]
+        return list(chain.from_iterable(buckets.get((letter, one), ()) for one in lengths))
 
     def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
         """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database; see `nearest`
@@ -280,8 +273,21 @@ class Spelling:
         begun = begun if held is None else [long for long in begun if long in held]
         if begun or not _VOWELS.isdisjoint(word[1:]):
             return begun
-        same_start = [long for long in self._by_first.get(word[0], ()) if held is None or long in held]
-        return [long for long in same_start if len(long) > len(word) + 1 and abbreviates(word, long)]
+        holding = re.compile(f"^{'.*'.join(word)}.*$", re.MULTILINE).findall(self._lines(word[0]))
+        return [
+            long
+            for long in holding
+            if len(long) > len(word) + 1 and abbreviates(word, long) and (held is None or long in held)
+        ]
+
+    def _lines(self, letter: str) -> str:
+        """The words that begin with the letter, one a line: a pattern looks through thousands in no time."""
+        words = self._by_first.get(letter, [])
+        count, lines = self._joined.get(letter, (0, ""))
+        if count != len(words):
+            lines = "\n".join(words)
+            self._joined[letter] = len(words), lines
+        return lines
 
 
 def abbreviates(short: str, long: str) -> bool:

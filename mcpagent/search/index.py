@@ -10,9 +10,9 @@ import inspect
 import math
 import sqlite3
 import threading
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -22,12 +22,14 @@ from mcpagent.errors import ConfigError, InputError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
-from mcpagent.search.bm25 import Postings
-from mcpagent.search.embedding import Embedder, MultilingualEmbedder, static_model_folder
+from mcpagent.search.bm25 import best as best_by_words
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
 from mcpagent.search.learning import SearchHistory
+from mcpagent.search.meaning.embedding import Embedder, MultilingualEmbedder, static_model_folder
+from mcpagent.search.meaning.vectors import Vectors
 from mcpagent.search.named import Named
+from mcpagent.search.postings import Postings
 from mcpagent.search.query import (
     MAX_QUERIES,
     MAX_QUERY,
@@ -42,14 +44,15 @@ from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.uses import MOST_RAISED, Uses
-from mcpagent.search.vector_cache import VectorCache
-from mcpagent.search.vectors import Vectors
-from mcpagent.search.words import terms, written_words
+from mcpagent.search.words import written_words
 from mcpagent.text.foreign_patterns import PatternError
 from mcpagent.text.safe_text import safe_line
 
 Ranking: TypeAlias = Callable[[str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]]
 Strategy: TypeAlias = RankingName | Ranking
+
+USUAL_LIMIT = 5
+"""Tools of one result, if nobody says how many."""
 
 _EXACT_SCORE = 1000.0
 _NAME_LIKENESS = 80.0
@@ -94,7 +97,7 @@ class ToolIndex:
             embedder = MultilingualEmbedder()
         if strategy in ("hybrid", "multilingual") or (strategy == "auto" and (embedder or static_model_folder())):
             _check_vectors(embedder)
-            self._vectors = Vectors(embedder, VectorCache(cache_folder) if cache_folder else None)
+            self._vectors = Vectors(embedder, cache_folder)
         is_measured = embedder is None or hasattr(embedder, "cosines")
         self._min_strength = min_strength if min_strength is not None else MIN_STRENGTH if is_measured else 0.0
         self._uses = Uses(history) if history is not None else None
@@ -200,17 +203,22 @@ class ToolIndex:
 
     # Searching
 
-    async def find(self, query: str | Sequence[str], limit: int = 5, *, server: str | None = None) -> SearchResult:
+    async def find(
+        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+    ) -> SearchResult:
         """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited."""
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
-            return self._named_result(text, await names if inspect.isawaitable(names) else names, limit)
+            return self._named_result(text, await names if inspect.isawaitable(names) else names, limit or USUAL_LIMIT)
         if self._is_slow(query) or self._vectors is not None or self._waiting:
             return await asyncio.to_thread(self.search, query, limit, server=server)
         return self.search(query, limit, server=server)
 
-    def search(self, query: str | Sequence[str], limit: int = 5, *, server: str | None = None) -> SearchResult:
-        """The tools the query means, best first; `server` restricts them to one server's.
+    def search(
+        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+    ) -> SearchResult:
+        """The tools the query means, best first, at most `limit`; `server` restricts them to one server's. Without a
+        limit these are all that `select:` names, and five of all else.
 
         A query is words, a request, a regular expression, one or more names, `select:name,name`, `server: words`, or
         a list of queries, whose results take turns. Never raises because of a query: `SearchResult.error` says what
@@ -222,14 +230,15 @@ class ToolIndex:
                 if inspect.iscoroutine(names):
                     names.close()
                 raise InputError("strategy: the ranking is an async function; call find() instead of search()")
-            return self._named_result(text, names, limit)
+            return self._named_result(text, names, limit or USUAL_LIMIT)
+        most = None if limit is None else max(limit, 1)
         if isinstance(query, str):
-            return self._search(shortened(query), max(limit, 1), server)
+            return self._search(shortened(query), most, server)
         queries = [short for one in query[:MAX_QUERIES] if (short := shortened(one))]
-        results = [self._search(one, max(limit, 1), server) for one in queries]
+        results = [self._search(one, most, server) for one in queries]
         if not results:
             return _empty_query("")
-        found = taking_turns(results, max(limit, 1))
+        found = taking_turns(results, most or USUAL_LIMIT)
         if len(query) > MAX_QUERIES:
             found = replace(found, notes=(*found.notes, f"only the first {MAX_QUERIES} queries were searched"))
         return found
@@ -257,7 +266,7 @@ class ToolIndex:
         matches = tuple(Match(tool, 1.0 / (place + 1)) for place, tool in enumerate(found[:limit]))
         return SearchResult(query, matches, len(found), "ranked" if found else "none")
 
-    def _search(self, query: str, limit: int, server: str | None) -> SearchResult:
+    def _search(self, query: str, most: int | None, server: str | None) -> SearchResult:
         text = query.strip()
         if not text:
             return _empty_query(query)
@@ -265,7 +274,8 @@ class ToolIndex:
             self._settle()
         chosen = selected_names(text)
         if chosen is not None:
-            return self._select(query, chosen, server)
+            return self._select(query, chosen, most, server)
+        limit = most or USUAL_LIMIT
         if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
             server, text = prefixed
         with self._lock:
@@ -295,7 +305,7 @@ class ToolIndex:
     def _servers(self) -> list[str]:
         return [server for server in self._numbers if server]
 
-    def _select(self, query: str, names: Sequence[str], server: str | None) -> SearchResult:
+    def _select(self, query: str, names: Sequence[str], most: int | None, server: str | None) -> SearchResult:
         with self._lock:
             found: dict[int, str] = {}
             missing: list[str] = []
@@ -310,7 +320,8 @@ class ToolIndex:
                 notes = (f"no tool is called {', '.join(safe_line(name, 64) for name in missing)}",)
             if len(names) > MAX_SELECTED:
                 notes += (f"only the first {MAX_SELECTED} names were looked up",)
-            matches = tuple(self._match(number, _EXACT_SCORE, name) for number, name in found.items())
+            shown = islice(found.items(), most)
+            matches = tuple(self._match(number, _EXACT_SCORE, name) for number, name in shown)
             return SearchResult(query, matches, len(found), "exact" if found else "none", notes=notes, nearest=near)
 
     def _serves(self, number: int, server: str | None) -> bool:
@@ -330,7 +341,7 @@ class ToolIndex:
         with self._lock:
             numbers = {tried[place] for place in matched} & self._tools.keys()
             wanted = self._ranker.ask(patterns.literal_words(pattern)).factors
-            scores = self._postings.best(wanted, limit, numbers).scores
+            scores = best_by_words(self._postings, wanted, limit, numbers).scores
             best = heapq.nsmallest(
                 limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._tools[number].name)
             )
@@ -352,7 +363,7 @@ class ToolIndex:
         # A tool with a word holds all terms of that word, so the rarest of them is enough.
         rarest = {min(ids, key=postings.count) for ids in holding}
         numbers = {number for number, tool in self._tools.items() if literal in tool.name.lower()}
-        return sorted(numbers.union(*(postings.tools[term] for term in rarest)))
+        return sorted(numbers.union(*map(postings.holding, rarest)))
 
     def _search_words(
         self,
@@ -381,7 +392,10 @@ class ToolIndex:
                 near = tuple(self._tools[one.number].name for one in best[:_NEAREST]) or self.names_near(text)
                 return replace(begun, nearest=near)
         matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
-        matches += [self._word_match(one, asked) for one in best[: max(limit - len(named), 0)]]
+        worths = self._postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
+        for one in best[: max(limit - len(named), 0)]:
+            tool = self._tools[one.number]
+            matches.append(Match(tool, one.score, partial(self._reasons, one, tool, asked, worths)))
         counted = 0 if weak else ranking.found + len(named) - (len(ranking.candidates) - len(others))
         found = max(counted, len(named))
         how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
@@ -423,30 +437,29 @@ class ToolIndex:
         )
         return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
 
-    def _word_match(self, ranked: Ranked, asked: Asked) -> Match:
-        tool = self._tools[ranked.number]
-        parts = self._postings.parts(ranked.number, asked.factors)
-        return Match(tool, ranked.score, lambda: reasons_of(ranked, asked, parts, self._fields_of(tool, parts)))
-
-    def _fields_of(self, tool: ToolDefinition, wanted: Container[int]) -> Mapping[int, str]:
-        """The fields of the tool that hold each of these terms."""
-        fields: defaultdict[int, list[str]] = defaultdict(list)
-        for field, text in self._texts(tool):
-            held = {self._postings.ids.get(term, -1) for word in written_words(text) for term in terms(word)}
-            for number in held:
-                if number in wanted:
-                    fields[number].append(field)
-        return {number: ", ".join(names) for number, names in fields.items()}
+    def _reasons(
+        self, ranked: Ranked, tool: ToolDefinition, asked: Asked, worths: Mapping[int, float]
+    ) -> tuple[Reason, ...]:
+        texts = self._texts(tool)
+        weights = self._postings.weights_of(texts)
+        parts = {term: weights[term] * worth for term, worth in worths.items() if term in weights}
+        return reasons_of(ranked, asked, parts, self._postings.fields_of(texts, parts))
 
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time."""
+    """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time.
+
+    What was made counts as old then, as it would after two looks at all of it.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if enabled and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         if enabled:
             gc.enable()
 

@@ -11,11 +11,12 @@ from itertools import chain
 from typing import NamedTuple
 
 from mcpagent.search.asked import Asked, Asker
-from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Postings, Work
-from mcpagent.search.embedding import EmbeddingError
+from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
+from mcpagent.search.meaning.embedding import EmbeddingError
+from mcpagent.search.meaning.vectors import Vectors
+from mcpagent.search.postings import Postings
 from mcpagent.search.result import Reason
 from mcpagent.search.strength import Assessed, assess, telling_words
-from mcpagent.search.vectors import Vectors
 from mcpagent.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
@@ -208,7 +209,7 @@ class Ranker:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
 
     def _hits(self, asked: Asked, limit: int, only: Collection[int] | None, work: Work) -> Hits:
-        return self._postings.best(asked.factors, limit, only, work)
+        return best(self._postings, asked.factors, limit, only, work)
 
 
 def _between(ends: re.Pattern[str], text: str) -> list[str]:

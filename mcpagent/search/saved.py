@@ -23,9 +23,9 @@ from typing import Any, Literal
 from mcpagent.config.bounded_files import map_own
 from mcpagent.config.file_changes import write_whole
 from mcpagent.messages import ToolDefinition
-from mcpagent.search.bm25 import K1, Postings, WorkedOut
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import WEIGHTS
+from mcpagent.search.postings import K1, Postings, WorkedOut
 
 logger = logging.getLogger("mcpagent")
 
@@ -72,9 +72,9 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings.ids.update(terms)
         postings.words.update(words)
         postings.spelled = list(terms)
-        postings.tools, postings.weights = WorkedOut(tools.at), WorkedOut(weights.at)
+        postings.placed = WorkedOut(lambda term: (tools.at(term), weights.at(term)))
         postings.names = WorkedOut(names.at)
-        postings.from_server.update((int(term), from_server.at(place)) for place, term in enumerate(shared))
+        postings.placed_from_server = {int(term): from_server.at(place) for place, term in enumerate(shared)}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -94,6 +94,9 @@ def _check(terms: Sequence[int], parts: Sequence[memoryview[Any]], known: int, s
         raise ValueError("a weight in it does not fit")
 
 
+_NONE = memoryview(b"")
+
+
 class _Lists:
     """Lists of numbers that stand one after the other, read in place."""
 
@@ -102,24 +105,27 @@ class _Lists:
         self._ends = array("I", accumulate(counts, initial=0))
 
     def at(self, place: int) -> memoryview[Any]:
-        return self._numbers[self._ends[place] : self._ends[place + 1]]
+        """Those of one place; none for a place after the last."""
+        return self._numbers[self._ends[place] : self._ends[place + 1]] if place + 1 < len(self._ends) else _NONE
 
 
 def save_postings(folder: Path, key: str, postings: Postings) -> None:
     """Saves them; a folder that cannot be written is left alone. Only the last few files are kept."""
-    shared: dict[int, Any] = {term: tools for term, tools in postings.from_server.items() if tools}
+    terms = range(len(postings.spelled))
+    lists: list[Any] = [postings.lists(term)[1] for term in terms]
+    shared: dict[int, Any] = {term: tools for term in terms if (tools := postings.from_server(term)[1])}
     header = {
         "size": postings.size,
-        "terms": list(postings.ids),
+        "terms": postings.spelled,
         "words": postings.words,
         "names": [len(terms) for terms in postings.names.values()],
-        "counts": [len(tools) for tools in postings.tools.values()],
+        "counts": [len(tools) for tools, _ in lists],
         "from_server": {term: len(tools) for term, tools in shared.items()},
     }
     text = json.dumps(header).encode()
     content = len(text).to_bytes(8, "little") + text
     names = array("I", chain.from_iterable(postings.names.values()))
-    content += b"".join([*postings.tools.values(), *postings.weights.values(), *shared.values(), names])
+    content += b"".join([*(tools for tools, _ in lists), *(weights for _, weights in lists), *shared.values(), names])
     with contextlib.suppress(OSError):
         write_whole(_path(folder, key), content, is_cache=True)
         for old in sorted(folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime)[_KEPT_FILES:]:

@@ -14,15 +14,15 @@ from weakref import WeakKeyDictionary
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.asked import Asker, Spelling
-from mcpagent.search.bm25 import PostingsOfSome, WorkedOut
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
 from mcpagent.search.index import Strategy, ToolIndex, garbage_collection_paused
 from mcpagent.search.learning import SearchHistory
+from mcpagent.search.meaning.vectors import VectorsOfSome
 from mcpagent.search.named import NamedOfSome
+from mcpagent.search.postings import PostingsOfSome, WorkedOut
 from mcpagent.search.ranking import Ranker
 from mcpagent.search.uses import Uses
-from mcpagent.search.vectors import VectorsOfSome
 from mcpagent.search.words import pieces, written_words
 
 MOST_LEFT = 2_000

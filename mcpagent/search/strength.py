@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mcpagent.search.asked import Asked
-from mcpagent.search.bm25 import Postings
+from mcpagent.search.postings import Postings
 from mcpagent.search.words import plain, written_words
 
 MIN_STRENGTH = 4.0

@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from mcpagent.search.embedding import EmbeddingError, unit_rows
 from mcpagent.search.learning import SearchHistory, remembered_words
+from mcpagent.search.meaning.embedding import EmbeddingError, unit_rows
 
 if TYPE_CHECKING:
-    from mcpagent.search.embedding import Matrix
-    from mcpagent.search.vectors import Vectors
+    from mcpagent.search.meaning.embedding import Matrix
+    from mcpagent.search.meaning.vectors import Vectors
 
 MOST_RAISED = 3
 """Tools that one search raises: among five shown, two places at least stay as they were without any history."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Protocol
 
@@ -18,6 +19,9 @@ MAX_WORD = 40
 _WRITTEN = re.compile(r"[^\W_]+")
 _ONLY_WORDS = bytes(char if chr(char).isalnum() else 32 for char in range(128)) + bytes(128)
 """The same for ASCII texts, as a table for `bytes.translate`: three times as fast."""
+
+_BETWEEN = "\x7f"
+_ONLY_WORDS_BETWEEN = bytes(char if char == ord(_BETWEEN) else kept for char, kept in enumerate(_ONLY_WORDS))
 
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00a0"
 """Quotes, dashes, the ellipsis and the hard space: without them most English texts are ASCII."""
@@ -83,6 +87,14 @@ def written_words(text: str) -> list[str]:
     return text.encode().translate(_ONLY_WORDS).decode().split()
 
 
+def words_of_all(texts: Sequence[str]) -> list[list[str]]:
+    """`written_words` of each text, in one go where that is possible."""
+    joined = _BETWEEN.join(texts)
+    if not joined.isascii() or joined.count(_BETWEEN) != len(texts) - 1:
+        return list(map(written_words, texts))
+    return list(map(str.split, joined.encode().translate(_ONLY_WORDS_BETWEEN).decode().split(_BETWEEN)))
+
+
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """The stem of a plain word (Snowball's English stemmer)."""
@@ -96,12 +108,12 @@ def pieces(written: str) -> list[str]:
         return _unspaced_pieces(whole)
     parts = [whole]
     if _CASE_CHANGE.search(written):
-        parts += [part.lower() for part in _PIECE.findall(written[:MAX_WORD])]
+        parts += map(str.lower, _PIECE.findall(written[:MAX_WORD]))
     if not written.isalpha():
         for part in list(parts):
             if split := _LETTERS_THEN_DIGITS.fullmatch(part):
                 parts.append(split[1])
-    return list(dict.fromkeys(parts))
+    return list(dict.fromkeys(parts)) if len(parts) > 1 else parts
 
 
 def _unspaced_pieces(word: str) -> list[str]:
@@ -138,3 +150,8 @@ def _is_one_piece(written: str) -> bool:
 def spoken(name: str) -> str:
     """An identifier as words: `getWeatherForecast` gives `get weather forecast`."""
     return " ".join(_PIECE.findall(name)).lower()
+
+
+def name_words(name: str) -> list[str]:
+    """The same as a list: `get`, `weather`, `forecast`."""
+    return [piece.lower() for piece in _PIECE.findall(name)] if name.isascii() else written_words(spoken(name))

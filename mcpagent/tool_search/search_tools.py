@@ -19,7 +19,7 @@ from mcpagent.events import Event, ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.models.tool_changes_in_history import places_of
 from mcpagent.prompt.builder import category_line, connecting_line
-from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
+from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED, selected_names
 from mcpagent.search.words import name_key
 from mcpagent.text.globs import fits
 from mcpagent.text.safe_text import safe_line
@@ -160,6 +160,8 @@ def _asked(session: SessionTools, arguments: dict[str, Any]) -> SearchCall | str
     usual = session.options.max_results
     if isinstance(query, list):
         usual = max(usual, min(RESULTS_PER_QUERY * len(query), MAX_RESULTS))
+    elif (chosen := selected_names(query)) is not None:
+        usual = max(usual, min(len(chosen), MAX_SELECTED))
     limit, offset = _whole(arguments.get("limit"), usual), _whole(arguments.get("offset"), 0)
     if limit is None or offset is None:
         return "limit and offset are whole numbers: how many results to show, and how many to skip"

@@ -324,7 +324,9 @@ class SessionTools:
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
-    async def search(self, query: str | Sequence[str], limit: int, server: str | None = None) -> SearchResult:
+    async def search(
+        self, query: str | Sequence[str], limit: int | None = None, server: str | None = None
+    ) -> SearchResult:
         """What the catalogue's index finds, by the names that this conversation has."""
         result = await self.catalog.index.find(query, limit, server=server)
         if self._naming is self._shared:

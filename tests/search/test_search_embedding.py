@@ -12,7 +12,7 @@ import pytest
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import EmbeddingsEndpoint, ToolIndex
-from mcpagent.search.embedding import EmbeddingError, static_model_folder
+from mcpagent.search.meaning.embedding import EmbeddingError, static_model_folder
 
 pytest.importorskip("numpy", reason="needs mcpagent[semantic]")
 

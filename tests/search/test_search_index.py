@@ -131,6 +131,15 @@ def test_select_gives_just_these_and_tells_what_is_missing() -> None:
     assert result.nearest[0] == "read_file"
 
 
+def test_a_limit_bounds_what_select_gives_and_found_tells_how_many_there_are() -> None:
+    names = [tool.name for tool in index_of().tools if "create_issue" not in tool.name][:6]  # that is two servers'
+    assert len(names) == 6
+    chosen = "select:" + ",".join(names)
+    assert index_of().search(chosen).names == tuple(names)
+    result = index_of().search(chosen, 2)
+    assert (result.names, result.found, result.how) == (tuple(names[:2]), 6, "exact")
+
+
 def test_a_server_prefix_restricts() -> None:
     assert index_of().search("gitlab: new issue").names == ("gitlab__create_issue",)
     assert index_of().search("new issue", server="github").names == ("create_issue",)

@@ -13,7 +13,7 @@ from mcpagent import ToolSearch
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
-from mcpagent.search.embedding import MultilingualEmbedder, has_multilingual_model
+from mcpagent.search.meaning.embedding import MultilingualEmbedder, has_multilingual_model
 
 LANGUAGES = DATA / "language_requests.json"
 TOOLS = [

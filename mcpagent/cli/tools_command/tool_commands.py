@@ -89,7 +89,7 @@ async def show_tool(agent: Agent, terminal: Terminal, options: Options, name: st
 
 @_with_tools
 async def search_tools(
-    agent: Agent, terminal: Terminal, options: Options, query: str, limit: int, *, explain: bool
+    agent: Agent, terminal: Terminal, options: Options, query: str, limit: int | None, *, explain: bool
 ) -> ExitCode:
     """`mcpagent tools search`. Exit code 1: nothing found."""
     result = await agent.search(query, limit)

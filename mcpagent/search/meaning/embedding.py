@@ -8,22 +8,31 @@ tool by itself (`by_parts`), and what their cosines tell has been measured (`cos
 from __future__ import annotations
 
 import json
+import math
+import mmap
+from array import array
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib.util import find_spec
+from operator import mul
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ConfigError, McpAgentError
+from mcpagent.search.meaning.tokens import read_tokens
 from mcpagent.search.strength import OF_SENTENCES, OF_WORDS
 
 if TYPE_CHECKING:
     import httpx2
     import numpy as np
     from numpy.typing import NDArray
-    from tokenizers import Tokenizer
 
     Matrix: TypeAlias = NDArray[np.float32]
+
+Row: TypeAlias = "array[float]"
+"""A vector, as float32."""
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Any]
 
@@ -47,7 +56,7 @@ class EmbeddingError(McpAgentError):
 @cache
 def static_model_folder() -> Path | None:
     """Where the word vectors of `mcpagent[semantic]` are installed; None if they are not."""
-    if not all(find_spec(package) for package in ("numpy", "tokenizers")):
+    if find_spec("numpy") is None:
         return None
     found = find_spec("wordllama")
     if found is None or not found.submodule_search_locations:
@@ -65,49 +74,62 @@ class StaticEmbedder:
     """The mean of a text's token vectors, read from WordLlama's package files without importing WordLlama.
 
     That library's loader looks for the files in a folder of the user and then downloads them; the files it was
-    installed with are all that is needed. Raises `ConfigError` if they are missing.
+    installed with are all that is needed. `cache` is where the tokens are kept in a form that is read in place.
+    Raises `ConfigError` if the files are missing or others than those of WordLlama 0.4.
     """
 
     by_parts = True
     cosines = OF_WORDS
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, cache: Path | None = None) -> None:
         folder = folder or static_model_folder()
         if folder is None:
             raise ConfigError('strategy "hybrid": the word vectors are not installed; pip install "wordllama<0.5"')
         self.name = f"static {Path(_WEIGHTS).stem}"
-        self._table, self._tokenizer = _load(folder)
+        try:
+            self._mapped, self._model_tokens = _mapped(folder / _WEIGHTS), _read_tokens(folder / _TOKENIZER, cache)
+        except (OSError, ValueError, LookupError) as error:
+            raise ConfigError(f'strategy "hybrid": {folder}: {error}; pip install "wordllama<0.5"') from None
         self._words: dict[str, tuple[int, ...]] = {}
+        self._table: Matrix | None = None
 
     def __call__(self, texts: Sequence[str]) -> Matrix:
         """Unit vectors, one row per text; a text without a known token is a row of zeros."""
         import numpy as np
 
         distinct = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-        if len(distinct) > _FEW_TEXTS and self._table.dtype != np.float32:
-            self._table = self._table.astype(np.float32)  # adding float16 takes three times as long
-        rows = np.zeros((len(distinct), self._table.shape[1]), dtype=np.float32)
-        for row, tokens in zip(rows, self._tokens(list(distinct)), strict=True):
-            if tokens:
-                np.add.reduce(self._table[tokens].astype(np.float32, copy=False), axis=0, out=row)
+        table = self._table if self._table is not None else self._mapped.matrix()
+        if len(distinct) > _FEW_TEXTS and table.dtype != np.float32:
+            table = table.astype(np.float32)  # adding float16 takes three times as long
+        self._table = table
+        rows = np.zeros((len(distinct), table.shape[1]), dtype=np.float32)
+        for row, text in zip(rows, distinct, strict=True):
+            if tokens := self._tokens(text):
+                np.add.reduce(table[tokens].astype(np.float32, copy=False), axis=0, out=row)
         if len(distinct) < len(texts):
             rows = rows[[distinct[text] for text in texts]]
         return unit_rows(rows)
 
+    def plain(self, texts: Sequence[str]) -> list[Row]:
+        """The same without numpy, whose import takes longer than a hundred texts and their vectors do."""
+        rows = [[*map(sum, zip(*map(self._mapped.row, self._tokens(text)), strict=True))] for text in texts]
+        return [unit_row(row or [0.0] * self._mapped.width) for row in rows]
+
     def pieces(self, word: str) -> int:
         """Tokens that the word is made of: one or two for a usual word, more for one that is mistyped."""
-        return len(self._tokens([word])[0])
+        return len(self._tokens(word))
 
-    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token numbers of each text. Words are tokenized once: the tokenizer never joins two of them."""
-        split = [text.split() for text in texts]
-        new = list({word for words in split for word in words if word not in self._words})
-        if len(self._words) + len(new) > _MAX_WORDS:
+    def _tokens(self, text: str) -> list[int]:
+        """The token numbers of the text. Words are tokenized once: the tokenizer never joins two of them."""
+        if len(self._words) > _MAX_WORDS:
             self._words = {}
-            new = list({word for words in split for word in words})
-        for word, encoded in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True):
-            self._words[word] = tuple(encoded.ids)
-        return [[token for word in words for token in self._words[word]] for words in split]
+        words, known, found = text.split(), self._words, list[int]()
+        for word in words:
+            tokens = known.get(word)
+            if tokens is None:
+                tokens = known[word] = self._model_tokens.encode(word)
+            found += tokens
+        return found
 
 
 class MultilingualEmbedder:
@@ -192,6 +214,12 @@ class EmbeddingsEndpoint:
         return vectors
 
 
+def unit_row(row: Sequence[float]) -> Row:
+    """The row divided by its length; a row of zeros stays."""
+    length = max(math.sqrt(sum(map(mul, row, row))), 1e-9)
+    return array("f", [value / length for value in row])
+
+
 def unit_rows(rows: Matrix) -> Matrix:
     """The rows, each divided by its length; rows of zeros stay."""
     import numpy as np
@@ -218,29 +246,44 @@ def _sentence_encoder() -> Any:
     return USE(threads=1)  # several threads take up to ten times the CPU for the same texts
 
 
+_read_tokens = cache(read_tokens)
+"""Once a process."""
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """The one matrix of a safetensors file, whose pages all processes share and are read when they are needed."""
+
+    data: memoryview
+    start: int
+    width: int
+    kind: str
+
+    @cached_property
+    def _struct(self) -> Struct:
+        return Struct(f"<{self.width}{self.kind}")
+
+    def row(self, number: int) -> tuple[float, ...]:
+        """One of its rows."""
+        found: tuple[float, ...] = self._struct.unpack_from(self.data, self.start + number * self._struct.size)
+        return found
+
+    def matrix(self) -> Matrix:
+        """All of it."""
+        import numpy as np
+
+        found: Matrix = np.frombuffer(self.data, f"<{self.kind}", offset=self.start).reshape(-1, self.width)
+        return found
+
+
 @cache
-def _load(folder: Path) -> tuple[Matrix, Tokenizer]:
-    """The vectors as float16, mapped from their file, and the tokenizer: once a process."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return _mapped(folder / _WEIGHTS), tokenizer
-
-
-def _mapped(path: Path) -> Matrix:
-    """The one matrix of a safetensors file, whose pages all processes share and are read when they are needed.
-
-    The format: eight bytes that say how long a JSON header is, the header, which says where in the rest each matrix
-    is, and the rest (safetensors 0.8, "Format").
-    """
-    import numpy as np
-
+def _mapped(path: Path) -> _Mapped:
+    """The format: eight bytes that say how long a JSON header is, the header, which says where in the rest each matrix
+    is, and the rest (safetensors 0.8, "Format")."""
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(min(length, _MAX_HEADER)))
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(bytes(data[8 : 8 + min(length, _MAX_HEADER)]))
     (held,) = (value for name, value in header.items() if name != "__metadata__")
-    (start, _), kind = held["data_offsets"], {"F16": np.float16, "F32": np.float32}[held["dtype"]]
-    found: Matrix = np.memmap(path, kind, "r", 8 + length + start, tuple(held["shape"]))
-    return found
+    start, end = (8 + length + at for at in held["data_offsets"])
+    return _Mapped(data[:end], start, held["shape"][1], {"F16": "e", "F32": "f"}[held["dtype"]])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import sqlite3
+from array import array
 from collections.abc import Callable, Sequence
+from operator import mul
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from mcpagent.config.bounded_files import check_own
 from mcpagent.config.file_changes import make_private
 
-if TYPE_CHECKING:
-    from mcpagent.search.embedding import Matrix
+Vector: TypeAlias = bytes
+"""Of float32 numbers."""
 
 _FILE = "vectors.sqlite3"
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
@@ -31,24 +34,22 @@ class VectorCache:
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
 
-    def vectors(self, model: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Matrix]) -> Matrix:
+    def vectors(self, model: str, texts: Sequence[str], embed: Callable[[Sequence[str]], list[Vector]]) -> list[Vector]:
         """One vector per text: those on disk, the others embedded and kept."""
-        import numpy as np
-
         wanted = [_key(model, text) for text in texts]
         probe_key = _key(model, _PROBE)
         with contextlib.suppress(sqlite3.Error, OSError):
             known = self._read([*wanted, probe_key])
             missing = [place for place, key in enumerate(wanted) if key not in known]
             if not missing:
-                return np.stack([known[key] for key in wanted])
+                return [known[key] for key in wanted]
             fresh = embed([texts[place] for place in missing] + [_PROBE])
             probe = known.get(probe_key)
-            is_of_one_size = all(row.shape == fresh[-1].shape for row in known.values())
-            if is_of_one_size and (probe is None or float(probe @ fresh[-1]) > _SAME):
+            is_of_one_size = all(len(row) == len(fresh[-1]) for row in known.values())
+            if is_of_one_size and (probe is None or sum(map(mul, array("f", probe), array("f", fresh[-1]))) > _SAME):
                 known.update((wanted[place], row) for place, row in zip(missing, fresh, strict=False))
                 self._write([(wanted[place], known[wanted[place]]) for place in missing] + [(probe_key, fresh[-1])])
-                return np.stack([known[key] for key in wanted])
+                return [known[key] for key in wanted]
         rows = embed([*texts, _PROBE])
         with contextlib.suppress(sqlite3.Error, OSError):
             self._write([*zip(wanted, rows, strict=False), (probe_key, rows[-1])])
@@ -65,10 +66,8 @@ class VectorCache:
             raise
         return contextlib.closing(connection)
 
-    def _read(self, keys: Sequence[bytes]) -> dict[bytes, Matrix]:
-        import numpy as np
-
-        found: dict[bytes, Matrix] = {}
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
+        found: dict[bytes, Vector] = {}
         with self._open() as connection:
             for start in range(0, len(keys), _AT_ONCE):
                 some = keys[start : start + _AT_ONCE]
@@ -76,21 +75,20 @@ class VectorCache:
                     f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(some))})",  # noqa: S608
                     some,
                 )
-                vectors = ((key, np.frombuffer(row, dtype="<f4")) for key, row in rows if _is_vector(row))
-                found.update((key, vector) for key, vector in vectors if np.isfinite(vector).all())
-        return found if len({row.shape for row in found.values()}) == 1 else {}
+                found.update((key, row) for key, row in rows if _is_vector(row))
+        return found if len(set(map(len, found.values()))) == 1 else {}
 
-    def _write(self, rows: Sequence[tuple[bytes, Matrix]]) -> None:
+    def _write(self, rows: Sequence[tuple[bytes, Vector]]) -> None:
         with self._open() as connection, connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)",
-                [(key, row.astype("<f4").tobytes()) for key, row in rows],
+                rows,
             )
 
 
 def _is_vector(row: object) -> bool:
     """SQLite keeps values of any type in any column."""
-    return isinstance(row, bytes) and len(row) > 0 and len(row) % 4 == 0
+    return isinstance(row, bytes) and len(row) > 0 and len(row) % 4 == 0 and math.isfinite(sum(array("f", row)))
 
 
 def _key(model: str, text: str) -> bytes:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import re
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
+from operator import mul
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpagent.messages import ToolDefinition
-from mcpagent.search.embedding import Embedder, EmbeddingError, StaticEmbedder, embedder_name, unit_rows
 from mcpagent.search.fields import MAX_NAME, local_name, parameters
+from mcpagent.search.meaning.embedding import (
+    Embedder,
+    EmbeddingError,
+    Row,
+    StaticEmbedder,
+    embedder_name,
+    unit_row,
+    unit_rows,
+)
+from mcpagent.search.meaning.vector_cache import VectorCache
+from mcpagent.search.postings import WorkedOut
 from mcpagent.search.strength import OF_WORDS, Cosines
 from mcpagent.search.words import spoken
 
 if TYPE_CHECKING:
-    from mcpagent.search.embedding import Matrix
-    from mcpagent.search.vector_cache import VectorCache
+    from mcpagent.search.meaning.embedding import Matrix
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
@@ -24,8 +37,8 @@ _PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "
 """How much each part of a tool counts in its vector."""
 
 _BETWEEN = "\x1f"
-_WORTH_KEEPING = 300
-"""Tools from which reading their vectors is faster than making them again from the word vectors."""
+_FEW_TOOLS = 128
+"""Tools up to which their cosines take less time without numpy than its import does, for hundreds of searches."""
 
 _SOME = 16
 _WORD = re.compile(r"[^\W_]+")
@@ -45,9 +58,11 @@ def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, 
 class Vectors:
     """One unit vector per tool number. New tools are embedded at the next search, in one batch."""
 
-    def __init__(self, embedder: Embedder | None = None, cache: VectorCache | None = None) -> None:
+    def __init__(self, embedder: Embedder | None = None, cache_folder: Path | None = None) -> None:
         self.embedder = embedder
-        self._cache = cache
+        self._cache_folder = cache_folder
+        self._cache = VectorCache(cache_folder) if cache_folder else None
+        self._few: dict[int, Row] = {}
         self._waiting: dict[int, dict[str, str]] = {}
         self._rows: dict[int, int] = {}
         self._numbers: list[int] = []
@@ -78,7 +93,9 @@ class Vectors:
 
     def remove(self, number: int) -> None:
         """Forgets the tool, also one that is not embedded yet."""
-        if self._waiting.pop(number, None) is not None or self._matrix is None:
+        if self._waiting.pop(number, None) is not None or self._few.pop(number, None) is not None:
+            return
+        if self._matrix is None:
             return
         row, last = self._rows.pop(number), self._numbers.pop()
         if last != number:
@@ -91,6 +108,8 @@ class Vectors:
 
         Raises `EmbeddingError` if the embedder fails.
         """
+        if (few := self.few()) is not None:
+            return _closest_of_few(few, self.row_of(query), limit, also)
         self._embed_waiting()
         if self._matrix is None or not self._numbers:
             return {}
@@ -102,6 +121,9 @@ class Vectors:
 
         Raises `EmbeddingError` if the embedder fails.
         """
+        if (few := self.few()) is not None:
+            some = {number: few[number] for number in numbers}
+            return [_near(some, self.row_of(query)) for query in queries]
         self._embed_waiting()
         if self._matrix is None or not numbers:
             return [{} for _ in queries]
@@ -127,9 +149,33 @@ class Vectors:
             raise EmbeddingError(f"vectors of {vectors.shape[1]} and of {self._matrix.shape[1]} numbers")
         return vectors
 
+    def few(self) -> Mapping[int, Row] | None:
+        """The vectors of all tools, if they are so few that numpy is not needed, else None."""
+        if self._matrix is not None or len(self._few) + len(self._waiting) > _FEW_TOOLS:
+            return None
+        model = self._model()
+        if not isinstance(model, StaticEmbedder):
+            return None
+        if self._waiting:
+            texts = list(map(_as_parts, self._waiting.values()))
+            rows = self._cached(texts, lambda some: list(map(bytes, _mixed(model, some))))
+            self._few |= zip(self._waiting, (array("f", row) for row in rows), strict=True)
+            self._waiting = {}
+        return self._few
+
+    def row_of(self, query: str) -> Row:
+        """The vector of a text, as `few` has those of tools."""
+        model = self._model()
+        return model.plain([query])[0] if isinstance(model, StaticEmbedder) else array("f", self._embed([query])[0])
+
     def _embed_waiting(self) -> None:
         import numpy as np
 
+        if self._few:  # now they are more
+            self._matrix = np.stack([np.frombuffer(row, dtype=np.float32) for row in self._few.values()])
+            self._numbers = list(self._few)
+            self._rows = {number: row for row, number in enumerate(self._numbers)}
+            self._few = {}
         if not self._waiting:
             return
         rows = self._tool_vectors(list(self._waiting.values()))
@@ -144,15 +190,17 @@ class Vectors:
         self._waiting = {}
 
     def _tool_vectors(self, parts: Sequence[Mapping[str, str]]) -> Matrix:
-        name = embedder_name(self._model())
-        if getattr(self._model(), "by_parts", False):
-            texts = [_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS) for part in parts]
-            few = len(texts) < _WORTH_KEEPING and self.are_of_words
-            return self._embed_mixed(texts) if few else self._cached(f"{name} {_PARTS}", texts, self._embed_mixed)
-        texts = [_as_one(part) for part in parts]
-        return self._cached(name, texts, self._embed)
+        import numpy as np
 
-    def _cached(self, name: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Matrix]) -> Matrix:
+        by_parts = getattr(self._model(), "by_parts", False)
+        embed = self._embed_mixed if by_parts else self._embed
+        texts = list(map(_as_parts if by_parts else _as_one, parts))
+        rows = self._cached(texts, lambda some: [row.tobytes() for row in embed(some)])
+        return np.frombuffer(b"".join(rows), dtype=np.float32).reshape(len(texts), -1).copy()
+
+    def _cached(self, texts: Sequence[str], embed: Callable[[Sequence[str]], list[bytes]]) -> list[bytes]:
+        model = self._model()
+        name = f"{embedder_name(model)} {_PARTS}" if getattr(model, "by_parts", False) else embedder_name(model)
         return embed(texts) if self._cache is None else self._cache.vectors(name, texts, embed)
 
     def _embed_mixed(self, texts: Sequence[str]) -> Matrix:
@@ -165,7 +213,7 @@ class Vectors:
 
     def _model(self) -> Embedder:
         if self.embedder is None:
-            self.embedder = StaticEmbedder()
+            self.embedder = StaticEmbedder(cache=self._cache_folder)
         return self.embedder
 
     def _embed(self, texts: Sequence[str]) -> Matrix:
@@ -183,6 +231,19 @@ class Vectors:
         return unit_rows(rows)
 
 
+def _as_parts(part: Mapping[str, str]) -> str:
+    return _BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS)
+
+
+def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
+    """What `_embed_mixed` gives, without numpy."""
+    known: dict[str, Row] = WorkedOut(lambda text: model.plain([text])[0])
+    for text in texts:
+        parts = zip_longest(text.split(_BETWEEN), _PARTS.values(), fillvalue="")
+        rows = [[float(weight) * value for value in known[part]] for part, weight in parts if weight]
+        yield unit_row([*map(sum, zip(*rows, strict=True))])
+
+
 def _as_one(part: Mapping[str, str]) -> str:
     said = f"{part['server']} {part['name']}: {part['description']} {part['parameters']}"
     return f"{said}\n{part['examples']}" if part["examples"] else said
@@ -197,6 +258,8 @@ class VectorsOfSome(Vectors):
 
     def closest(self, query: str, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
         """As with these tools alone."""
+        if (few := self._whole.few()) is not None:
+            return _closest_of_few({one: few[one] for one in self._held}, self._whole.row_of(query), limit, also)
         rows = self._whole.rows(self._held)
         if rows is None:
             return {}
@@ -206,6 +269,16 @@ class VectorsOfSome(Vectors):
     def likeness(self, queries: Sequence[str], numbers: Sequence[int]) -> list[dict[int, float]]:
         """As with these tools alone."""
         return self._whole.likeness(queries, numbers)
+
+
+def _near(rows: Mapping[int, Row], vector: Row) -> dict[int, float]:
+    return {number: sum(map(mul, row, vector)) for number, row in rows.items()}
+
+
+def _closest_of_few(rows: Mapping[int, Row], vector: Row, limit: int, also: Iterable[int]) -> dict[int, float]:
+    near, wanted = _near(rows, vector), set(also)
+    floor = sorted(near.values())[-limit] if limit < len(near) else -math.inf
+    return {number: close for number, close in near.items() if close >= floor or number in wanted}
 
 
 def _closest(

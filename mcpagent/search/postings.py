@@ -1,0 +1,264 @@
+"""Postings: which tools hold which term, with what weight. Tools are added and removed one at a time.
+
+The weight is that of BM25F (see `mcpagent.search.bm25`). It does not depend on other tools, so it is computed once,
+when the tool is added; only a term's rarity does.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import chain, compress, islice
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS
+from mcpagent.search.words import name_words, terms, words_of_all, written_words
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+K1 = 1.2
+"""How soon more occurrences of a term stop counting."""
+
+GAIN = K1 + 1
+"""What no weight reaches."""
+
+_UNITS = {field: (rule.weight, 1 - rule.b, rule.b / rule.usual_words) for field, rule in WEIGHTS.items()}
+"""Of each field: its weight, and what that is divided by, at first and for each word of the text."""
+
+
+class WorkedOut(dict[Key, Value]):
+    """What `work` gives for each key, asked for when the key is first met."""
+
+    def __init__(self, work: Callable[[Key], Value]) -> None:
+        self._work = work
+
+    def __missing__(self, key: Key) -> Value:
+        value = self[key] = self._work(key)
+        return value
+
+
+Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
+"""Of one term: the tools that hold it, in order, and what it is worth in each before its rarity."""
+
+
+class Term(NamedTuple):
+    """What a search asks of a term: its rarity, and how many tools hold it, gone ones too, in which lists."""
+
+    rarity: float
+    held: int
+    lists: tuple[Lists, ...]
+
+
+_NONE: Lists = (array("I"), array("f"))
+_FEWEST_PURGED = 256
+
+
+class Postings:
+    """Which tool (by number) holds which term, and with what weight.
+
+    Lists that come from elsewhere, from a file or from other postings, are read in place and never changed: tools that
+    are added have lists of their own beside them, and tools that were removed are only left out, until they are many.
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = WorkedOut(self._new_term)
+        """The number of each term."""
+        self.words: dict[str, tuple[int, ...]] = WorkedOut(lambda word: tuple(map(self.ids.__getitem__, terms(word))))
+        """The terms of each written word."""
+        self.spelled: list[str] = []
+        """The terms by their numbers. These depend on what came first; what is found must not."""
+        self.names: dict[int, Sequence[int]] = {}
+        self.size = 0
+        self.changes = 0
+        self.placed: dict[int, Lists] = WorkedOut(lambda _term: _NONE)
+        """The lists that are read in place."""
+        self.placed_from_server: dict[int, Sequence[int]] = {}
+        """The tools, in order, that hold a term only in what describes their server."""
+        self._tools: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
+        self._weights: dict[int, array[float]] = WorkedOut(lambda _term: array("f"))
+        self._from_server: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
+        self.gone: set[int] = set()
+        """Removed tools that stand in lists all the same."""
+        self._gone_of: dict[int, int] = {}
+        self.terms: dict[int, Term] = WorkedOut(self._look_up)
+        """What a search asks of each term."""
+        self.name_rarities: dict[int, float] = WorkedOut(lambda number: sum(map(self.rarity, self.names[number])))
+        """Of all terms of a tool\'s name together."""
+
+    def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
+        """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
+        tools, weights = self._tools, self._weights
+        frequencies, own = self._frequencies(texts)
+        for term, frequency in frequencies.items():
+            tools[term].append(number)
+            weights[term].append(frequency * GAIN / (frequency + K1))
+        for term in islice(frequencies, own, None):
+            self._from_server[term].append(number)
+        # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
+        said = [word for field, text in texts if field == "name" for word in name_words(text)]
+        self.names[number] = tuple(sorted({term for word in said for term in self.words[word]}))
+        self.size += 1
+        self._changed()
+
+    def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
+        """Takes out a tool that was added with these texts."""
+        gone = self._gone_of
+        for term in self._frequencies(texts)[0]:
+            gone[term] = gone.get(term, 0) + 1
+        self.gone.add(number)
+        self.names.pop(number, None)  # those of a file come when asked for
+        self.size -= 1
+        self._changed()
+        if len(self.gone) > max(self.size, _FEWEST_PURGED):
+            self._purge()
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self.terms.clear()
+        self.name_rarities.clear()
+
+    def _purge(self) -> None:
+        """Makes lists of their own for the tools that are left."""
+        gone = self.gone
+        for term in range(len(self.spelled)):
+            held = [
+                (number, weight)
+                for numbers, weights in self.lists(term)
+                for number, weight in zip(numbers, weights, strict=True)
+                if number not in gone
+            ]
+            served = [number for numbers in self.from_server(term) for number in numbers if number not in gone]
+            self._tools[term] = array("I", (number for number, _ in held))
+            self._weights[term] = array("f", (weight for _, weight in held))
+            self._from_server[term] = array("I", served)
+        self.placed, self.placed_from_server = WorkedOut(lambda _term: _NONE), {}
+        self.gone, self._gone_of = set(), {}
+
+    def lists(self, term: int) -> tuple[Lists, Lists]:
+        """Those that are read in place, and those of tools added since, which have higher numbers; see `holding`."""
+        return self.placed[term], (self._tools[term], self._weights[term])
+
+    def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
+        """The tools, in order, that hold the term only in what describes their server: as in `lists`."""
+        return self.placed_from_server.get(term, ()), self._from_server[term]
+
+    def holding(self, term: int) -> list[int]:
+        """The tools that hold the term, in order."""
+        return [number for numbers, _ in self.lists(term) for number in numbers if number not in self.gone]
+
+    def count(self, term: int) -> int:
+        """How many tools hold the term."""
+        return len(self.placed[term][0]) + len(self._tools[term]) - self._gone_of.get(term, 0)
+
+    def _look_up(self, term: int) -> Term:
+        lists = self.lists(term)
+        count = len(lists[0][0]) + len(lists[1][0])
+        rarity = self.rarity_of(count - self._gone_of.get(term, 0))
+        return Term(rarity, count, tuple(one for one in lists if one[0]))
+
+    def rarity(self, term: int) -> float:
+        """The term's inverse document frequency."""
+        return self.terms[term].rarity
+
+    def rarities(self, factors: Mapping[int, float]) -> float:
+        """Of all these terms together, each times its factor."""
+        known = self.terms
+        return sum([known[term].rarity * factor for term, factor in factors.items()])
+
+    def rarity_of_word(self, term: str) -> float:
+        """That of a term by its spelling, also of one that no tool ever held."""
+        number = self.ids.get(term)
+        return self.highest_rarity if number is None else self.rarity(number)
+
+    @property
+    def highest_rarity(self) -> float:
+        """What a term that no tool holds would have."""
+        return self.rarity_of(0)
+
+    def rarity_of(self, held: int) -> float:
+        """The inverse document frequency of a term that so many tools hold."""
+        return math.log(1 + (self.size - held + 0.5) / (held + 0.5))
+
+    def weight(self, term: int, number: int) -> float:
+        """What the term is worth in that tool, before its rarity; 0 if the tool does not hold it."""
+        tools, weights = self.placed[term]
+        if not tools or number > tools[-1]:
+            tools, weights = self._tools[term], self._weights[term]
+        at = bisect_left(tools, number)  # as in `_place`, which called from here would cost a fifth of a search
+        return weights[at] if at < len(tools) and tools[at] == number else 0.0
+
+    def weights_of(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
+        """What each term of such a tool is worth in it, before its rarity."""
+        found = self._frequencies(texts)[0]
+        weights = array("f", [frequency * GAIN / (frequency + K1) for frequency in found.values()])
+        return dict(zip(found, weights, strict=True))
+
+    def fields_of(self, texts: Sequence[tuple[str, str]], wanted: Container[int]) -> dict[int, str]:
+        """The fields of such a tool that hold each of the wanted terms."""
+        fields: dict[int, list[str]] = {}
+        for field, text in texts:
+            for term in set(chain.from_iterable(map(self.words.__getitem__, written_words(text)))):
+                if term in wanted:
+                    fields.setdefault(term, []).append(field)
+        return {term: ", ".join(names) for term, names in fields.items()}
+
+    def worths(self, factors: Mapping[int, float]) -> dict[int, float]:
+        """What each of the terms adds to the score of a tool for each unit of its weight there."""
+        known = self.terms
+        return {term: known[term].rarity * factor for term, factor in factors.items()}
+
+    def _frequencies(self, texts: Sequence[tuple[str, str]]) -> tuple[dict[int, float], int]:
+        """The terms' weighted frequencies, and how many of them, the first ones, are the tool's own."""
+        found: dict[int, float] = {}
+        own = 0
+        known, get = self.words.__getitem__, found.get
+        for (field, _), words in zip(texts, words_of_all([text for _, text in texts]), strict=True):
+            weight, base, each = _UNITS[field]
+            unit = weight / (base + each * len(words))
+            for term in chain.from_iterable(map(known, words)):
+                found[term] = get(term, 0.0) + unit
+            if field not in OF_THE_SERVER:
+                own = len(found)
+        return found, own
+
+    def _new_term(self, term: str) -> int:
+        number = len(self.spelled)
+        self.spelled.append(term)
+        return number
+
+
+class PostingsOfSome(Postings):
+    """Those of some of the tools: what postings of these alone would hold, filtered term by term when first read.
+
+    `held` are their numbers, in order, in `whole`, to which others may be added meanwhile. Nothing is added here.
+    """
+
+    def __init__(self, whole: Postings, held: Sequence[int]) -> None:
+        super().__init__()
+        mask = bytearray(held[-1] + 1 if held else 0)
+        for number in held:
+            mask[number] = 1
+        self.ids, self.words, self.spelled, self.names = whole.ids, whole.words, whole.spelled, whole.names
+        self.size = len(held)
+
+        def are_held(numbers: Sequence[int]) -> Iterable[int]:
+            return map(mask.__getitem__, islice(numbers, bisect_left(numbers, len(mask))))
+
+        def lists(term: int) -> Lists:
+            tools, weights = array("I"), array("f")
+            for numbers, values in whole.lists(term):
+                tools.extend(compress(numbers, are_held(numbers)))
+                weights.extend(compress(values, are_held(numbers)))
+            return tools, weights
+
+        def from_server(term: int) -> array[int]:
+            return array("I", chain(*(compress(numbers, are_held(numbers)) for numbers in whole.from_server(term))))
+
+        self.placed, self._served = WorkedOut(lists), WorkedOut(from_server)
+
+    def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
+        """As with these tools alone."""
+        return self._served[term], ()
