@@ -131,6 +131,18 @@ def test_in_a_list_of_queries_the_weak_ones_are_named() -> None:
     assert not index.search([weak, weak]).notes
 
 
+def test_in_a_list_of_queries_only_what_fits_is_counted() -> None:
+    index = ToolIndex("bm25")
+    index.replace("all", [*TOOLS, *EVERYDAY])
+    weak, other = "who owns the workspace of Berlin and the moon", "the account of a stranger on the moon"
+    neither = index.search([weak, other], 8)
+    assert (neither.confidence, neither.found, len(neither.matches)) == ("low", 0, 8)
+    one = index.search("turn the lamp on", 8).found
+    both = index.search(["turn the lamp on", weak], 8)
+    assert (both.confidence, both.found) == ("high", one)
+    assert len(both.matches) == 8 > one
+
+
 def test_a_threshold_of_0_gives_the_best_always() -> None:
     index = ToolIndex("bm25", min_strength=0)
     index.replace("all", TOOLS)
