@@ -28,9 +28,7 @@ _PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.
 
 _PERCENT = re.compile(r"(?<=\d)\s?%")
 _ARITHMETIC = re.compile(r"\d[)\s]*(?:\*\*|[*×÷^+]|(?<=[)\s])[-/](?=[(\s]))[(\s]*√?\d|√\s?\d")
-_ONLY_ARITHMETIC = re.compile(
-    r"[\s(√-]*\d[\d.,]*[)\s]*(?:(?:\*\*|//|[-+*/×÷^x])[\s(√-]*\d[\d.,]*[)\s]*)+=?[\s?]*"
-)
+_ONLY_ARITHMETIC = re.compile(r"[\s(√-]*\d[\d.,]*[)\s]*(?:(?:\*\*|//|[-+*/×÷^x])[\s(√-]*\d[\d.,]*[)\s]*)+=?[\s?]*")
 _DATE = re.compile(r"\s*(?:\d{4}-\d\d?(?:-\d\d?)?|\d{1,4}([-/])\d{1,2}\1\d{1,4})\s*")
 
 
