@@ -173,7 +173,7 @@ class Vectors:
 
         embedder = self._model()
         try:
-            rows = np.asarray(embedder(texts), dtype=np.float32)
+            rows = np.asarray(embedder([_encodable(text) for text in texts]), dtype=np.float32)
         except EmbeddingError:
             raise
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the search goes on without it
@@ -181,6 +181,11 @@ class Vectors:
         if rows.ndim != 2 or rows.shape[0] != len(texts) or not np.isfinite(rows).all():
             raise EmbeddingError(f"{embedder_name(embedder)}: not one vector of finite numbers per text")
         return unit_rows(rows)
+
+
+def _encodable(text: str) -> str:
+    """Without halves of surrogate pairs: one in one tool's text would leave all tools without vectors."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _as_one(part: Mapping[str, str]) -> str:
