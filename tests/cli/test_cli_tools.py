@@ -198,6 +198,12 @@ def test_words_are_added_to_a_whole_object() -> None:
         read_arguments([], SCHEMA, "[1]")
 
 
+@pytest.mark.parametrize("whole", ["", " \n"])
+def test_nothing_on_stdin_is_said_to_be_nothing(whole: str) -> None:
+    with pytest.raises(InputError, match="--input: is empty; write JSON, {} for no arguments"):
+        read_arguments([], SCHEMA, whole)
+
+
 def test_a_tool_is_called_without_a_model(tmp_path: Path, out: Read, capsys: pytest.CaptureFixture[str]) -> None:
     assert call_tool(options(tmp_path), "small.get_weather", ["city=Tokyo"], None) == ExitCode.OK
     assert out() == "Tokyo: 18 degrees\n"
