@@ -27,7 +27,8 @@ _MAX_QUERY = 500
 _MAX_ROWS = 5_000
 _IS_A_USE = (
     "typeof(query) = 'text' AND typeof(tool) = 'text' AND length(query) <= 500 AND length(tool) <= 500"
-    " AND typeof(added) = 'integer' AND typeof(called) = 'integer' AND added >= 0 AND called >= 0 AND last_seconds BETWEEN 0 AND 1e11"
+    " AND typeof(added) = 'integer' AND typeof(called) = 'integer' AND added >= 0 AND called >= 0"
+    " AND last_seconds BETWEEN 0 AND 1e11"
 )
 """SQLite keeps values of any type in any column, and a file can have been written by anybody's program."""
 
@@ -77,23 +78,22 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
     queries: dict[str, Served] = {}
     result: ToolResult | None = None
     for place, part in enumerate(parts):
-        if isinstance(part, ToolCall) and part.name == "search_tools":
+        if isinstance(part, Text):
+            result = None  # what comes behind it was announced, or loaded before the model was asked
+        elif isinstance(part, ToolCall) and part.name == "search_tools":
             asked[part.id] = _query_of(part)
         elif isinstance(part, ToolResult):
             result = part
             query = found_by.get(part.name)
             if query is not None and part.error is None and place >= since:
                 queries.setdefault(query, Served()).called[part.name] = None
-        elif isinstance(part, Text):
-            result = None  # what comes behind it was announced, or loaded before the model was asked
         elif isinstance(part, ToolsShown | ToolsChanged) and result is not None:
             names = part.names if isinstance(part, ToolsShown) else [tool.name for tool in part.added]
             if query := asked.get(result.call_id):
                 found_by.update(dict.fromkeys(names, query))
             elif result.name == "add_tool" and place >= since:
-                for name in names:
-                    if name in found_by:
-                        queries.setdefault(found_by[name], Served()).added[name] = None
+                for name in filter(found_by.__contains__, names):
+                    queries.setdefault(found_by[name], Served()).added[name] = None
     return queries
 
 

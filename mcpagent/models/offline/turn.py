@@ -19,8 +19,9 @@ from mcpagent.text.safe_text import safe_line, safe_text
 INTRODUCTION = "(Offline stand-in: rules that search and call tools, no language model.)"
 # How what the runtime says of the tools begins; it stands in a user's message too, and is no question.
 _NEWS = re.compile(
-    r"A server (?:has connected, |is still connecting: |cannot be used: )|More tools can be used|Your tools have changed"
-    r"|The server \".*\" changed|(?:Loaded|Found) for what is asked next: "
+    r"A server (?:has connected, |is still connecting: |cannot be used: )"
+    r"|More tools can be used|Your tools have changed|The server \".*\" changed"
+    r"|(?:Loaded|Found) for what is asked next: "
 )
 _CONNECTS = re.compile(r"(?m)^(?:- (.{1,64}), still connecting: |A server is still connecting: (.{1,64}?); )")
 _CONNECTED = re.compile(r"(?m)^A server (?:has connected, [^:\n]{1,80}: |cannot be used: )(.{1,80})")
