@@ -21,8 +21,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-sys.path.pop(0)  # this folder: its file names would hide packages
-sys.path.insert(0, str(Path(__file__).parents[1]))
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder: its file names would hide packages
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_data import read_rows
 from mcpagent.messages import ToolDefinition

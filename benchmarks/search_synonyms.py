@@ -6,7 +6,8 @@
 CATALOGUES are folders as for `search_probes.py`. A pair of words gets in if WordNet has both in one of their five
 commonest meanings as a noun or a verb, if the tools use one of them at least four times and WordNet's texts the other,
 and if their word vectors (`mcpagent[semantic]`) are near: WordNet alone also pairs what hardly anybody means. No query
-of any test set is read.
+of any test set is read. `SAID_FOR_ONE_ANOTHER` are those of computers and homes, which WordNet, older than most of
+what tools are for, does not pair.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.pop(0)  # this folder: its file names would hide packages
-sys.path.insert(0, str(Path(__file__).parents[1]))
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder: its file names would hide packages
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_probes import load_tools
 from mcpagent.search.fields import field_texts
@@ -30,6 +33,31 @@ from mcpagent.search.words import STOP_WORDS, pieces, stem, written_words
 FEWEST_USES = 4
 MOST_MEANINGS = 5
 LEAST_COSINE = 0.45
+
+SAID_FOR_ONE_ANOTHER = """
+folder directory
+photo picture image
+mail email
+bug issue ticket
+colour color
+movie film
+holiday vacation
+lamp light
+appointment meeting event
+todo task reminder
+spreadsheet workbook
+chart graph diagram
+cost price
+website webpage page
+link url
+"""
+"""Each line: nouns of which any may be asked with, and any be a tool's."""
+
+ASKED_OF = """
+weather: rain raining rainy snow snowing sunny sunshine windy cloudy storm thunderstorm umbrella
+forecast: rain raining rainy snow snowing sunny sunshine windy cloudy storm thunderstorm umbrella
+"""
+"""A tool's word, and words by which people ask for what it stands for."""
 
 _KINDS = {"1": "noun", "2": "verb"}
 _SAID_IN = frozenset(("name", "title", "description"))
@@ -56,14 +84,29 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    pairs = sorted(near(set(synonyms(options.wordnet, used_words(options.folders)))))
-    table: defaultdict[str, set[str]] = defaultdict(set)
-    for asked, used in pairs:
-        table[stem(asked)].add(used)
+    pairs = sorted({*usual(), *near(set(synonyms(options.wordnet, used_words(options.folders))))})
+    table = by_stem(pairs)
     lines = [f"{json.dumps(word)}: {json.dumps(sorted(others))}" for word, others in sorted(table.items())]
     held = ",\n".join(lines)
     options.out.write_text(f'{{"source": {json.dumps(_NOTICE)}, "synonyms": {{\n{held}\n}}}}\n')
     print(f"{len(pairs)} pairs, {len(table)} words")
+
+
+def by_stem(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """The words of tools by the stem of what they are asked with."""
+    table: defaultdict[str, set[str]] = defaultdict(set)
+    for asked, used in pairs:
+        table[stem(asked)].add(used)
+    return table
+
+
+def usual() -> Iterator[tuple[str, str]]:
+    """(A word that somebody may ask with, a word of tools) of the pairs written here."""
+    for line in SAID_FOR_ONE_ANOTHER.split("\n"):
+        yield from permutations(line.split(), 2)
+    for line in filter(None, ASKED_OF.split("\n")):
+        used, asked = line.split(":")
+        yield from ((word, used) for word in asked.split())
 
 
 def used_words(folders: Iterable[Path]) -> set[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mcpagent.config.bounded_files import check_own
 from mcpagent.config.file_changes import make_private
-from mcpagent.messages import Part, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.messages import Part, Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.search.words import terms, written_words
 
 _SCHEMA = """
@@ -26,8 +26,9 @@ CREATE TABLE IF NOT EXISTS uses (
 _MAX_QUERY = 500
 _MAX_ROWS = 5_000
 _IS_A_USE = (
-    "typeof(query) = 'text' AND typeof(tool) = 'text' AND length(tool) <= 500 AND typeof(added) = 'integer'"
-    " AND typeof(called) = 'integer' AND added >= 0 AND called >= 0 AND last_seconds BETWEEN 0 AND 1e11"
+    "typeof(query) = 'text' AND typeof(tool) = 'text' AND length(query) <= 500 AND length(tool) <= 500"
+    " AND typeof(added) = 'integer' AND typeof(called) = 'integer' AND added >= 0 AND called >= 0"
+    " AND last_seconds BETWEEN 0 AND 1e11"
 )
 """SQLite keeps values of any type in any column, and a file can have been written by anybody's program."""
 
@@ -77,7 +78,9 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
     queries: dict[str, Served] = {}
     result: ToolResult | None = None
     for place, part in enumerate(parts):
-        if isinstance(part, ToolCall) and part.name == "search_tools":
+        if isinstance(part, Text):
+            result = None  # what comes behind it was announced, or loaded before the model was asked
+        elif isinstance(part, ToolCall) and part.name == "search_tools":
             asked[part.id] = _query_of(part)
         elif isinstance(part, ToolResult):
             result = part
@@ -89,15 +92,14 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
             if query := asked.get(result.call_id):
                 found_by.update(dict.fromkeys(names, query))
             elif result.name == "add_tool" and place >= since:
-                for name in names:
-                    if name in found_by:
-                        queries.setdefault(found_by[name], Served()).added[name] = None
+                for name in filter(found_by.__contains__, names):
+                    queries.setdefault(found_by[name], Served()).added[name] = None
     return queries
 
 
 def _query_of(call: ToolCall) -> str:
-    query = call.arguments.get("query") or call.arguments.get("queries")
-    return " ".join(map(str, query)) if isinstance(query, list) else str(query or "")
+    given = [call.arguments.get(name) or [] for name in ("query", "queries")]
+    return " ".join(str(text) for one in given for text in (one if isinstance(one, list) else [one]))
 
 
 class SearchHistory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from mcpagent.search.query import is_arithmetic
 from mcpagent.text.foreign_patterns import Patience, PatternError, compiled
 
 MAX_PATTERN = 200
@@ -29,7 +30,10 @@ _PROSE_WORDS = 8
 
 
 def looks_like_pattern(query: str) -> bool:
-    """Whether it reads as a regular expression, not as prose with a question mark or a remark in brackets."""
+    """Whether it reads as a regular expression, not as prose with a question mark or a remark in brackets, nor as a
+    sum: `2+2` would match any tool with two 2s."""
+    if is_arithmetic(query):
+        return False
     words = len(query.split())
     if (_SURE_SIGN if words < _PROSE_WORDS else _SURE_SIGN_IN_PROSE).search(query):
         return True

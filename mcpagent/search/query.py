@@ -27,12 +27,21 @@ _SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL)
 
 _PERCENT = re.compile(r"(?<=\d)\s?%")
-_ARITHMETIC = re.compile(r"\d[)\s]*(?:[*×÷^+]|(?<=[)\s])[-/](?=[(\s]))[(\s]*\d")
+_ARITHMETIC = re.compile(r"\d[)\s]*(?:\*\*|[*×÷^+]|(?<=[)\s])[-/](?=[(\s]))[(\s]*√?\d|√\s?\d")
+_ONLY_ARITHMETIC = re.compile(r"[\s(√-]*\d[\d.,]*[)\s]*(?:(?:\*\*|//|[-+*/×÷^x])[\s(√-]*\d[\d.,]*[)\s]*)+=?[\s?]*")
+_DATE = re.compile(r"\s*(?:\d{4}-\d\d?(?:-\d\d?)?|\d{1,4}([-/])\d{1,2}\1\d{1,4})\s*")
+
+
+def is_arithmetic(query: str) -> bool:
+    """Whether numbers are reckoned with in it: `what is 3*4?`, and `10/2` where nothing else is said."""
+    if _ARITHMETIC.search(query):
+        return True
+    return bool(_ONLY_ARITHMETIC.fullmatch(query)) and not _DATE.fullmatch(query)
 
 
 def signs_said(query: str) -> str:
     """The words that the query's signs stand for, as tools for them are described: `17%`, `3 * (4 + 5)`."""
-    said = ("percent" if _PERCENT.search(query) else "", "calculate" if _ARITHMETIC.search(query) else "")
+    said = ("percent" if _PERCENT.search(query) else "", "calculate arithmetic" if is_arithmetic(query) else "")
     return " ".join(filter(None, said))
 
 

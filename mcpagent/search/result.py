@@ -85,7 +85,10 @@ class SearchResult:
 
 
 def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
-    """One result from several: the first match of each, then the second of each, and so on; each tool once."""
+    """One result from several: the first match of each, then the second of each, and so on; each tool once.
+
+    What is only near one of the queries is shown, and not counted as found.
+    """
     notes = _of_all(result.notes for result in results)
     chosen: dict[str, Match] = {}
     for rank in range(max(len(result.matches) for result in results)):
@@ -93,6 +96,7 @@ def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
             if rank < len(result.matches):
                 match = result.matches[rank]
                 chosen.setdefault(match.tool.name, replace(match, query=result.query))
+    fitting = {match.tool.name for result in results for match in result.matches[: result.found]}
     weak = [result for result in results if result.matches and result.confidence == "low"]
     if 0 < len(weak) < len(results):
         shown = ", ".join(safe_line(result.query, 64) for result in weak)
@@ -103,7 +107,7 @@ def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
     return SearchResult(
         "\n".join(result.query for result in results),
         tuple(chosen.values())[:room],
-        max(len(chosen), max(result.found for result in results)),
+        max(len(fitting), max(result.found for result in results)),
         how,
         error="; ".join(dict.fromkeys(result.error for result in results if result.error)),
         notes=notes,

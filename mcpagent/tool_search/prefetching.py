@@ -49,7 +49,7 @@ async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False
 
 
 async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple[SearchResult, Sequence[Match]]:
-    """What the prompt finds, and of that what the model does not have.
+    """What the prompt finds, and of that what fits and the model does not have.
 
     A prompt that says too little is searched together with the one before it; what goes on with a tool that is there
     already needs no more.
@@ -61,7 +61,8 @@ async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple
         if not result.matches or not _is_new(result.matches[0], session):
             return result, ()
     is_taken = _is_sure(result) or (weak_too and result.how != "regex" and result.strength >= LEAST_STRENGTH)
-    new = [match for match in result.matches if _is_new(match, session)] if is_taken else []
+    fitting = result.matches[: result.found] if result.confidence == "high" else result.matches
+    new = [match for match in fitting if _is_new(match, session)] if is_taken else []
     return result, new[: len(session.fitting([match.tool.name for match in new]))]
 
 

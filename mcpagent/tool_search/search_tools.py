@@ -186,8 +186,9 @@ def _whole(given: Any, usual: int) -> int | None:
 
 
 def _servers(session: SessionTools) -> list[str]:
+    """Those with tools, and those that are not connected: what is true of these is said where nothing is found."""
     known = {tool.definition.server for tool in session.known.values() if tool.definition.server}
-    return sorted(known | set(session.listing.connecting))
+    return sorted(known.union(session.unavailable, session.listing.connecting))
 
 
 def _server_named(session: SessionTools, name: str) -> str | None:
@@ -309,18 +310,28 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
     names = _names(arguments)
     if isinstance(names, str):
         return ToolOutput.of_text(names, error="invalid_arguments")
-    if any("*" in name or "?" in name for name in names):
-        names = await asyncio.to_thread(_with_patterns, session, names)
-    if isinstance(names, str):
-        return ToolOutput.of_text(names, error="invalid_arguments")
-    outcome = await asyncio.to_thread(session.add, names)  # near names may need all to be indexed first
+    outcome = await asyncio.to_thread(_outcome, session, names)  # near names may need all to be indexed first
+    if isinstance(outcome, AddOutcome) and outcome.not_found:
+        before = session.listing
+        await session.settle()
+        if session.listing is not before:
+            outcome = await asyncio.to_thread(_outcome, session, names)
+    if isinstance(outcome, str):
+        return ToolOutput.of_text(outcome, error="invalid_arguments")
     if len(session.fitting(outcome.added, outcome.added)) < len(outcome.added):
         room = session.room(outcome.added).words()
         text = f"The model takes {room} more and no more; add fewer, or answer with what is loaded."
         return ToolOutput.of_text(text, error="invalid_arguments")
     change = ToolsChanged(added=session.definitions(outcome.added))
     error: ToolErrorKind | None = None if outcome.added or outcome.already else "unknown_tool"
-    return ToolOutput((Text(_add_message(outcome)),), error, (change,) if outcome.added else ())
+    told = _add_message(outcome) + (_connecting(session) if outcome.not_found else "")
+    return ToolOutput((Text(told),), error, (change,) if outcome.added else ())
+
+
+def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
+    if any("*" in name or "?" in name for name in names):
+        names = _with_patterns(session, names)
+    return names if isinstance(names, str) else session.add(names)
 
 
 def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | str:
@@ -387,6 +398,7 @@ async def _remove(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 
 
 async def _show_all(session: SessionTools, _arguments: dict[str, Any]) -> ToolOutput:
+    await session.settle()
     by_server: dict[str, list[str]] = {}
     for name, tool in session.known.items():
         by_server.setdefault(tool.definition.server or tool.definition.category or "functions", []).append(name)
@@ -399,4 +411,5 @@ async def _show_all(session: SessionTools, _arguments: dict[str, Any]) -> ToolOu
             lines.append(f"{safe_line(server, 64)} ({len(by_server[server])}): {', '.join(names)}")
     if len(session.known) > MAX_LISTED_NAMES:
         lines.append(f"{len(session.known) - MAX_LISTED_NAMES} more are not listed; search for them.")
+    lines += [down] if (down := _down(session).strip()) else []
     return ToolOutput.of_text("\n".join(lines))

@@ -14,7 +14,7 @@ FILE = Path("home") / "data" / "example-requests.json"
 
 
 def test_nothing_is_asked_before_somebody_said_yes(tmp_path: Path, changing_model: str) -> None:
-    done = run(["tools", "describe", "-m", changing_model, *SMALL], tmp_path)
+    done = run(["tools", "describe", "--again", "-m", changing_model, *SMALL], tmp_path)
     assert done.returncode == 1
     assert "4 tools: 1 request to " in done.stderr
     assert "tokens in and 320 out, price not known" in done.stderr
@@ -25,7 +25,7 @@ def test_nothing_is_asked_before_somebody_said_yes(tmp_path: Path, changing_mode
 def test_what_was_written_is_kept_and_searched(tmp_path: Path, changing_model: str) -> None:
     find = ["tools", "search", "--search-strategy", "bm25", *SMALL, "marvin"]
     assert run(find, tmp_path).returncode == 1
-    done = run(["tools", "describe", "--yes", "-m", changing_model, *SMALL], tmp_path)
+    done = run(["tools", "describe", "--again", "--yes", "-m", changing_model, *SMALL], tmp_path)
     assert done.returncode == 1, done.stderr  # the model left one out
     assert "requests for 3 tools in " in done.stdout
     assert "none were written for wait_seconds; run it again" in done.stderr
@@ -66,7 +66,7 @@ def test_a_broken_file_is_one_line_and_stays(tmp_path: Path) -> None:
 @pytest.mark.skipif("sys.platform == 'win32'", reason="needs a pseudo-terminal")
 def test_somebody_at_a_terminal_is_asked(tmp_path: Path, changing_model: str) -> None:
     for answer, code in (("n", 1), ("y", 1)):
-        with on_a_terminal(["tools", "describe", "-m", changing_model, *SMALL], tmp_path) as screen:
+        with on_a_terminal(["tools", "describe", "--again", "-m", changing_model, *SMALL], tmp_path) as screen:
             screen.wait_for(r"ask it\? \[y\] yes  \[N\] no")
             screen.type(f"{answer}\r")
             screen.wait_for("nothing was asked" if answer == "n" else "requests for 3 tools")

@@ -111,16 +111,16 @@ def test_what_was_learned_is_shown_and_cleared(tmp_path: Path, out: Read) -> Non
     assert show_learned(chosen, clear=False) == ExitCode.OK
     assert "nothing learned yet" in out()
     assert not list((tmp_path / "home").rglob("*.sqlite3"))
-    search_history(chosen).record("will it rain", added=["get_weather"], called=["get_weather"])
-    assert search_tools(replace(chosen, learn=True), "will it rain", 5, explain=True) == ExitCode.OK
+    search_history(chosen).record("who was the wisest of the city", added=["get_weather"], called=["get_weather"])
+    assert search_tools(replace(chosen, learn=True), "who was the wisest of the city", 5, explain=True) == ExitCode.OK
     assert "served such a query" in out()
-    assert search_tools(chosen, "will it rain", 5, explain=True) == ExitCode.OK
-    assert re.search(r"weak matches \(odds 0\.\d\d, sure from 4\)", out())
+    assert search_tools(chosen, "who was the wisest of the city", 5, explain=True) == ExitCode.OK
+    assert re.search(r"weak matches \(odds [01]\.\d\d, sure from 4\)", out())
     assert show_learned(chosen, clear=False) == ExitCode.OK
-    assert re.search(r"s +1 +1 +get_weather +will it rain", out())
+    assert re.search(r"s +1 +1 +get_weather +who was the wisest of the city", out())
     assert show_learned(as_json(chosen), clear=False) == ExitCode.OK
     (use,) = json.loads(out())["uses"]
-    assert (use["query"], use["tool"], use["called"]) == ("will it rain", "get_weather", 1)
+    assert (use["query"], use["tool"], use["called"]) == ("who was the wisest of the city", "get_weather", 1)
     assert show_learned(chosen, clear=True) == ExitCode.OK
     assert out() == "forgot 1 use\n"
     assert search_history(chosen).uses() == []
@@ -196,6 +196,12 @@ def test_words_are_added_to_a_whole_object() -> None:
     assert read_arguments(["days=2"], SCHEMA, '{"city": "Rome", "days": 1}') == {"city": "Rome", "days": 2}
     with pytest.raises(InputError, match="JSON object"):
         read_arguments([], SCHEMA, "[1]")
+
+
+@pytest.mark.parametrize("whole", ["", " \n"])
+def test_nothing_on_stdin_is_said_to_be_nothing(whole: str) -> None:
+    with pytest.raises(InputError, match="--input: is empty; write JSON, "):
+        read_arguments([], SCHEMA, whole)
 
 
 def test_a_tool_is_called_without_a_model(tmp_path: Path, out: Read, capsys: pytest.CaptureFixture[str]) -> None:

@@ -632,6 +632,9 @@ def test_ids_are_new_in_every_history() -> None:
         "More tools can be used from now on: send_mail.",
         'The server "mail" changed its tools; new: send_mail.',
         "Your tools have changed.",
+        "A server is still connecting: mail; you are told when its tools can be used.",
+        "A server cannot be used: mail (it did not answer).",
+        "Loaded for what is asked next: send_mail. If none of these does it, search for others.",
     ],
 )
 def test_news_of_the_tools_are_no_question(news: str) -> None:
@@ -643,6 +646,30 @@ def test_news_of_the_tools_are_no_question(news: str) -> None:
     plain = answer(_request(*history), NOW)
     assert "12" in plain.text
     assert answer(_request(*history, user_message(news)), NOW) == plain
+
+
+@pytest.mark.parametrize(
+    ("system", "news", "connecting"),
+    [
+        ("", (), ""),
+        ("- mail, still connecting: you are told when its tools can be used", (), "mail"),
+        ("", ("A server is still connecting: mail; you are told when its tools can be used.",), "mail"),
+        (
+            "- mail, still connecting: you are told\n- maps, still connecting: you are told",
+            ("A server has connected, its tools can be used from now on: mail (letters), 3 tools.",),
+            "maps",
+        ),
+        ("- mail, still connecting: you are told", ("A server cannot be used: mail (it did not answer).",), ""),
+    ],
+)
+def test_what_a_server_that_connects_may_have_is_not_said_to_be_missing(
+    system: str, news: tuple[str, ...], connecting: str
+) -> None:
+    said = answer(_request(*map(user_message, news), user_message("post my letter"), system=system), NOW).text
+    if connecting:
+        assert f"No tool that is ready fits that. Still connecting: {connecting}. Ask again in a moment." in said
+    else:
+        assert "no tool here fits that." in said.lower()
 
 
 def test_no_tool_is_called_where_none_may_be() -> None:

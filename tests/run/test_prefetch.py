@@ -61,6 +61,16 @@ async def test_no_more_than_so_many_of_the_best(most: int) -> None:
     assert len(found.names) == most
 
 
+async def test_what_is_only_near_a_sure_match_is_not_loaded_with_it() -> None:
+    model = ScriptedModel(["ok"])
+    async with searching_agent(model, CountedTools(*NAMES, "coffee_prices"), prefetch=3) as agent:
+        await agent.ask("brew coffee, please")
+        found = await agent.search("brew coffee, please")
+    assert found.names[:2] == ("brew_coffee", "coffee_prices")
+    assert (found.confidence, found.found) == ("high", 1)
+    assert offered(model.requests[0]) == [*VIRTUAL, "brew_coffee"]
+
+
 @pytest.mark.parametrize("prompt", ["who won the world cup", "thanks!", "¿?", "(a|b)*_.*", "2*3", "x" * 5_000, "😀"])
 async def test_what_nothing_serves_loads_nothing_and_says_nothing(prompt: str) -> None:
     model, events = ScriptedModel(["ok"]), list[Event]()

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent
-from mcpagent.events import Event, Notice, ServersAwaited, ToolsSearched
+from mcpagent import Agent, ToolSearch
+from mcpagent.events import Event, Notice, ServersAwaited, ToolCallFinished, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.toolsets.sources import ToolSources
@@ -126,6 +126,56 @@ async def test_a_search_says_what_is_connecting_and_the_next_one_waits_for_it(
     for before, after in zip(model.requests, model.requests[1:], strict=False):  # nothing sent is rewritten
         assert after.system == before.system
         assert after.messages[: len(before.messages)] == before.messages
+
+
+@pytest.mark.parametrize("asked", ["get_weather", "slow.get_*"])
+async def test_adding_a_tool_that_is_not_there_yet_says_so_and_the_next_try_waits_for_it(
+    asked: str, slow: dict[str, Any], gate: socket.socket
+) -> None:
+    tried: list[str] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ToolCallFinished) and event.call.name == "add_tool":
+            tried.append(event.call.id)
+            sources = agent.definition.sources
+            assert isinstance(sources, ToolSources)
+            sources.options = waiting(WAIT_SECONDS)  # the limit has been met; the next one has time
+            if len(tried) == 1:
+                gate.close()
+
+    add = call("add_tool", tool_names=[asked])
+    model = ScriptedModel([add, replace(add, id="again"), call("get_weather"), "sunny"])
+    agent = Agent(model, mcp_config=slow, with_tool_search_mode=True, on_event=hear, server_options=waiting(0.1))
+    async with asyncio.timeout(WAIT_SECONDS), agent:
+        assert await agent.ask("How is the weather?") == "sunny"
+    first, second = (result.text for result in results(model.requests[2].messages))
+    assert first.startswith(f"Not found: {asked} Not searched yet: slow (it is still connecting).")
+    assert second == "Added tools: get_weather"
+
+
+async def test_the_list_of_all_tools_says_what_is_connecting(slow: dict[str, Any], tmp_path: Path) -> None:
+    slow["mcpServers"]["gone"] = {"command": str(tmp_path / "nothing")}
+    model = ScriptedModel([call("show_all_tools"), "ok"])
+    search = ToolSearch(extra_tools=("show_all_tools",))
+    agent = Agent(model, mcp_config=slow, tool_search=search, server_options=waiting(0.1))
+    async with asyncio.timeout(WAIT_SECONDS), agent:
+        await agent.ask("What is there?")
+    (listed,) = results(model.requests[1].messages)
+    head, told = listed.text.splitlines()
+    assert head == "0 tools"
+    assert "Not connected: gone (" in told
+    assert "Not searched yet: slow (it is still connecting)." in told
+
+
+async def test_a_search_of_a_server_that_failed_says_why(tmp_path: Path) -> None:
+    servers = {"time": {"command": sys.executable, "args": ["-m", "mcpagent.demo.server"]}}
+    config = {"mcpServers": servers | {"gone": {"command": str(tmp_path / "nothing")}}}
+    model = ScriptedModel([call("search_tools", query="time", server="gone"), "ok"])
+    async with asyncio.timeout(WAIT_SECONDS), Agent(model, mcp_config=config, with_tool_search_mode=True) as agent:
+        await agent.ask("What time is it?")
+    (found,) = results(model.requests[1].messages)
+    assert found.error is None
+    assert 'Not connected: gone (server "gone" could not start: ' in json.loads(found.text)["message"]
 
 
 async def test_the_same_state_gives_the_same_request(slow: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.search_synonyms import by_stem, usual
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.asked import synonyms
@@ -47,6 +48,36 @@ def test_the_table_of_synonyms_is_by_stems_and_names_its_source() -> None:
 )
 def test_a_tool_is_found_by_another_word_for_its_own(query: str, name: str) -> None:
     assert index().search(query).names[:1] == (name,)
+
+
+def test_the_table_holds_what_people_say_for_one_another_at_a_computer() -> None:
+    for asked, used in by_stem(usual()).items():
+        assert used <= set(synonyms()[asked]), asked
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("make a folder", "create_directory"),
+        ("open a bug", "create_issue"),
+        ("crop the photo", "crop_image"),
+        ("is it going to rain in Berlin", "get_weather"),
+        ("do I need an umbrella", "get_weather"),
+        ("switch the lamp off", "set_light"),
+    ],
+)
+def test_so_a_tool_without_examples_is_found_by_them(query: str, name: str) -> None:
+    tools = {
+        "create_directory": "Create a new directory",
+        "create_issue": "Create an issue",
+        "crop_image": "Crop an image",
+        "get_weather": "Get the current weather of a place",
+        "set_light": "Turn a light on or off",
+        "create_invoice": "Create an invoice",
+    }
+    found = ToolIndex("bm25", examples=lambda _tool: ())
+    found.replace("main", [ToolDefinition(name, said, {}, "main") for name, said in tools.items()])
+    assert found.search(query).names[:1] == (name,)
 
 
 def test_a_word_of_a_tool_counts_more_than_a_synonym() -> None:

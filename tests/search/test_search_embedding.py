@@ -93,6 +93,19 @@ def test_wrong_vectors_leave_the_words(wrong: object) -> None:
     assert "searched without embeddings" in result.notes[0]
 
 
+def test_half_a_surrogate_pair_in_one_text_leaves_the_others_their_meaning(tmp_path: Path) -> None:
+    """As in a file of example requests: JSON may hold such, and no tokenizer takes it."""
+
+    def strict(texts: Sequence[str]) -> list[list[float]]:
+        return CountingEmbedder()([text.encode().decode() for text in texts])
+
+    for folder in (None, tmp_path):
+        index = ToolIndex("hybrid", embedder=strict, cache_folder=folder, examples=lambda _tool: ("\ud800 there",))
+        index.replace("travel", TOOLS)
+        result = index.search("jet \udc00")
+        assert (result.names[:1], result.notes) == (("book_flight",), ())
+
+
 def test_a_failing_embedder_leaves_the_words() -> None:
     def embed(texts: Sequence[str]) -> list[list[float]]:
         raise RuntimeError("no model today")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,14 @@ def test_a_broken_file_costs_nothing_but_a_note(tmp_path: Path) -> None:
     result = index_with(SearchHistory(path)).search("create invoice")
     assert result.names[0] == "create_invoice"
     assert any("history" in note for note in result.notes)
+
+
+def test_a_query_too_long_to_be_ours_is_not_read(tmp_path: Path) -> None:
+    history = SearchHistory(tmp_path / "history.sqlite3")
+    history.record("rid of old paper", [], ["close_ticket"])
+    with closing(sqlite3.connect(history.path)) as connection, connection:
+        connection.execute("UPDATE uses SET query = ?", ("rid of old paper " * 1000,))
+    assert history.uses() == []
 
 
 def test_a_forgotten_tool_is_not_found_again(tmp_path: Path) -> None:
@@ -230,6 +240,26 @@ def test_a_conversation_shows_what_a_search_led_to() -> None:
     later = served_queries(parts, since=6)["rid of old paper"]
     assert (list(later.added), list(later.called)) == ([], ["delete_invoice"])
     assert served_queries(parts, since=len(parts)) == {}
+
+
+def test_what_is_loaded_without_a_search_is_not_taken_for_the_answer_to_an_earlier_one() -> None:
+    loaded = tuple(tool for tool in catalogue() if tool.name == "create_branch")
+    parts: list[Part] = [
+        ToolCall("1", "search_tools", {"query": "rid of old paper"}),
+        ToolResult("1", "search_tools", (Text("{}"),)),
+        Text("There is no such tool."),
+        Text("Loaded for what is asked next: create_branch."),
+        ToolsChanged(added=loaded),
+        ToolCall("2", "create_branch", {}),
+        ToolResult("2", "create_branch", (Text("{}"),)),
+    ]
+    assert served_queries(parts) == {}
+
+
+def test_all_that_one_call_searched_is_remembered() -> None:
+    search = ToolCall("1", "search_tools", {"query": "paper", "queries": ["rid of it", "a branch"]})
+    (_, *rest) = parts_of_a_search()
+    assert [*served_queries([search, *rest])] == ["paper rid of it a branch"]
 
 
 async def test_an_agent_with_a_history_learns_from_each_answer_once(tmp_path: Path) -> None:

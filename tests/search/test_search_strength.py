@@ -6,6 +6,7 @@ import pytest
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.search.query import signs_said
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "export", "share", "archive")
 THINGS = (
@@ -111,6 +112,23 @@ def test_what_is_worded_oddly_is_shown_and_marked_if_weak(strategy: str, request
     assert all(match.score > 0 for match in result.matches)
 
 
+SUMS = ("2+2", "2 ** 8", "2**8", "(3+4)*5", "1.5*2", "what is 3*4?", "10/2", "7-3", "√2", "100 / 7 =")
+
+
+@pytest.mark.parametrize("sum_", SUMS)
+def test_a_sum_is_reckoned_and_no_pattern(sum_: str) -> None:
+    index = ToolIndex("bm25")
+    numbered = ToolDefinition("make_22", "Version 2222 of 3334, 77-34 and 105 to 10/2: makes 1.55552 of 3444", {}, "v")
+    index.replace("all", [*TOOLS, *EVERYDAY, numbered])
+    result = index.search(sum_)
+    assert (result.names[0], result.how, result.error) == ("calc__evaluate", "ranked", "")
+
+
+@pytest.mark.parametrize("said", ["2024-05-03", "3/5/2024", "24.12.", "v1.2-beta", "call 0171-555"])
+def test_a_date_or_a_number_is_no_sum(said: str) -> None:
+    assert signs_said(said) == ""
+
+
 def test_weak_matches_are_shown_and_not_counted() -> None:
     index = ToolIndex("bm25")
     index.replace("all", [*TOOLS, *EVERYDAY])
@@ -129,6 +147,18 @@ def test_in_a_list_of_queries_the_weak_ones_are_named() -> None:
     assert f"only weak matches for: {weak}" in both.notes
     assert index.search([weak, weak]).confidence == "low"
     assert not index.search([weak, weak]).notes
+
+
+def test_in_a_list_of_queries_only_what_fits_is_counted() -> None:
+    index = ToolIndex("bm25")
+    index.replace("all", [*TOOLS, *EVERYDAY])
+    weak, other = "who owns the workspace of Berlin and the moon", "the account of a stranger on the moon"
+    neither = index.search([weak, other], 8)
+    assert (neither.confidence, neither.found, len(neither.matches)) == ("low", 0, 8)
+    one = index.search("turn the lamp on", 8).found
+    both = index.search(["turn the lamp on", weak], 8)
+    assert (both.confidence, both.found) == ("high", one)
+    assert len(both.matches) == 8 > one
 
 
 def test_a_threshold_of_0_gives_the_best_always() -> None:

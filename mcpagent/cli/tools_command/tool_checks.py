@@ -150,6 +150,8 @@ async def evaluate(agent: Agent, wanted: Iterable[tuple[str, list[str]]], within
 
 def read_json(text: str, where: str) -> Any:
     """The value; `where` is what an `InputError` names for a text that is no JSON."""
+    if not text.strip():
+        raise InputError(f"{where}: is empty; write JSON, {{}} for no arguments")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -18,7 +18,13 @@ from mcpagent.text.safe_text import safe_line, safe_text
 
 INTRODUCTION = "(Offline stand-in: rules that search and call tools, no language model.)"
 # How what the runtime says of the tools begins; it stands in a user's message too, and is no question.
-_NEWS = re.compile(r"A server has connected, |More tools can be used|Your tools have changed|The server \".*\" changed")
+_NEWS = re.compile(
+    r"A server (?:has connected, |is still connecting: |cannot be used: )"
+    r"|More tools can be used|Your tools have changed|The server \".*\" changed"
+    r"|(?:Loaded|Found) for what is asked next: "
+)
+_CONNECTS = re.compile(r"(?m)^(?:- (.{1,64}), still connecting: |A server is still connecting: (.{1,64}?); )")
+_CONNECTED = re.compile(r"(?m)^A server (?:has connected, [^:\n]{1,80}: |cannot be used: )(.{1,80})")
 
 
 def answer(request: ModelRequest, now: datetime) -> Message:
@@ -36,7 +42,7 @@ def answer(request: ModelRequest, now: datetime) -> Message:
     outcomes = [decide(need, request.tools) for need in needs]
     calls = [(number, *call) for number, outcome in enumerate(outcomes) for call in outcome.calls]
     if request.tool_choice == "none" or not calls:
-        return Message("assistant", (Text(_final_answer(needs, outcomes) + introduction),))
+        return Message("assistant", (Text(_final_answer(needs, outcomes, _connecting(request)) + introduction),))
     known = " ".join(call.id for message in messages for call in message.tool_calls)
     first = max((int(number) for number in re.findall(r"\boffline_(\d{1,9})_", known)), default=0) + 1
     parts = (ToolCall(f"offline_{first + at}_{call[0]}", *call[1:]) for at, call in enumerate(calls))
@@ -77,15 +83,23 @@ def _abilities(request: ModelRequest) -> str:
     return f"I can call these tools: {names}." if names else "No tools are connected, so there is nothing I can do."
 
 
-def _final_answer(needs: Sequence[Need], outcomes: Sequence[Decision]) -> str:
+def _connecting(request: ModelRequest) -> str:
+    """The servers that the model was told of as connecting, and not yet as ready or failed."""
+    told = [request.system, *(message.text for message in request.messages if message.role == "user")]
+    begun = dict.fromkeys(first or second for text in told for first, second in _CONNECTS.findall(text))
+    ended = [line for text in told for line in _CONNECTED.findall(text)]
+    return ", ".join(name for name in begun if not any(re.match(rf"{re.escape(name)}\W", line) for line in ended))
+
+
+def _final_answer(needs: Sequence[Need], outcomes: Sequence[Decision], connecting: str) -> str:
     """One answer for all needs; each under its own words if there are several."""
-    texts = [_answer(outcome) for outcome in outcomes]
+    texts = [_answer(outcome, connecting) for outcome in outcomes]
     heads = (f"- {safe_line(need.text, 80).rstrip('?.:; ')}:" for need in needs)
     lines = [f"{head}\n{text}" if "\n" in text else f"{head} {text}" for head, text in zip(heads, texts, strict=True)]
     return "\n".join(lines) if len(lines) > 1 else texts[0]
 
 
-def _answer(outcome: Decision) -> str:
+def _answer(outcome: Decision, connecting: str) -> str:
     fit = outcome.fit
     if outcome.why == "calls":
         return "I had to stop before a tool gave an answer."
@@ -96,6 +110,8 @@ def _answer(outcome: Decision) -> str:
     if fit is None:
         asked = " and ".join(f"“{safe_line(str(call.arguments.get('query')), 60)}”" for call, _ in outcome.steps)
         begin = f"I searched for {asked}, and no" if asked else "No"
+        if connecting:
+            return f"{begin} tool that is ready fits that. Still connecting: {connecting}. Ask again in a moment."
         return f"{begin} tool here fits that. I can only do what a tool does; a real model could answer more."
     name, given = fit.tool.name, safe_line(json.dumps(fit.arguments, ensure_ascii=False), 300)
     if outcome.why == "changes":

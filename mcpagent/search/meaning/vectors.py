@@ -221,7 +221,7 @@ class Vectors:
 
         embedder = self._model()
         try:
-            rows = np.asarray(embedder(texts), dtype=np.float32)
+            rows = np.asarray(embedder([_encodable(text) for text in texts]), dtype=np.float32)
         except EmbeddingError:
             raise
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the search goes on without it
@@ -232,7 +232,7 @@ class Vectors:
 
 
 def _as_parts(part: Mapping[str, str]) -> str:
-    return _BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS)
+    return _encodable(_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS))
 
 
 def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
@@ -242,6 +242,11 @@ def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
         parts = zip_longest(text.split(_BETWEEN), _PARTS.values(), fillvalue="")
         rows = [[float(weight) * value for value in known[part]] for part, weight in parts if weight]
         yield unit_row([*map(sum, zip(*rows, strict=True))])
+
+
+def _encodable(text: str) -> str:
+    """Without halves of surrogate pairs: one in one tool's text would leave all tools without vectors."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _as_one(part: Mapping[str, str]) -> str:
