@@ -33,6 +33,7 @@ from mcpagent.models.model_settings import merged
 from mcpagent.models.model_size import SMALL, is_of_small_size
 from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import OWN_SERVERS, known_search_cost
+from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.secret_shapes import names_a_secret
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
+
+_OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com/v1/?", re.IGNORECASE)
 
 _HEADER_VARIABLES = ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS")
 _ORGANISATION_HEADERS = ("OpenAI-Organization", "OpenAI-Project")
@@ -236,7 +239,9 @@ class HttpModel(ApiFormat):
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         """Elsewhere with the calls that the model wrote as text."""
         response = super().read_answer(answer, request)
-        return read_textual_calls(response, request) if self.is_elsewhere else response
+        if not self.is_elsewhere:
+            return response
+        return read_textual_calls(response, request, of_any_tool=not speaks_for_itself(self.origin))
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
         """With looser schemas for a server that refused them, or is known to refuse some."""
@@ -421,6 +426,11 @@ class OpenAIModel(HttpModel):
         """Whether OpenAI itself is asked."""
         return is_openai(self.endpoint.base_url)
 
+    @property
+    def speaks_as_openai(self) -> bool:
+        """Whether OpenAI, at any of its addresses, or Azure is asked."""
+        return server_of(self.origin).dialect == "openai"
+
     def sdk(self) -> ProviderSdk:
         """OpenAI's, at any address."""
         import openai
@@ -455,8 +465,8 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
 
 
 def is_openai(base_url: str | None) -> bool:
-    """Whether this is OpenAI's own address; None stands for it."""
-    return base_url is None or base_url.rstrip("/") == OPENAI_URL
+    """Whether this is an address of OpenAI's own, https://eu.api.openai.com/v1 too; None stands for it."""
+    return base_url is None or bool(_OPENAI.fullmatch(base_url))
 
 
 def usable_key(key: str | None, variable: str) -> str:

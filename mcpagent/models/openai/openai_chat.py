@@ -20,6 +20,7 @@ from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_c
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
 from mcpagent.models.openai.openai_chat_history import dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
+from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
 
@@ -51,12 +52,12 @@ class OpenAIChatModel(OpenAIModel):
         calls: Literal["native", "prompted"] | None = None,
         **connection: Unpack[Connection],
     ) -> None:
-        at_openai = is_openai(connection.get("base_url"))
-        super().__init__(provider, model_name, "OPENAI_API_KEY" if at_openai else "", hint=hint, **connection)
-        self.calls = calls or ("native" if at_openai else None)
+        usual_key = "OPENAI_API_KEY" if is_openai(connection.get("base_url")) else ""
+        super().__init__(provider, model_name, usual_key, hint=hint, **connection)
+        self.calls = calls or ("native" if self.speaks_as_openai else None)
         self._reported = False
         self._dialect = dialect_of(self.origin)
-        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
+        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
 
     def known_capabilities(self) -> Capabilities:
         """Found tools keep the cached beginning where that costs a fraction, and else are tools like others."""
@@ -100,8 +101,10 @@ class OpenAIChatModel(OpenAIModel):
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, history=request.messages)
-        if self.is_elsewhere:
-            response = read_textual_calls(response, request)  # before what they are calls of is looked at
-        if "failed_generation" in answer and not response.message.tool_calls:
+        was_refused = "failed_generation" in answer
+        if self.is_elsewhere:  # before what they are calls of is looked at
+            of_any = was_refused or not speaks_for_itself(self.origin)
+            response = read_textual_calls(response, request, of_any_tool=of_any)
+        if was_refused and not response.message.tool_calls:
             response = unreadable_call(response, request)
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response
