@@ -34,6 +34,7 @@ from mcpagent.models.model_size import SMALL, is_of_small_size
 from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import OWN_SERVERS, known_search_cost
 from mcpagent.models.profiles import server_of, speaks_for_itself
+from mcpagent.models.refusals import OPTIONAL, longest_answer, refused_option, refused_setting, refuses_thoughts
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.secret_shapes import names_a_secret
@@ -53,12 +54,6 @@ _OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com/v1/?", re.IGNORECASE)
 
 _HEADER_VARIABLES = ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS")
 _ORGANISATION_HEADERS = ("OpenAI-Organization", "OpenAI-Project")
-
-_REFUSES_THOUGHTS = re.compile(
-    r"`?(?:thought_?)?signature|encrypted[ _]content|thinking`? block|reasoning (?:input )?items?\b",
-    re.IGNORECASE,
-)
-"""As Anthropic, Gemini and OpenAI say that reasoning in a history is of another model, account or conversation."""
 
 END_SECONDS = 1.0
 """Longest wait for the end of a stream whose answer is whole."""
@@ -157,8 +152,8 @@ class HttpModel(ApiFormat):
         able = self.capabilities.searches
         messages = written_for(request.messages, self.origin, searches=able, refused=self._refused)
         body, settings = self.write(replace(request, messages=messages)), self.settings_of(request).fields
-        if "include" in self._unwanted:
-            body.pop("include", None)
+        for name in OPTIONAL & self._unwanted.keys():
+            body.pop(name, None)
         kept = {**body, **{name: value for name, value in settings.items() if name not in self._unwanted}}
         extra = request.settings.extra
         theirs = extra.get("tools")
@@ -267,30 +262,19 @@ class HttpModel(ApiFormat):
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
         """Whether the failure names something of the request that it can be sent without, which is left out from now
-        on: the wish for encrypted reasoning, reasoning of the history, or what a setting wrote."""
-        if "include" in self.request_body(request) and "encrypted content is not supported" in failure.message.lower():
-            self._unwanted["include"] = ""
+        on: what is asked for beside the answer, reasoning of the history, or what a setting wrote."""
+        if named := refused_option(failure, self.request_body(request)):
+            self._unwanted[named] = ""
             return True
-        if _REFUSES_THOUGHTS.search(failure.message):
+        if refuses_thoughts(failure):
             able = self.capabilities.searches
             sent = thoughts_of(written_for(request.messages, self.origin, searches=able, refused=self._refused))
             self._refused |= sent
             if sent:
                 return True
-        refused = self._refused_setting(failure, request)
+        refused = refused_setting(failure, request, lambda asked: self.settings_of(asked).fields, self._unwanted.keys())
         self._unwanted |= refused
         return bool(refused)
-
-    def _refused_setting(self, failure: Failure, request: ModelRequest) -> dict[str, str]:
-        """The fields of the body that a setting made, if the failure names one of them; by field, the setting."""
-        said = f"{failure.param} {failure.message}"
-        whole = self.settings_of(request).fields
-        for setting in request.settings.given():
-            others = replace(request, settings=request.settings.without(setting))
-            made = whole.keys() - self.settings_of(others).fields.keys() - self._unwanted.keys()
-            if any(re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", said) for name in made):
-                return dict.fromkeys(sorted(made), setting)
-        return {}
 
     def server(self) -> ServerTraits:
         """What is known of the server, maybe from an earlier process."""
@@ -430,6 +414,10 @@ class OpenAIModel(HttpModel):
     def speaks_as_openai(self) -> bool:
         """Whether OpenAI, at any of its addresses, or Azure is asked."""
         return server_of(self.origin).dialect == "openai"
+
+    def most_output(self, failure: Failure) -> int | None:
+        """The longest answer that the model takes, or that this conversation leaves room for, as its server told it."""
+        return longest_answer(failure)
 
     def sdk(self) -> ProviderSdk:
         """OpenAI's, at any address."""

@@ -6,6 +6,7 @@ calls) is kept and goes back to the same server.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
@@ -18,11 +19,16 @@ from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
 from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, takes_no_tools
 from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
-from mcpagent.models.openai.openai_chat_history import dialect_of, request_body
+from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
+
+_MISSES_REASONING = re.compile(
+    r"reasoning_content.{0,80}(missing|passed back|required)|missing.{0,20}reasoning_content", re.IGNORECASE
+)
+"""As DeepSeek's and Moonshot's servers say it, and so gateways before them."""
 
 
 class OpenAIChatModel(OpenAIModel):
@@ -87,7 +93,14 @@ class OpenAIChatModel(OpenAIModel):
         return prompted_way(request, emit, constrained=self.server().constrains)
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also whether the server takes tools, and whether it obeys `response_format`."""
+        """Also whether the server takes tools, whether it obeys `response_format`, whether its model wants to see
+        reasoning in each answer, though it be empty, and what it calls the longest answer."""
+        if _MISSES_REASONING.search(failure.message) and self._dialect is not DEEPSEEK:
+            self._dialect = DEEPSEEK
+            return True
+        if self.max_tokens_field == "max_tokens" and "Use 'max_completion_tokens'" in failure.message:
+            self.max_tokens_field = "max_completion_tokens"
+            return True
         if way.request.tools and self.calls is None and takes_no_tools(failure.message):
             return self.learn(takes_tools=False)
         if is_constrained(way.request) and failure.status in (400, 422) and "response_format" in failure.message:
