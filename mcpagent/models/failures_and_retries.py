@@ -230,12 +230,19 @@ def _answered_failure(error: Exception) -> Failure:
         code,
         safe_line(_without_markup(message)),
         retry_after_seconds=retry_after_seconds({**_google_wait(details), **headers}),
-        retry_advised={"true": True, "false": False}.get(headers.get("x-should-retry", "")),
+        retry_advised=_advice(error, headers),
         window_tokens=_told_window(inner, message),
         param=str(inner.get("param") or ""),
         request_id=_request_id(body, headers),
         generated=_generated(inner),
     )
+
+
+def _advice(error: Exception, headers: Mapping[str, str]) -> bool | None:
+    """What the provider says; what an SDK raises by itself, without anything that came, does not pass."""
+    if not hasattr(error, "body"):
+        return False
+    return {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
 
 
 def _detail(inner: Mapping[str, Any]) -> str:

@@ -12,13 +12,14 @@ import json
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from mcpagent.errors import ConfigError, CredentialsError
+from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import Origin, ToolDefinition, WireProtocol
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
@@ -27,16 +28,17 @@ from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
 from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure, ReportedError
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
+from mcpagent.models.local.model_size import SMALL, is_of_small_size
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
-from mcpagent.models.model_size import SMALL, is_of_small_size
 from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import OWN_SERVERS, known_search_cost
 from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.refusals import OPTIONAL, longest_answer, refused_option, refused_setting, refuses_thoughts
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.text.known_secrets import hide
+from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import names_a_secret
 
 if TYPE_CHECKING:
@@ -315,14 +317,15 @@ class HttpModel(ApiFormat):
             delay, stream = 0.0, None
             try:
                 async with asyncio.timeout(self.endpoint.total_seconds) as limit:
-                    stream = await client.post(
-                        self.path,
-                        cast_to=object,
-                        **self._content(body),
-                        options=self._options(body, merged_request.settings),
-                        stream=True,
-                        stream_cls=sdk.stream,
-                    )
+                    with self._signing(caught):
+                        stream = await client.post(
+                            self.path,
+                            cast_to=object,
+                            **self._content(body),
+                            options=self._options(body, merged_request.settings),
+                            stream=True,
+                            stream_cls=sdk.stream,
+                        )
                     if not exchange.streams(stream.response):
                         exchange.take(await stream.response.aread())
                         self._has_answered = True
@@ -340,6 +343,23 @@ class HttpModel(ApiFormat):
                 if stream is not None:
                     await stream.response.aclose()
         return exchange.response()
+
+    @contextmanager
+    def _signing(self, caught: tuple[type[Exception], ...]) -> Iterator[None]:
+        """Around a request: there a cloud's client looks for its credentials and packages, and raises anything."""
+        try:
+            yield
+        except (McpAgentError, *caught):
+            raise
+        except Exception as error:
+            if self._own_client is None:
+                raise
+            said = safe_line(f"{type(error).__name__}: {error}", 200)
+            fix = (
+                f"pip install 'anthropic[{self.provider}]'" if isinstance(error, ImportError) else "set its credentials"
+            )
+            text = f"{self.provider}: the client of {self.endpoint.address} could not ask ({said}); {fix}"
+            raise CredentialsError(text) from None
 
     def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""

@@ -18,9 +18,9 @@ from mcpagent.events import Event
 from mcpagent.models import FallbackModel, OpenAIChatModel, resolve_model
 from mcpagent.models.base import is_small
 from mcpagent.models.http_model import HttpModel
+from mcpagent.models.local.model_size import is_of_small_size
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.model_settings import settings_of
-from mcpagent.models.model_size import is_of_small_size
 from mcpagent.recording import Recorder, Replay
 from tests.wire.provider import PlayedProvider, chat_stream
 
