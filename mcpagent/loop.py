@@ -81,7 +81,8 @@ async def converse(run: RunContext[Any]) -> RunFinished:
                 reason = f"You have used all {run.options.max_turns} turns."
                 stop, answer = "max_turns", await _forced_answer(run, reason)
     if not answer and not pending:
-        run.emit(Notice("the model gave an empty answer", "warning"))
+        cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
+        run.emit(Notice(f"the model {cut if stop == 'truncated' else 'gave an empty answer'}", "warning"))
     spent, seconds = run.tally.spent, time.monotonic() - started
     finished = RunFinished(answer, stop, run.tally.turns, spent.usage, seconds, pending=pending, spent=spent)
     run.emit(finished)

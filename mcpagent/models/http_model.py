@@ -349,7 +349,9 @@ class HttpModel(ApiFormat):
         """Around a request: there a cloud's client looks for its credentials and packages, and raises anything."""
         try:
             yield
-        except (McpAgentError, *caught):
+        except McpAgentError:
+            raise
+        except caught:
             raise
         except Exception as error:
             if self._own_client is None:

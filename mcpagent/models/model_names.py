@@ -41,11 +41,10 @@ def shown_spec(spec: str) -> str:
 
 def _shown_name(spec: str) -> str:
     name, mark, query = spec.partition("?")
-    return name + mark + "&".join(map(shown_option, query.split("&")))
+    return name + mark + "&".join(map(_shown_option, query.split("&")))
 
 
-def shown_option(option: str) -> str:
-    """One option, `NAME=VALUE`, as it may be shown."""
+def _shown_option(option: str) -> str:
     name, equals, value = option.partition("=")
     name, value = unquote_plus(name), unquote_plus(value)
     inside = next((name.removeprefix(start) for start in INSIDE if name.startswith(start)), "")

@@ -219,6 +219,12 @@ def _as_chat(request: ModelRequest, profile: Profile, server: Server, made: Writ
             _keep_cache(settings.cache_ttl, made)
 
 
+def _was_just_asked(request: ModelRequest) -> bool:
+    """Whether the last message is a question: what a user's turn says after results is told the model, not asked."""
+    before = next((message.role for message in reversed(request.messages) if message.role != "user"), "")
+    return request.messages[-1].role == "user" and before != "tool"
+
+
 def _thinks(made: WrittenSettings) -> bool:
     """Whether Claude is asked to: it then takes no demand for a call (Anthropic docs, extended thinking)."""
     return made.fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
@@ -226,7 +232,7 @@ def _thinks(made: WrittenSettings) -> bool:
 
 def _choose_tools(chosen: str | None, request: ModelRequest, to: Origin, made: WrittenSettings) -> None:
     """Which tool is to be called, if the question was just asked; or that none is."""
-    if chosen is None or (chosen != "none" and request.messages[-1].role != "user"):
+    if chosen is None or (chosen != "none" and not _was_just_asked(request)):
         return
     is_name = chosen not in ("none", "required")
     if is_name and chosen not in {tool.name for tool in request.tools}:

@@ -76,12 +76,10 @@ def _values_in_force(
 
 
 def _shown(name: str, value: Any) -> Any:
-    """An option's value as it may be shown: a model's name, and settings, can hold headers."""
-    from mcpagent.models.model_names import shown_option, shown_spec
+    """An option's value as it may be shown: a model's name can hold headers."""
+    from mcpagent.models.model_names import shown_spec
 
-    if name == "model" and isinstance(value, str):
-        return shown_spec(value)
-    return [shown_option(str(line)) for line in value] if name == "set" and value else value
+    return shown_spec(value) if name == "model" and isinstance(value, str) else value
 
 
 # --- path and edit ---
