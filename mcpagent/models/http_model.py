@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
 
@@ -37,6 +38,7 @@ from mcpagent.models.prices import OWN_SERVERS, known_search_cost
 from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.refusals import OPTIONAL, longest_answer, refused_option, refused_setting, refuses_thoughts
 from mcpagent.models.written_settings import WrittenSettings, written_settings
+from mcpagent.python.argument_checks import expect
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import names_a_secret
@@ -113,6 +115,7 @@ class HttpModel(ApiFormat):
             if key not in Connection.__annotations__:
                 raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {key!r}")
         own = connection.get("client")
+        expect("client", own, object, "an async client of the protocol's SDK, or None", holds=_is_client)
         url = connection.get("base_url") or (str(own.base_url) if own is not None else self.usual_url)
         named = connection.get("key_variable")
         variable = named if named is not None else usual_key
@@ -477,6 +480,10 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
 def is_openai(base_url: str | None) -> bool:
     """Whether this is an address of OpenAI's own, https://eu.api.openai.com/v1 too; None stands for it."""
     return base_url is None or bool(_OPENAI.fullmatch(base_url))
+
+
+def _is_client(given: Any) -> bool:
+    return given is None or (hasattr(given, "with_options") and iscoroutinefunction(getattr(given, "post", None)))
 
 
 def usable_key(key: str | None, variable: str) -> str:

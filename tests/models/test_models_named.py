@@ -10,7 +10,7 @@ from mcpagent import Agent
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import ignore
 from mcpagent.messages import user_message
-from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, resolve_model
+from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, resolve_model
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_names import names_in, shown_spec
 from mcpagent.models.resolve import default_spec
@@ -107,6 +107,14 @@ async def test_what_a_clouds_client_fails_with_is_one_line(error: Exception, sai
     model = AnthropicModel("claude-opus-4-8", provider="bedrock", client=Cloud(error))
     with pytest.raises((CredentialsError, ConfigError), match=said):
         await model.respond(HELLO, ignore)
+
+
+def test_what_is_no_client_of_the_sdk_is_told_at_once() -> None:
+    import openai
+
+    for client in ("https://api.example.com", openai.OpenAI(api_key="k")):
+        with pytest.raises(ConfigError, match="client: expected an async client"):
+            OpenAIChatModel("m", client=client)
 
 
 async def test_what_an_sdk_refuses_by_itself_is_not_tried_again() -> None:
