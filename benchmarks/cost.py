@@ -123,7 +123,7 @@ def _older(url: str, grows: bool) -> HttpModel:
 
 def _chat(url: str, grows: bool) -> HttpModel:
     can = SAFE if grows else Capabilities("call_tool")
-    return OpenAIChatModel("m", base_url=f"{url}/v1", provider="vllm", capabilities=can)
+    return OpenAIChatModel("m", base_url=f"{url}/v1", provider="openai-chat", capabilities=can)
 
 
 PROVIDERS = (

@@ -1,13 +1,15 @@
 """A real llama.cpp server with small models, out of packages: what `benchmarks/local.py` and a slow test ask.
 
-Everything is pinned by sha256 and kept in one folder. The server's own CPU code needs a newer processor than most have,
-so that of an npm package takes its place. Linux on x86_64 alone; pip and npm fetch the packages.
+Before it, for the test, LiteLLM as a gateway. Server and models are pinned by sha256, LiteLLM by its version; all is
+kept in one folder. The server's own CPU code needs a newer processor than most have, so that of an npm package takes
+its place. Linux on x86_64 alone; pip and npm fetch the packages.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import os
 import platform
 import shutil
@@ -32,6 +34,10 @@ _CPU = (
     "@node-llama-cpp/linux-x64@3.22.1",
     "0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0",
 )
+
+
+_GATEWAY = "litellm[proxy]==1.108.7"
+GATEWAY_KEY = "sk-local"
 
 
 class UnavailableError(Exception):
@@ -131,7 +137,46 @@ def running(home: Path, name: str, *, window: int = 8192) -> Iterator[str]:
     command = [str(program), "-m", str(model), "--alias", name, "--host", "127.0.0.1", "--port", str(port), "--jinja"]
     command += ["-c", str(window), "-np", "1", "-t", str(os.cpu_count() or 1), "--no-webui"]
     variables = {"LD_LIBRARY_PATH": str(program.parent), "PATH": "/usr/bin:/bin"}
-    log = home / f"{name}.log"
+    with _started(command, variables, home / f"{name}.log", port, "/health"):
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+def gateway_program(home: Path) -> Path:
+    """LiteLLM's proxy in an environment of its own, made if it is not there. Raises `UnavailableError`."""
+    place = home / "litellm"
+    program = place / "bin" / "litellm"
+    if not program.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        _run([sys.executable, "-m", "venv", "--clear", str(place)], home)
+        python = str(place / "bin" / "python")
+        _run([python, "-m", "pip", "install", "-qq", "--only-binary=:all:", _GATEWAY], home)
+    return program
+
+
+@contextmanager
+def gateway(home: Path, name: str, behind: str) -> Iterator[str]:
+    """The address, without a path, of LiteLLM on loopback before the model of that name at `behind`, a server's `/v1`.
+    It wants `GATEWAY_KEY`. Raises `UnavailableError`."""
+    program, port = gateway_program(home), _free_port()
+    # Of a "llamafile" it asks Chat Completions alone, and translates the other protocols itself.
+    settings = {"model": f"llamafile/{name}", "api_base": behind, "api_key": "none"}
+    config = home / "litellm.json"  # which is YAML too
+    config.write_text(json.dumps({"model_list": [{"model_name": name, "litellm_params": settings}]}), encoding="utf-8")
+    command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    variables = {
+        "PATH": f"{program.parent}:/usr/bin:/bin",
+        "HOME": str(home),
+        "LITELLM_MASTER_KEY": GATEWAY_KEY,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_TELEMETRY": "False",
+    }
+    with _started([*command, "--telemetry", "False"], variables, home / "litellm.log", port, "/health/liveliness"):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _started(command: Sequence[str], variables: Mapping[str, str], log: Path, port: int, path: str) -> Iterator[None]:
+    """The program while it answers at that path; ended on the way out."""
     with (
         log.open("wb") as file,
         subprocess.Popen(
@@ -139,8 +184,8 @@ def running(home: Path, name: str, *, window: int = 8192) -> Iterator[str]:
         ) as process,
     ):
         try:
-            _wait_for(process, port, log)
-            yield f"http://127.0.0.1:{port}/v1"
+            _wait_for(process, port, path, log)
+            yield
         finally:
             process.terminate()
             try:
@@ -149,12 +194,12 @@ def running(home: Path, name: str, *, window: int = 8192) -> Iterator[str]:
                 process.kill()
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_for(process: subprocess.Popen[bytes], port: int, path: str, log: Path) -> None:
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until and process.poll() is None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         try:
-            connection.request("GET", "/health")
+            connection.request("GET", path)
             if connection.getresponse().status == http.client.OK:
                 return
         except OSError:
@@ -163,7 +208,7 @@ def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             connection.close()
         time.sleep(0.1)
     *_, last = ["no word", *(line for line in log.read_text(errors="replace").splitlines() if line.strip())]
-    raise UnavailableError(f"llama-server does not start here: {last[:200]}")
+    raise UnavailableError(f"{log.stem} does not start here: {last[:200]}")
 
 
 def _downloaded(package: str, folder: Path) -> Path:

@@ -27,6 +27,7 @@ from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, look_up
+from mcpagent.models.model_names import shown_spec
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool, expect_distinct, names_taken
 from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
 from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
@@ -191,9 +192,8 @@ class Agent(Generic[Deps]):
 
     def __repr__(self) -> str:
         choice = self._model_choice
-        model = (
-            self._model.name if self._model is not None else choice if isinstance(choice, str) else "model not chosen"
-        )
+        chosen = shown_spec(choice) if isinstance(choice, str) else "model not chosen"
+        model = self._model.name if self._model is not None else chosen
         if not self.is_started or self._own is None:
             return f"<Agent {model}, not started>"
         servers, known = len(self.servers), len(self._own.tools.known)

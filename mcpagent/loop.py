@@ -86,7 +86,8 @@ async def converse(run: RunContext[Any]) -> RunFinished:
             run.tally.is_over, run.tally.pending = True, pending
             await run.keep()
     if not answer and not pending:
-        run.emit(Notice("the model gave an empty answer", "warning"))
+        cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
+        run.emit(Notice(f"the model {cut if stop == 'truncated' else 'gave an empty answer'}", "warning"))
     spent, seconds = run.tally.spent, time.monotonic() - started
     said = next(message for message in reversed(run.conversation.messages) if message.role == "assistant")
     about: dict[str, Any] = {"pending": pending, "spent": spent, "citations": said.citations}

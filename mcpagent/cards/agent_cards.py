@@ -17,9 +17,10 @@ from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.fallback import FallbackModel
+from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import merged
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool
-from mcpagent.models.resolve import names_in, spec_of
+from mcpagent.models.resolve import spec_of
 from mcpagent.python.argument_checks import expect_options
 from mcpagent.run import RunOptions
 from mcpagent.text.safe_text import safe_line

@@ -11,9 +11,10 @@ from mcpagent.cards.card import AgentCard
 from mcpagent.cards.teams import Team
 from mcpagent.config import ServersConfig
 from mcpagent.config.user_folders import is_users_own
+from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, as_data
-from mcpagent.models.resolve import names_in, parse_spec
+from mcpagent.models.resolve import parse_spec
 from mcpagent.text.secret_shapes import names_a_secret
 from mcpagent.trust.descriptions import Description, Fact, fact_of, real_place
 

@@ -99,7 +99,7 @@ _WINDOW_OF_ONES_OWN: Mapping[str, int] = {"ollama": 4096, "lmstudio": 4096, "lla
 """What these servers start a model with on a usual machine (docs.ollama.com/context-length: below 24 GiB of VRAM),
 whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
 
-_CLAUDE = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:-\d{8})?")
+_CLAUDE = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:[-@]\d{8})?")
 _GPT = re.compile(r"(?P<family>gpt)-(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:-[a-z0-9-]+)?")
 _GPT_4O = re.compile(r"gpt-4o(?:-mini)?(?:-\d{4}-\d{2}-\d{2})?")
 
@@ -130,7 +130,8 @@ def openai_capabilities(model_name: str) -> Capabilities:
 
 
 def chat_capabilities(to: Origin) -> Capabilities:
-    """For Chat Completions, by whether its server keeps what it was sent; at OpenAI for models that are known."""
+    """For Chat Completions, and Responses elsewhere than at OpenAI, by whether its server keeps what it was sent; at
+    OpenAI and Azure for models that are known."""
     server = server_of(to)
     is_known = server.dialect != "openai" or profile_of(to) is not UNKNOWN
     return KEEPING if server.caches and is_known else SAFE

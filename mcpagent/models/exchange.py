@@ -206,9 +206,12 @@ class Exchange:
                 self._take(self._reader.answer())
 
     def take(self, content: bytes) -> None:
-        """The answer in one piece."""
+        """The answer in one piece. Raises what it is instead of an answer, as a stream does, so that it can be tried
+        again."""
         with reading():
-            self._take(dict(json.loads(content)))
+            answer = dict(json.loads(content))
+            self._api.read_answer(answer, self._way.request)
+            self._take(answer)
 
     def _take(self, answer: dict[str, Any]) -> None:
         self._answers.append(answer)

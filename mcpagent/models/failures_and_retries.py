@@ -157,9 +157,9 @@ class AnswerError(Exception):
 class ReportedError(Exception):
     """An error the provider reports inside an answer with status 200; `body` is what it sent."""
 
-    def __init__(self, body: Mapping[str, Any] | None) -> None:
+    def __init__(self, body: object) -> None:
         super().__init__("the provider reported an error inside its answer")
-        self.body = {"error": dict(body or {})}
+        self.body = {"error": dict(body) if isinstance(body, Mapping) else {"message": body}}
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def _answered_failure(error: Exception) -> Failure:
     code = next((name for name in codes if name in _QUOTA_CODES | _OVERFLOW_CODES), codes[0] if codes else "")
     message = next(
         text
-        for text in (inner.get("message"), body, code, str(error), "no reason given")
+        for text in (inner.get("message"), _detail(inner), body, code, str(error), "no reason given")
         if isinstance(text, str) and text
     )
     return Failure(
@@ -230,12 +230,33 @@ def _answered_failure(error: Exception) -> Failure:
         code,
         safe_line(_without_markup(message)),
         retry_after_seconds=retry_after_seconds({**_google_wait(details), **headers}),
-        retry_advised={"true": True, "false": False}.get(headers.get("x-should-retry", "")),
+        retry_advised=_advice(error, headers),
         window_tokens=_told_window(inner, message),
         param=str(inner.get("param") or ""),
         request_id=_request_id(body, headers),
         generated=_generated(inner),
     )
+
+
+def _advice(error: Exception, headers: Mapping[str, str]) -> bool | None:
+    """What the provider says; what an SDK raises by itself, without anything that came, does not pass."""
+    if not hasattr(error, "body"):
+        return False
+    return {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
+
+
+def _detail(inner: Mapping[str, Any]) -> str:
+    """As FastAPI says it, and so Mistral and many gateways: a text, or the fields of the request that it refuses."""
+    message = inner.get("message")
+    told = (message if isinstance(message, Mapping) else inner).get("detail")
+    if isinstance(told, str):
+        return told
+    listed = [one for one in told[:5] if isinstance(one, Mapping)] if isinstance(told, list) else []
+    return "; ".join(f"{_place(one.get('loc'))}{one.get('msg') or 'is refused'}" for one in listed)
+
+
+def _place(where: object) -> str:
+    return f"{'.'.join(map(str, where))}: " if isinstance(where, list) and where else ""
 
 
 def _request_id(body: object, headers: Mapping[str, str]) -> str:

@@ -13,13 +13,15 @@ import os
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from mcpagent.errors import ConfigError, CredentialsError
+from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import Message, Origin, ToolDefinition, WireProtocol
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
@@ -28,16 +30,20 @@ from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
 from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure, ReportedError
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
+from mcpagent.models.local.model_size import SMALL, is_of_small_size
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
-from mcpagent.models.model_size import SMALL, is_of_small_size
 from mcpagent.models.origins import address_of, thoughts_of, written_for
 from mcpagent.models.prices import OWN_SERVERS, known_search_cost
+from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
+from mcpagent.models.refusals import OPTIONAL, longest_answer, refused_option, refused_setting, refuses_thoughts
 from mcpagent.models.written_settings import WrittenSettings, written_settings
+from mcpagent.python.argument_checks import expect
 from mcpagent.text.known_secrets import hide
+from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import names_a_secret
 
 if TYPE_CHECKING:
@@ -51,14 +57,10 @@ if TYPE_CHECKING:
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
 
+_OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com/v1/?", re.IGNORECASE)
+
 _HEADER_VARIABLES = ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS")
 _ORGANISATION_HEADERS = ("OpenAI-Organization", "OpenAI-Project")
-
-_REFUSES_THOUGHTS = re.compile(
-    r"`?(?:thought_?)?signature|encrypted[ _]content|thinking`? block|reasoning (?:input )?items?\b",
-    re.IGNORECASE,
-)
-"""As Anthropic, Gemini and OpenAI say that reasoning in a history is of another model, account or conversation."""
 
 END_SECONDS = 1.0
 """Longest wait for the end of a stream whose answer is whole."""
@@ -117,6 +119,7 @@ class HttpModel(ApiFormat):
             if key not in Connection.__annotations__:
                 raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {key!r}")
         own = connection.get("client")
+        expect("client", own, object, "an async client of the protocol's SDK, or None", holds=_is_client)
         url = connection.get("base_url") or (str(own.base_url) if own is not None else self.usual_url)
         named = connection.get("key_variable")
         variable = named if named is not None else usual_key
@@ -163,8 +166,8 @@ class HttpModel(ApiFormat):
         body = self.write(replace(request, messages=self._written(request, run)))
         body = self.write_beside(body, run, request)
         settings = self.settings_of(request).fields
-        if "include" in self._unwanted:
-            body.pop("include", None)
+        for name in OPTIONAL & self._unwanted.keys():
+            body.pop(name, None)
         kept = {**body, **{name: value for name, value in settings.items() if name not in self._unwanted}}
         extra = request.settings.extra
         theirs = extra.get("tools")
@@ -278,7 +281,9 @@ class HttpModel(ApiFormat):
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         """Elsewhere with the calls that the model wrote as text."""
         response = super().read_answer(answer, request)
-        return read_textual_calls(response, request) if self.is_elsewhere else response
+        if not self.is_elsewhere:
+            return response
+        return read_textual_calls(response, request, of_any_tool=not speaks_for_itself(self.origin))
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
         """With looser schemas for a server that refused them, or is known to refuse some."""
@@ -307,32 +312,21 @@ class HttpModel(ApiFormat):
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
         """Whether the failure names something of the request that it can be sent without, which is left out from now
-        on: the wish for encrypted reasoning, reasoning of the history, or what a setting wrote."""
-        if "include" in self.request_body(request) and "encrypted content is not supported" in failure.message.lower():
-            self._unwanted["include"] = ""
+        on: what is asked for beside the answer, reasoning of the history, or what a setting wrote."""
+        if named := refused_option(failure, self.request_body(request)):
+            self._unwanted[named] = ""
             return True
         if tools := refused_tools(failure.message, self.run_for(request)):
             self._unrun |= tools
             return True
-        if _REFUSES_THOUGHTS.search(failure.message):
+        if refuses_thoughts(failure):
             sent = thoughts_of(self._written(request, self.run_for(request)))
             self._refused |= sent
             if sent:
                 return True
-        refused = self._refused_setting(failure, request)
+        refused = refused_setting(failure, request, lambda asked: self.settings_of(asked).fields, self._unwanted.keys())
         self._unwanted |= refused
         return bool(refused)
-
-    def _refused_setting(self, failure: Failure, request: ModelRequest) -> dict[str, str]:
-        """The fields of the body that a setting made, if the failure names one of them; by field, the setting."""
-        said = f"{failure.param} {failure.message}"
-        whole = self.settings_of(request).fields
-        for setting in request.settings.given():
-            others = replace(request, settings=request.settings.without(setting))
-            made = whole.keys() - self.settings_of(others).fields.keys() - self._unwanted.keys()
-            if any(re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", said) for name in made):
-                return dict.fromkeys(sorted(made), setting)
-        return {}
 
     def server(self) -> ServerTraits:
         """What is known of the server, maybe from an earlier process."""
@@ -370,14 +364,15 @@ class HttpModel(ApiFormat):
             delay, stream = 0.0, None
             try:
                 async with asyncio.timeout(self.endpoint.total_seconds) as limit:
-                    stream = await client.post(
-                        self.path,
-                        cast_to=object,
-                        **self._content(body),
-                        options=self._options(body, merged_request.settings),
-                        stream=True,
-                        stream_cls=sdk.stream,
-                    )
+                    with self._signing(caught):
+                        stream = await client.post(
+                            self.path,
+                            cast_to=object,
+                            **self._content(body),
+                            options=self._options(body, merged_request.settings),
+                            stream=True,
+                            stream_cls=sdk.stream,
+                        )
                     if not exchange.streams(stream.response):
                         exchange.take(await stream.response.aread())
                         self._has_answered = True
@@ -402,6 +397,25 @@ class HttpModel(ApiFormat):
             self._tokens = await asyncio.to_thread(read_tokens, request.provider_tools)
         settings = merged(self.settings, request.settings)
         return merged(SMALL, settings) if is_small(self, settings) else settings
+
+    @contextmanager
+    def _signing(self, caught: tuple[type[Exception], ...]) -> Iterator[None]:
+        """Around a request: there a cloud's client looks for its credentials and packages, and raises anything."""
+        try:
+            yield
+        except McpAgentError:
+            raise
+        except caught:
+            raise
+        except Exception as error:
+            if self._own_client is None:
+                raise
+            said = safe_line(f"{type(error).__name__}: {error}", 200)
+            fix = (
+                f"pip install 'anthropic[{self.provider}]'" if isinstance(error, ImportError) else "set its credentials"
+            )
+            text = f"{self.provider}: the client of {self.endpoint.address} could not ask ({said}); {fix}"
+            raise CredentialsError(text) from None
 
     def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
@@ -472,6 +486,15 @@ class OpenAIModel(HttpModel):
         """Whether OpenAI itself is asked."""
         return is_openai(self.endpoint.base_url)
 
+    @property
+    def speaks_as_openai(self) -> bool:
+        """Whether OpenAI, at any of its addresses, or Azure is asked."""
+        return server_of(self.origin).dialect == "openai"
+
+    def most_output(self, failure: Failure) -> int | None:
+        """The longest answer that the model takes, or that this conversation leaves room for, as its server told it."""
+        return longest_answer(failure)
+
     def sdk(self) -> ProviderSdk:
         """OpenAI's, at any address."""
         import openai
@@ -512,8 +535,12 @@ def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def is_openai(base_url: str | None) -> bool:
-    """Whether this is OpenAI's own address; None stands for it."""
-    return base_url is None or base_url.rstrip("/") == OPENAI_URL
+    """Whether this is an address of OpenAI's own, https://eu.api.openai.com/v1 too; None stands for it."""
+    return base_url is None or bool(_OPENAI.fullmatch(base_url))
+
+
+def _is_client(given: Any) -> bool:
+    return given is None or (hasattr(given, "with_options") and iscoroutinefunction(getattr(given, "post", None)))
 
 
 def usable_key(key: str | None, variable: str) -> str:

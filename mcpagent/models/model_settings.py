@@ -158,6 +158,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "profile": str,
 }
 SETTING_NAMES = tuple(_READERS)
+_TOLD = {"stop": 'a text, or a list of them, ["END","STOP"]'}
 INSIDE = ("header.", "extra.")
 """`header.NAME` is one of `headers`, `extra.NAME` a field of the body, in JSON if it is any, else as text."""
 
@@ -179,8 +180,8 @@ def settings_of(told: Mapping[str, str], where: str) -> ModelSettings:
             raise ConfigError(f'{where} "{safe_line(name, 80)}" is not known; write one of {known}')
     try:
         return ModelSettings(**made)
-    except ConfigError as error:  # of headers: all others were tried one by one
-        raise ConfigError(f"{where} {error}") from None
+    except ConfigError:  # of headers: all others were tried one by one
+        raise ConfigError(f"{where} header.NAME: expected one line in ASCII, of name and value") from None
 
 
 def _read(name: str, text: str, where: str) -> Any:
@@ -188,7 +189,7 @@ def _read(name: str, text: str, where: str) -> Any:
         value = _READERS[name](text)
         ModelSettings(**{name: value})
     except (ValueError, KeyError, TypeError, ConfigError):
-        said = _RULES[name][1].removesuffix(", or None").removesuffix(" or None")
+        said = _TOLD.get(name) or _RULES[name][1].removesuffix(", or None").removesuffix(" or None")
         raise ConfigError(f'{where} {name} is "{safe_line(text, 80)}"; write {said}') from None
     return value
 

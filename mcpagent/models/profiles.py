@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.messages import Origin
+from mcpagent.models.prices import OWN_SERVERS
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high"]
 _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
@@ -70,7 +71,7 @@ _CLAUDES: tuple[tuple[str, _Version, _Version, Profile], ...] = (
     ("haiku", (3, 0), (3, 0), Profile(_OVERVIEW, 4096, "none")),
 )
 
-_NEW = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d)(?:-(?P<minor>\d)(?!\d))?")
+_NEW = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?!\d)(?:-(?P<minor>\d{1,2})(?!\d))?")
 _OLD = re.compile(r"claude-(?P<major>3)(?:-(?P<minor>\d))?-(?P<family>[a-z]+)")
 
 _GUIDE = "OpenAI docs, reasoning guide and model pages (Nov 2026); reported refusals of temperature and effort"
@@ -78,17 +79,17 @@ _PLAIN = "OpenAI docs, model pages (Nov 2026)"
 _REASONING: Mapping[str, Any] = {"thinking": "effort", "stops": False, "encrypts": True}
 _GPTS: tuple[tuple[str, Profile], ...] = (
     # how the name looks, without "ft:" and a date; the first row that fits counts
-    (r"gpt-5(\.\d)?-chat.*|chatgpt-.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
+    (r"gpt-\d+(\.\d+)?-chat.*|chatgpt-.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
     (r"gpt-4o-(mini-)?search.*", Profile(_PLAIN, 16_384, "none", sampling="none", encrypts=False)),
     (r"gpt-4o.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
     (r"gpt-4\.1.*", Profile(_PLAIN, 32_768, "none", encrypts=False)),
-    (r"gpt-(4|3\.5).*", Profile(_PLAIN, 4096, "none", encrypts=False)),
+    (r"gpt-(4|3\.?5).*", Profile(_PLAIN, 4096, "none", encrypts=False)),
     (r"gpt-audio.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
     (r"gpt-oss.*", Profile(_GUIDE, None, "effort", can_stop=False)),
     (r"o[1-4](-.*)?", Profile(_GUIDE, 100 * _K, can_stop=False, sampling="none", **_REASONING)),
     (r"gpt-5-pro.*", Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=("high",), **_REASONING)),
     (
-        r"gpt-[5-9]\.\d-pro.*",
+        r"gpt-([6-9]|[1-9]\d)(\.\d+)?-pro.*|gpt-5\.\d+-pro.*",
         Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=("medium", "high"), **_REASONING),
     ),
     (
@@ -103,7 +104,7 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
         ),
     ),
     (
-        r"gpt-([6-9](\.\d)?|5\.\d)(-.*)?",
+        r"gpt-(([6-9]|[1-9]\d)(\.\d+)?|5\.\d+)(-.*)?",
         Profile(_GUIDE, 128 * _K, sampling="unless thinking", efforts=("none", *_EFFORTS), **_REASONING),
     ),
 )
@@ -165,6 +166,10 @@ def _named(*same: str, **others: str) -> dict[str, str]:
 
 _ALL = _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
 _LOCAL = _named("top_p", "stop", "seed", "parallel_tool_calls")
+_AZURE = Server("the same API as OpenAI's", _ALL, dialect="openai", max_tools=128, caches=True)
+_MOONSHOT = Server(
+    'its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek", caches=True
+)
 _SERVERS: tuple[tuple[str, Server], ...] = (
     # the end of its host; Anthropic and Mistral name no number of tools (Nov 2026): there the window is the limit
     (
@@ -173,7 +178,9 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             'OpenAI\'s SDK; API reference: "a max of 128 functions"', _ALL, dialect="openai", max_tools=128, caches=True
         ),
     ),
-    ("openai.azure.com", Server("the same API", _ALL, dialect="openai", max_tools=128, caches=True)),
+    ("openai.azure.com", _AZURE),
+    ("cognitiveservices.azure.com", _AZURE),
+    ("services.ai.azure.com", _AZURE),
     (
         "generativelanguage.googleapis.com",
         Server(
@@ -202,12 +209,8 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             caches=True,
         ),
     ),
-    (
-        "api.moonshot.ai",
-        Server(
-            'its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek", caches=True
-        ),
-    ),
+    ("api.moonshot.ai", _MOONSHOT),
+    ("api.moonshot.cn", _MOONSHOT),
     (
         "api.groq.com",
         Server(
@@ -227,8 +230,16 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
         ),
     ),
 )
-_OWN: Mapping[str, Server] = {
-    "gemini": Server("the same behind a gateway", _named("top_p", "stop"), dialect="gemini"),
+_HOSTS: Mapping[str, Server] = dict(_SERVERS)
+_NAMED: Mapping[str, Server] = {
+    # a provider's own prefix says who stands behind a proxy's address
+    "gemini": _HOSTS["generativelanguage.googleapis.com"],
+    "mistral": _HOSTS["api.mistral.ai"],
+    "deepseek": _HOSTS["api.deepseek.com"],
+    "groq": _HOSTS["api.groq.com"],
+    "xai": _HOSTS["api.x.ai"],
+    "openrouter": _HOSTS["openrouter.ai"],
+    "azure": _AZURE,
     "vllm": Server("vLLM docs, OpenAI-compatible server", _LOCAL, "template"),
     "llamacpp": Server("llama.cpp, tools/server/README.md", _LOCAL, "template"),
     "ollama": Server("Ollama docs, OpenAI compatibility", _named("top_p", "stop", "seed")),
@@ -243,8 +254,16 @@ def host_at(to: Origin) -> str:
 
 
 def server_of(to: Origin) -> Server:
-    """By the address; for servers of one's own by the provider's name."""
+    """By the address; at any other, a proxy's or one's own server's, by the provider's name."""
     host = host_at(to)
     return next(
-        (server for end, server in _SERVERS if host == end or host.endswith(f".{end}")), _OWN.get(to.provider, _ANY)
+        (server for end, server in _SERVERS if host == end or host.endswith(f".{end}")), _NAMED.get(to.provider, _ANY)
     )
+
+
+def speaks_for_itself(to: Origin) -> bool:
+    """Whether calls come as calls from there, since a provider's own server reads them out of what its models write:
+    a text of theirs that looks like one is a text."""
+    if to.provider in OWN_SERVERS:
+        return False
+    return server_of(to) is not _ANY or profile_of(to).max_output_tokens is not None

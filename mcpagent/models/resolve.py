@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -14,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from mcpagent.config.secret_store import EnvironmentWithKeys, with_stored_keys
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.base import Model
+from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, as_texts, settings_of
 from mcpagent.python.argument_checks import expect, expect_arguments
 from mcpagent.text.safe_text import safe_line
@@ -85,12 +85,21 @@ PROVIDERS: Mapping[str, Provider] = {
 
 _Default = TypeVar("_Default", float, None)
 _TRIED_BY_KEY = ("anthropic", "openai", "gemini", "openrouter")
-_OBVIOUS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
+_OBVIOUS = {
+    "claude": "anthropic",
+    "gpt-oss": "ollama",
+    "gpt": "openai",
+    "chatgpt": "openai",
+    "gemini": "gemini",
+    **dict.fromkeys(("o1", "o3", "o4"), "openai"),
+    "grok": "xai",
+    "deepseek": "deepseek",
+    **dict.fromkeys(("mistral", "ministral", "magistral", "codestral", "devstral"), "mistral"),
+    **dict.fromkeys(("qwen", "llama", "gemma", "phi", "smollm"), "ollama"),
+}
+"""Whose a model is, by how its name begins; the first that fits counts."""
 _OPTIONS = ("api_key_env", "base_url", "calls", "discovery", "max_retries")
 """Beside the settings of `model_settings.py`."""
-
-_PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},]')
-"""What matters for where a JSON value ends: its texts, brackets and commas."""
 
 
 def resolve_model(
@@ -135,25 +144,6 @@ def resolve_model(
     return _build(parsed, environ, http_client)
 
 
-def names_in(spec: str) -> list[str]:
-    """The names of a text with commas, each with its options; commas inside of a JSON value separate nothing."""
-    names, begin, depth = list[str](), 0, 0
-    for piece in _PIECES.finditer(spec):
-        match piece[0]:
-            case "[" | "{":
-                depth += 1
-            case "]" | "}":
-                depth -= 1
-            case "," if depth == 0:
-                names.append(spec[begin : piece.start()].strip())
-                begin = piece.end()
-            case _:
-                pass
-    if depth != 0:  # no JSON, just such letters
-        return [name.strip() for name in spec.split(",")]
-    return [*names, spec[begin:].strip()]
-
-
 def _chain(specs: Sequence[str | Model], environ: Mapping[str, str], http_client: httpx2.AsyncClient | None) -> Model:
     from mcpagent.models.fallback import FallbackModel, UnusableModel
 
@@ -162,7 +152,7 @@ def _chain(specs: Sequence[str | Model], environ: Mapping[str, str], http_client
         try:
             models.append(resolve_model(spec, environ=environ, http_client=http_client))
         except CredentialsError as error:
-            models.append(UnusableModel(str(spec), error))
+            models.append(UnusableModel(str(spec).partition("?")[0], error))
     unusable = [model for model in models if isinstance(model, UnusableModel)]
     if unusable and len(unusable) == len(models):
         raise unusable[0].error
@@ -320,7 +310,7 @@ def _cloud(prefix: str, client: str) -> Any:
         return getattr(anthropic, client)()
     except Exception as error:  # noqa: BLE001 - each cloud has its own: no region, no project, no package
         said = safe_line(str(error), 200)
-        raise ConfigError(f"model: {prefix}: {said}; see pip install 'anthropic[{prefix}]'") from None
+        raise CredentialsError(f"model: {prefix}: {said}; see pip install 'anthropic[{prefix}]'") from None
 
 
 def _calls(options: Mapping[str, str]) -> Literal["native", "prompted"] | None:
@@ -374,7 +364,8 @@ def _azure_url(endpoint: str | None) -> str:
     """The resource's address, with the version of the API that all its models speak."""
     if not endpoint:
         raise ConfigError("model: AZURE_OPENAI_ENDPOINT is not set; export it as https://<resource>.openai.azure.com")
-    return endpoint if "/openai/" in endpoint else f"{endpoint.rstrip('/')}/openai/v1"
+    address = endpoint.rstrip("/").removesuffix("/openai")
+    return address if "/openai/" in address else f"{address}/openai/v1"
 
 
 def ollama_url(host: str) -> str:
@@ -401,7 +392,7 @@ def _key(
     variable = next(found, provider.key_variables[0])
     if variable in environ:
         return variable, usable_key(environ[variable], variable)
-    if provider.needs_key and not _is_elsewhere(provider, base_url):
+    if provider.needs_key and (spec.prefix == "azure" or not _is_elsewhere(provider, base_url)):
         raise CredentialsError(
             f"{variable} is not set; export {variable}=<your key>, or keep it: mcpagent keys set {variable}, "
             f"or use another model (ollama:<model> runs here, offline needs nothing)"

@@ -18,6 +18,9 @@ DEFAULT_MAX_TOKENS = 32_000
 _BUDGETS: Mapping[str, int] = {"low": 4_000, "medium": 12_000, "high": 31_999}
 """Tokens to think, for models that take a number."""
 
+_ROOM_TO_ANSWER = 4_000
+"""Tokens of the longest answer that are not for thinking, or a quarter where that is less."""
+
 _MEDIUM_FROM, _HIGH_FROM = 8_000, 20_000
 """Budgets from which on an effort is called so, for models that take an effort."""
 
@@ -117,10 +120,14 @@ def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: W
         made.fields["thinking"] = {"type": "disabled"}
     elif profile.thinking != "budget":
         made.fields |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": _effort(thinking, profile)}}
-    elif (budget := min(thinking if isinstance(thinking, int) else _BUDGETS[thinking], most - 1)) < LEAST_BUDGET:
+    elif (budget := min(_budget(thinking), most - min(most // 4, _ROOM_TO_ANSWER))) < LEAST_BUDGET:
         made.left_out["thinking"] = f"an answer of {most:,} tokens has no room for it"
     elif not _goes_on_without_thought(request):
         made.fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+
+
+def _budget(thinking: str | int) -> int:
+    return thinking if isinstance(thinking, int) else _BUDGETS[thinking]
 
 
 def _goes_on_without_thought(request: ModelRequest) -> bool:
@@ -145,10 +152,13 @@ def _as_messages(request: ModelRequest, made: WrittenSettings) -> None:
 
 def _take_effort(name: str, thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
     """The effort in a field of this name, `reasoning` or `reasoning_effort`."""
-    if thinking is None or (thinking == "off" and profile.thinking == "none"):
+    if thinking is None or (thinking == "off" and profile.thinking in ("none", "budget")):
         return
     if profile.thinking == "none":
         made.left_out["thinking"] = "it does not think"
+        return
+    if thinking == "off" and profile.thinking == "adaptive" and profile.can_stop:
+        made.fields[name] = {"effort": "none"} if name == "reasoning" else "none"
         return
     effort = "none" if thinking == "off" and profile.thinking == "unknown" else _effort(thinking, profile)
     if thinking == "off" and effort != "none":
@@ -213,16 +223,27 @@ def _as_chat(request: ModelRequest, profile: Profile, server: Server, made: Writ
             _keep_cache(settings.cache_ttl, made)
 
 
+def _was_just_asked(request: ModelRequest) -> bool:
+    """Whether the last message is a question: what a user's turn says after results is told the model, not asked."""
+    before = next((message.role for message in reversed(request.messages) if message.role != "user"), "")
+    return request.messages[-1].role == "user" and before != "tool"
+
+
+def _thinks(made: WrittenSettings) -> bool:
+    """Whether Claude is asked to: it then takes no demand for a call (Anthropic docs, extended thinking)."""
+    return made.fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
+
+
 def _choose_tools(
     chosen: str | None, request: ModelRequest, to: Origin, made: WrittenSettings, run: WrittenTools
 ) -> None:
     """Which tool is to be called, if the question was just asked; or that none is."""
-    if chosen is None or (chosen != "none" and request.messages[-1].role != "user"):
+    if chosen is None or (chosen != "none" and not _was_just_asked(request)):
         return
     is_name = chosen not in ("none", "required")
     if is_name and chosen not in {*(tool.name for tool in request.tools), *run.choices}:
         made.left_out["tool_choice"] = f'no tool "{chosen[:64]}" is offered'
-    elif chosen != "none" and "budget_tokens" in made.fields.get("thinking", {}):
+    elif chosen != "none" and to.protocol == "messages" and _thinks(made):
         made.left_out["tool_choice"] = "no call can be demanded while it thinks"
     elif chosen in run.choices and to.protocol == "responses":
         # The form that names one tool knows no "web_search"; a list of what is allowed names any.

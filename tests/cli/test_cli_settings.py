@@ -196,6 +196,13 @@ def test_show_says_where_each_value_comes_from(place: Place, config: Config, mon
     assert set(document["settings"]) >= {name for name in settable(command_line()) if name != "status_line"}
 
 
+def test_show_tells_no_secret_of_a_models_options(place: Place, config: Config) -> None:
+    place.user('model = "ollama:m?header.X-Gateway=canary-1&seed=1"\n')
+    for shown in (config("show"), config("show", "--json")):
+        assert "canary" not in shown
+        assert "seed=1" in shown
+
+
 def test_a_file_that_is_wrong_stops_a_chat_and_not_its_fixing(
     place: Place, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

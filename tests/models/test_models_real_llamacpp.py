@@ -1,18 +1,27 @@
-"""A real llama.cpp server with a small model out of packages, in each protocol that it speaks."""
+"""A real llama.cpp server with a small model out of packages, in each protocol; and LiteLLM before it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.local_models import UnavailableError, model_file, running, server_program
+from benchmarks.local_models import (
+    GATEWAY_KEY,
+    UnavailableError,
+    gateway,
+    gateway_program,
+    model_file,
+    running,
+    server_program,
+)
 from mcpagent import Agent, ModelSettings, RunOptions
 from mcpagent.demo.server import THEMES, tools_of
 from mcpagent.events import ignore
-from mcpagent.messages import ToolDefinition, user_message
+from mcpagent.messages import Message, Text, ToolDefinition, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.toolsets.functions import function_tool
@@ -21,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MODEL = "qwen2.5-coder-0.5b"
 SETTINGS = ModelSettings(temperature=0.0, max_output_tokens=60, profile="small")
+SHORT = ModelSettings(temperature=0.0, max_output_tokens=40, profile="small")
 MOST_TOOLS = 32
 
 
@@ -29,12 +39,12 @@ def get_weather(city: str) -> str:
     return f"Sunny in {city}"
 
 
-def models(address: str) -> Sequence[HttpModel]:
+def models(address: str, key: str = "none", *, provider: str = "llamacpp") -> Sequence[HttpModel]:
     root = address.removesuffix("/v1")
     return (
-        OpenAIChatModel(MODEL, base_url=address, provider="llamacpp"),
-        AnthropicModel(MODEL, base_url=root, api_key="none"),
-        OpenAIResponsesModel(MODEL, base_url=address, api_key="none"),
+        OpenAIChatModel(MODEL, base_url=address, api_key=key, provider=provider),
+        AnthropicModel(MODEL, base_url=root, api_key=key),
+        OpenAIResponsesModel(MODEL, base_url=address, api_key=key),
     )
 
 
@@ -69,16 +79,50 @@ async def _take_all_schemas(asked: Sequence[HttpModel]) -> None:
         assert response.usage.output_tokens > 0
 
 
-async def test_a_real_llamacpp_calls_tools_in_all_three_protocols(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the packages are kept while this file is run."""
+    return tmp_path_factory.mktemp("llamacpp")
+
+
+@pytest.fixture
+def address(home: Path) -> Iterator[str]:
     try:
-        server_program(tmp_path)
-        model_file(tmp_path, MODEL)
+        server_program(home)
+        model_file(home, MODEL)
     except UnavailableError as error:
         pytest.skip(str(error))
-    with running(tmp_path, MODEL, window=8_192) as address:
-        asked = models(address)
-        for model in asked:
-            await _calls_and_goes_on(model)
-        await _take_all_schemas(asked)
-        for model in asked:
+    with running(home, MODEL, window=8_192) as at:
+        yield at
+
+
+async def test_a_real_llamacpp_calls_tools_in_all_three_protocols(address: str) -> None:
+    asked = models(address)
+    for model in asked:
+        await _calls_and_goes_on(model)
+    await _take_all_schemas(asked)
+    for model in asked:
+        await model.aclose()
+
+
+async def test_litellm_before_it_passes_on_calls_in_all_three_protocols(home: Path, address: str) -> None:
+    try:
+        gateway_program(home)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with gateway(home, MODEL, address) as at:
+        for model in models(f"{at}/v1", GATEWAY_KEY, provider="openai-chat"):
+            await _passes_on(model)
             await model.aclose()
+
+
+async def _passes_on(model: HttpModel) -> None:
+    """A call, and its result, each of few tokens."""
+    asked = user_message("What is the weather in Rome? Use get_weather.")
+    request = ModelRequest("", (asked,), (function_tool(get_weather).definition,), settings=SHORT)
+    answer = await model.respond(request, ignore)
+    [call, *_] = answer.message.tool_calls
+    assert (call.name, call.arguments) == ("get_weather", {"city": "Rome"}), model
+    results = tuple(ToolResult(call.id, call.name, (Text("Sunny in Rome"),)) for call in answer.message.tool_calls)
+    told = replace(request, messages=(asked, answer.message, Message("tool", results)))
+    assert (await model.respond(told, ignore)).usage.output_tokens > 0, model

@@ -17,9 +17,10 @@ from mcpagent.events import Event, Notice, ignore
 from mcpagent.messages import Message, Origin, Text, ToolCall, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
+from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import LEVELS, as_texts, merged, settings_of
 from mcpagent.models.profiles import UNKNOWN, profile_of
-from mcpagent.models.resolve import names_in, resolve_model
+from mcpagent.models.resolve import resolve_model
 from tests.wire.provider import (
     PlayedProvider,
     anthropic_stream,
@@ -338,6 +339,17 @@ def test_a_call_is_demanded_of_the_first_answer_only() -> None:
         assert "tool_choice" not in then
 
 
+def test_what_is_told_after_results_is_no_question() -> None:
+    call = ToolCall("c1", "get_weather", {})
+    result = Message("tool", (ToolResult("c1", "get_weather", (Text("21"),)),))
+    told = (*HELLO, Message("assistant", (call,)), result, user_message("The call was made twice."))
+    asked = (*told, Message("assistant", (Text("21 degrees."),)), user_message("Note."), user_message("And now?"))
+    settings = ModelSettings(tool_choice="required")
+    for messages, is_demanded in ((told, False), (asked, True)):
+        body = MODELS["gpt-5.5"].request_body(ModelRequest("", messages, TOOLS, settings=settings))
+        assert ("tool_choice" in body) is is_demanded
+
+
 def test_a_run_that_must_end_calls_nothing() -> None:
     settings = ModelSettings(tool_choice="required", parallel_tool_calls=False)
     for name in ("claude-opus-5-5", "gpt-5.5", "gpt-4o by chat"):
@@ -445,11 +457,11 @@ def test_settings_are_read_from_text_and_written_as_text() -> None:
         ("top_p", "2", 'top_p is "2"; write a number above 0 and up to 1'),
         ("top_p", "nan", "write a number above 0 and up to 1"),
         ("seed", "x", 'seed is "x"; write a whole number'),
-        ("stop", "", "write a tuple of texts"),
+        ("stop", "", "write a text, or a list"),
         ("parallel_tool_calls", "maybe", "write True, False"),
         ("cache_ttl", "2h", "write one of 5m, 30m, 1h"),
         ("temprature", "1", '"temprature" is not known; write one of max_output_tokens, temperature, thinking'),
-        ("header.X-A", "a\nb", "headers: expected"),
+        ("header.X-A", "a\nb", "header.NAME: expected one line"),
         ("header.", "a", "is not known"),
     ],
 )

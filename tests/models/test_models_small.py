@@ -14,13 +14,13 @@ import pytest
 
 from mcpagent import Agent, ModelSettings, RunOptions, ScriptedModel, ToolSearch
 from mcpagent.errors import ConfigError
-from mcpagent.events import Event
+from mcpagent.events import Event, Notice
 from mcpagent.models import FallbackModel, OpenAIChatModel, resolve_model
 from mcpagent.models.base import is_small
 from mcpagent.models.http_model import HttpModel
+from mcpagent.models.local.model_size import is_of_small_size
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.model_settings import settings_of
-from mcpagent.models.model_size import is_of_small_size
 from mcpagent.recording import Recorder, Replay
 from tests.wire.provider import PlayedProvider, chat_stream
 
@@ -336,6 +336,13 @@ async def test_it_is_told_of_repeats_after_two() -> None:
     assert any("was made 2 times in a row" in text for text in told)
     assert len(provider.bodies) == 4
     assert "tool_choice" not in provider.bodies[2] or provider.bodies[2]["tool_choice"] == "auto"
+
+
+async def test_one_that_is_cut_off_in_its_thoughts_says_what_helps() -> None:
+    provider = PlayedProvider(chat_stream({"reasoning_content": "Hm."}, finish="length"))
+    events = await asked(played("tiny-1b", provider))
+    [text] = [event.text for event in events if isinstance(event, Notice)]
+    assert text == "the model was cut off before it answered: set a larger max_output_tokens, or less thinking"
 
 
 async def test_another_model_of_another_size_is_met_by_its_own_ways() -> None:

@@ -108,6 +108,15 @@ def test_the_forms_of_model_families(text: str, words: str) -> None:
     assert calls_in(text, TOOLS) == (words, [("get_weather", ROME)])
 
 
+def test_calls_one_a_line() -> None:
+    other = json.dumps({"name": "get_weather", "arguments": {"location": "Oslo"}})
+    both = [("get_weather", ROME), ("get_weather", {"location": "Oslo"})]
+    assert calls_in(f"{CALL}\n\n{other}\n", TOOLS) == ("", both)
+    assert calls_in(f"```json\n{CALL}\n{other}\n```", TOOLS) == ("", both)
+    assert calls_in(f"{CALL}\n{other[:-5]}", TOOLS)[1] == []  # cut off: none is run
+    assert calls_in(f"{CALL}\nThat is all.", TOOLS)[1] == []
+
+
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [

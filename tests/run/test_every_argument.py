@@ -207,9 +207,9 @@ TAKEN: Mapping[str, str] = {
     "Agent.ask": "prompt=x; tool_context=None",
     "Agent.run": "prompt=x; tool_context=None",
     "Agent.stream": "prompt=x; tool_context=None",
-    "Agent.search": "query=x; limit=5",
+    "Agent.search": "query=x; limit=None 5",
     "Session.ask": "prompt=x; tool_context=None",
-    "Session.search": "query=x; limit=5",
+    "Session.search": "query=x; limit=None 5",
     "SessionStore": "where=None x; secrets=[]",
     "ApprovalPolicy": "required=True; decide=None",
     "McpServer": (

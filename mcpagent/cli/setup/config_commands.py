@@ -70,8 +70,16 @@ def _values_in_force(
                     setting = settings.values.get(param.name)
                     origin = short_path(f"{setting.file}:{setting.line}", folder) if setting is not None else "default"
                     origin = f"env {param.envvar}" if environ.get(param.envvar) else origin
-                    found[param.name] = {"value": context.params.get(param.name), "origin": origin}
+                    value = _shown(param.name, context.params.get(param.name))
+                    found[param.name] = {"value": value, "origin": origin}
     return dict(sorted(found.items()))
+
+
+def _shown(name: str, value: Any) -> Any:
+    """An option's value as it may be shown: a model's name can hold headers."""
+    from mcpagent.models.model_names import shown_spec
+
+    return shown_spec(value) if name == "model" and isinstance(value, str) else value
 
 
 # --- path and edit ---

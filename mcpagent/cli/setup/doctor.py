@@ -37,6 +37,8 @@ from mcpagent.tool_search.search_options import paying_tokens
 
 if TYPE_CHECKING:
     from mcpagent.models import Model
+    from mcpagent.models.http_model import HttpModel
+    from mcpagent.models.local.local_servers import ListedModel
 
 Level: TypeAlias = Literal["ok", "warning", "error", "fixed"]
 
@@ -63,16 +65,30 @@ class Finding:
         return replace(self, level="fixed", code=ExitCode.OK)
 
 
-def model_finding(options: Options) -> Finding:
-    """Which model answers, and where its key comes from; of the key only the last four characters."""
+def model_findings(options: Options) -> list[Finding]:
+    """Which model answers, one finding for each of a chain; one of them that cannot is passed over."""
+    from mcpagent.models.model_names import names_in
+
+    spec = options.model or options.environ.get("MCPAGENT_MODEL", "").strip()
+    names = [name for name in names_in(spec) if name]
+    found = [_model_finding(replace(options, model=name)) for name in names] or [_model_finding(options)]
+    if all(finding.code is not ExitCode.OK for finding in found):
+        return found
+    return [replace(finding, level="warning", code=ExitCode.OK) if finding.code else finding for finding in found]
+
+
+def _model_finding(options: Options) -> Finding:
+    """Where a model's key comes from; of the key only the last four characters."""
     from mcpagent.cli.oneshot.agent_options import model_of
+    from mcpagent.models.model_names import shown_spec
     from mcpagent.models.resolve import resolve_model
 
     spec = options.model or options.environ.get("MCPAGENT_MODEL", "").strip() or None
     try:
         model = resolve_model(model_of(options), environ=options.environ)
     except CredentialsError as error:
-        return Finding("model", "error", f"model {safe_line(spec or '', 80)}: {error}", code=ExitCode.CREDENTIALS)
+        named = safe_line(shown_spec(spec or ""), 80)
+        return Finding("model", "error", f"model {named}: {error}", code=ExitCode.CREDENTIALS)
     except ConfigError as error:
         return Finding("model", "error", str(error), code=ExitCode.CONFIG)
     name = safe_line(model.name, 80)
@@ -89,7 +105,7 @@ def model_finding(options: Options) -> Finding:
 def _at_own_server(text: str, model: Model) -> Finding | None:
     """What the server on this computer says that the model is at, if it is at one."""
     from mcpagent.models.http_model import HttpModel
-    from mcpagent.models.local.local_servers import is_here, listed_models
+    from mcpagent.models.local.local_servers import is_here, listed_models, parameters_at_ollama
 
     if not isinstance(model, HttpModel) or not is_here(model.endpoint.base_url):
         return None
@@ -102,8 +118,26 @@ def _at_own_server(text: str, model: Model) -> Finding | None:
     if found is None:
         there = ", ".join(one.name for one in listed[:5]) or "none"
         return Finding("model", "warning", f"{text}; not among the models at {at}: {there}", hint)
-    window = f", {found.window_tokens:,} tokens" if found.window_tokens else ""
-    return Finding("model", "ok", f"{text}; at {at}{window}")
+    size = found.parameters or (parameters_at_ollama(at, model.model_name) if model.provider == "ollama" else None)
+    return Finding("model", "ok", "; ".join([text, ", ".join([f"at {at}", *_what_it_can(model, found, size)])]))
+
+
+def _what_it_can(model: HttpModel, found: ListedModel, size: int | None) -> Iterator[str]:
+    """What the server says of the model, and what was found out by asking it, which is kept for a day."""
+    from mcpagent.models.local.model_size import is_of_small_size
+
+    known = model.server()
+    window, size = found.window_tokens or known.window_tokens, size or known.parameters
+    if window:
+        yield f"{window:,} tokens"
+    if size:
+        yield f"{size / 1e9:.1f}B parameters"
+    if is_of_small_size(model.model_name, window, size):
+        yield "worked with as a small model (--profile large takes that back)"
+    if not known.takes_tools:
+        yield "takes no tools: they are described in the prompt"
+    if not known.takes_schemas:
+        yield "takes tools' schemas without patterns and limits"
 
 
 def _key_source(spec: str, environ: Mapping[str, str]) -> str:
@@ -190,7 +224,7 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
     """Looks at everything and reports; with `fix` repairs what needs no question. `command` is typer's."""
     terminal = open_terminal(options.color)
     is_text = options.output == "text"
-    findings = [_environment_finding(terminal), model_finding(options), *key_findings(options.environ)]
+    findings = [_environment_finding(terminal), *model_findings(options), *key_findings(options.environ)]
     try:
         configuration = untrusted_apart(options, terminal)
     except ConfigError as error:

@@ -36,13 +36,17 @@ _LONGEST_START = 300
 _LONGEST_MARK = max(map(len, _MARKS))
 
 
-def read_textual_calls(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """The response with calls in the place of the text that held them, if the text is exactly that."""
+def read_textual_calls(response: ModelResponse, request: ModelRequest, *, of_any_tool: bool = True) -> ModelResponse:
+    """The response with calls in the place of the text that held them, if the text is exactly that.
+
+    `of_any_tool`: calls of tools that are not offered count too. Where calls come as such, a text that looks like one
+    is more likely the JSON that was asked for.
+    """
     message = response.message
     if message.tool_calls or response.stop != "end" or request.tool_choice == "none":
         return response
     words, calls = calls_in(message.text, {tool.name: tool.parameters for tool in request.tools})
-    if not calls and request.tools:
+    if not calls and request.tools and of_any_tool:
         words, calls = _calls_elsewhere(message.text, request)
     if not calls:
         return response
@@ -146,13 +150,19 @@ def _whole(text: str, tools: Schemas) -> list[Call] | None:
     if not text.startswith(("{", "[")):
         return None
     value = strict_json(text)
-    return calls_of(value, tools) if value is not None else _listed(text, tools)
+    return calls_of(value, tools) if value is not None else _listed(text, tools) or _in_lines(text, tools)
 
 
 def _listed(text: str, tools: Schemas) -> list[Call] | None:
     """A list of calls in Python, which without marks must be of offered tools."""
     known = {name: tools[name] for name in tools}
     return pythonic(text, known) if text.startswith("[") else None
+
+
+def _in_lines(text: str, tools: Schemas) -> list[Call] | None:
+    """Calls in JSON, one a line."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return calls_of([strict_json(line) for line in lines], tools)
 
 
 def may_be_all_call(start: str) -> bool:

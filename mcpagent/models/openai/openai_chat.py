@@ -6,6 +6,7 @@ calls) is kept and goes back to the same server.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
@@ -18,10 +19,16 @@ from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
 from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, takes_no_tools
 from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
-from mcpagent.models.openai.openai_chat_history import dialect_of, request_body
+from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
+from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
+
+_MISSES_REASONING = re.compile(
+    r"reasoning_content.{0,80}(missing|passed back|required)|missing.{0,20}reasoning_content", re.IGNORECASE
+)
+"""As DeepSeek's and Moonshot's servers say it, and so gateways before them."""
 
 
 class OpenAIChatModel(OpenAIModel):
@@ -51,12 +58,12 @@ class OpenAIChatModel(OpenAIModel):
         calls: Literal["native", "prompted"] | None = None,
         **connection: Unpack[Connection],
     ) -> None:
-        at_openai = is_openai(connection.get("base_url"))
-        super().__init__(provider, model_name, "OPENAI_API_KEY" if at_openai else "", hint=hint, **connection)
-        self.calls = calls or ("native" if at_openai else None)
+        usual_key = "OPENAI_API_KEY" if is_openai(connection.get("base_url")) else ""
+        super().__init__(provider, model_name, usual_key, hint=hint, **connection)
+        self.calls = calls or ("native" if self.speaks_as_openai else None)
         self._reported = False
         self._dialect = dialect_of(self.origin)
-        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if at_openai else "max_tokens")
+        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
 
     def known_capabilities(self) -> Capabilities:
         """Found tools keep the cached beginning where that costs a fraction, and else are tools like others."""
@@ -86,7 +93,14 @@ class OpenAIChatModel(OpenAIModel):
         return prompted_way(request, emit, constrained=self.server().constrains)
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also whether the server takes tools, and whether it obeys `response_format`."""
+        """Also whether the server takes tools, whether it obeys `response_format`, whether its model wants to see
+        reasoning in each answer, though it be empty, and what it calls the longest answer."""
+        if _MISSES_REASONING.search(failure.message) and self._dialect is not DEEPSEEK:
+            self._dialect = DEEPSEEK
+            return True
+        if self.max_tokens_field == "max_tokens" and "Use 'max_completion_tokens'" in failure.message:
+            self.max_tokens_field = "max_completion_tokens"
+            return True
         if way.request.tools and self.calls is None and takes_no_tools(failure.message):
             return self.learn(takes_tools=False)
         if is_constrained(way.request) and failure.status in (400, 422) and "response_format" in failure.message:
@@ -100,8 +114,10 @@ class OpenAIChatModel(OpenAIModel):
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, history=request.messages)
-        if self.is_elsewhere:
-            response = read_textual_calls(response, request)  # before what they are calls of is looked at
-        if "failed_generation" in answer and not response.message.tool_calls:
+        was_refused = "failed_generation" in answer
+        if self.is_elsewhere:  # before what they are calls of is looked at
+            of_any = was_refused or not speaks_for_itself(self.origin)
+            response = read_textual_calls(response, request, of_any_tool=of_any)
+        if was_refused and not response.message.tool_calls:
             response = unreadable_call(response, request)
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response

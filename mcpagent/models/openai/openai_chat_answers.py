@@ -38,6 +38,7 @@ def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = (
     message, reason = choice["message"], choice.get("finish_reason")
     if choice.get("error"):  # OpenRouter, when the provider behind it failed
         raise ReportedError(choice["error"])
+    _check(reason)
     cut = reason in _CUT
     calls = _calls_of(message)
     words = _read_content(message.get("content"), beside_calls=bool(calls))
@@ -54,6 +55,12 @@ def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = (
     usage = replace(usage, web_searches=searches)
     refused = bool(message.get("refusal")) or reason == "content_filter"
     return ModelResponse(read, usage, stop_of(read, cut=cut, refused=refused))
+
+
+def _check(finish_reason: object) -> None:
+    """Raises `ReportedError` if the provider gave the answer up."""
+    if finish_reason in _GIVEN_UP:
+        raise ReportedError({"type": "overloaded_error", "message": f"it gave the answer up: {finish_reason}"})
 
 
 def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -135,8 +142,7 @@ class CompletionStream:
         if choice.get("error"):
             raise ReportedError(choice["error"])
         self._finish = choice.get("finish_reason") or self._finish
-        if self._finish in _GIVEN_UP:
-            raise ReportedError({"type": "overloaded_error", "message": f"it gave the answer up: {self._finish}"})
+        _check(self._finish)
         delta = choice.get("delta") or {}
         for call in delta.get("tool_calls") or ():
             self._add_call(call)

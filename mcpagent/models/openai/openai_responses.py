@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from mcpagent.events import ProviderCallStarted, TextDelta, ThinkingDelta
 from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.capabilities import SAFE, Capabilities, openai_capabilities
+from mcpagent.models.capabilities import Capabilities, chat_capabilities, openai_capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import Connection, OpenAIModel
@@ -158,8 +158,8 @@ class OpenAIResponsesModel(OpenAIModel):
         super().__init__(provider, model_name, "OPENAI_API_KEY", **connection)
 
     def known_capabilities(self) -> Capabilities:
-        """By family and version at OpenAI itself, elsewhere none."""
-        return openai_capabilities(self.model_name) if self.at_openai else SAFE
+        """By family and version at OpenAI itself, elsewhere by what its server keeps."""
+        return openai_capabilities(self.model_name) if self.at_openai else chat_capabilities(self.origin)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Responses request."""

@@ -1,0 +1,53 @@
+"""The text that names models, `provider:model?option=value`, more than one parted by commas: taken apart, and shown."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import unquote_plus
+
+from mcpagent.models.model_settings import INSIDE
+from mcpagent.text.known_secrets import REDACTED
+from mcpagent.text.secret_shapes import names_a_secret, without_credentials
+
+_DECODER = json.JSONDecoder()
+
+
+def names_in(spec: str) -> list[str]:
+    """The models that a text names: commas part them, but for those inside of an option's JSON."""
+    starts, place = [0], 0
+    while place < len(spec):
+        if spec[place - 1 : place + 1] in ("=[", "={"):
+            place = _json_end(spec, place)
+            continue
+        if spec[place] == ",":
+            starts.append(place + 1)
+        place += 1
+    ends = [start - 1 for start in starts[1:]]
+    return [spec[start:end].strip() for start, end in zip(starts, [*ends, len(spec)], strict=True)]
+
+
+def _json_end(spec: str, place: int) -> int:
+    try:
+        return _DECODER.raw_decode(spec, place)[1]
+    except (ValueError, RecursionError):
+        return place + 1
+
+
+def shown_spec(spec: str) -> str:
+    """The text as it may be shown: without the values of headers and of what is named like a secret, and without
+    credentials in an address."""
+    return ",".join(map(_shown_name, names_in(spec)))
+
+
+def _shown_name(spec: str) -> str:
+    name, mark, query = spec.partition("?")
+    return name + mark + "&".join(map(_shown_option, query.split("&")))
+
+
+def _shown_option(option: str) -> str:
+    name, equals, value = option.partition("=")
+    name, value = unquote_plus(name), unquote_plus(value)
+    inside = next((name.removeprefix(start) for start in INSIDE if name.startswith(start)), "")
+    if name.startswith("header.") or (inside and names_a_secret(inside)):
+        return f"{name}{equals}{REDACTED}"
+    return f"{name}{equals}{without_credentials(value)}" if name == "base_url" else option
