@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
 from mcp import Client, MCPError
@@ -31,6 +31,7 @@ from mcpagent.mcp.attempts import Attempt, Attempts, Progress, RawResult
 from mcpagent.mcp.callbacks import MAX_INPUT_ROUNDS, callbacks, with_input
 from mcpagent.mcp.explaining import Explainer, after_colon, is_end_of_session
 from mcpagent.mcp.handlers import Handlers
+from mcpagent.mcp.outcomes import End, Outcome, TransportName, outcome_of
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
@@ -38,7 +39,6 @@ from mcpagent.mcp.request_failures import (
     EraError,
     Limits,
     LostError,
-    Outcome,
     failure_of,
 )
 from mcpagent.mcp.server_news import ReportNews, ServerNews
@@ -95,6 +95,7 @@ class McpConnection:
         self._auth = auth
         self._environ = os.environ if environ is None else environ
         self._client: Client | None = None
+        self._way: TransportName = "stdio"
         self._stdio: StdioTransport | None = None
         self._owner: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -227,6 +228,7 @@ class McpConnection:
             await self._stop.wait()
 
     def _transport(self, way: Way) -> Transport:
+        self._way = way.transport
         if way.transport == "http":
             return http_streams(self.config, auth=self._auth)
         if way.transport == "sse":
@@ -391,9 +393,9 @@ class McpConnection:
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
         """What became of a request on a connection that ended."""
-        sent_id = attempt.sent_id
-        is_unread = sent_id is None or (self._stdio is not None and not self._stdio.has_read(sent_id))
-        return "not_sent" if is_unread and not attempt.has_begun else "unknown"
+        sent_id, stdio = attempt.sent_id, self._stdio
+        was_read = attempt.has_begun or stdio is None or stdio.has_read(sent_id)
+        return outcome_of(End(self._way, is_sent=attempt.has_begun or sent_id is not None, was_read=was_read))[0]
 
     def _explained(self, error: BaseException, phase: str, outcome: Outcome) -> Exception:
         is_open = self._client is not None
@@ -401,7 +403,7 @@ class McpConnection:
 
     def _as_server_error(self, error: BaseException) -> ServerError:
         was_read = self._stdio is None or self._stdio.has_read()
-        explained = self._explained(error, "initialize", "unknown" if was_read else "not_sent")
+        explained = self._explained(error, "initialize", outcome_of(End(self._way, was_read=was_read))[0])
         if isinstance(explained, ServerError):
             return explained
         return self._explain.error(f"failed during initialize: {safe_line(str(explained))}", "initialize")
@@ -441,7 +443,7 @@ def _is_cancelled() -> bool:
 class Way:
     """A transport, and the era of the protocol that the server is greeted in."""
 
-    transport: Literal["stdio", "http", "sse"]
+    transport: TransportName
     era: Era
 
     def may_fix(self, failure: ServerError) -> bool:
@@ -453,7 +455,7 @@ class Way:
             return isinstance(failure, LostError) and failure.http_status in _OTHER_TRANSPORT_STATUSES
         if self.era != "legacy":
             return isinstance(failure, EraError)
-        return isinstance(failure, LostError) and failure.exit_code is not None and failure.outcome != "not_sent"
+        return isinstance(failure, LostError) and failure.exit_code is not None and failure.outcome == "unknown"
 
 
 def ways_to(config: ServerConfig, era: Era) -> list[Way]:

@@ -11,13 +11,13 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
 
 from mcpagent.errors import ServerError
+from mcpagent.mcp.outcomes import Outcome
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     EraError,
     InvalidAnswerError,
     Limits,
     LostError,
-    Outcome,
     RefusedError,
     failure_of,
 )
@@ -133,7 +133,7 @@ class Explainer:
             what = self._redact(f'server "{self._server}" {safe_line(text, 400)} during {phase}')
             lost = LostError(what, server=self._server, phase=phase)
             lost.outcome = failure["outcome"]
-        lost.session_lost = bool(failure.get("session_lost"))
+        lost.remedy = failure.get("remedy", "")
         lost.http_status = failure.get("status")
         return lost
 
