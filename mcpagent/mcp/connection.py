@@ -230,10 +230,11 @@ class McpConnection:
     def _transport(self, way: Way) -> Transport:
         self._way = way.transport
         if way.transport == "http":
-            return http_streams(self.config, auth=self._auth)
+            return http_streams(self.config, auth=self._auth, heard=self._attempts.heard)
         if way.transport == "sse":
-            return sse_streams(self.config, auth=self._auth)
-        self._stdio = self._explain.stdio = StdioTransport(self.config, self.junk, self._environ, self._log)
+            return sse_streams(self.config, auth=self._auth, heard=self._attempts.heard)
+        heard = self._attempts.heard
+        self._stdio = self._explain.stdio = StdioTransport(self.config, self.junk, self._environ, self._log, heard)
         return self._stdio
 
     async def _settle_in(self, client: Client) -> None:
@@ -269,7 +270,7 @@ class McpConnection:
 
     def junk(self, text: str) -> None:
         """Keeps what is no message for the errors that it explains; the first is a warning too."""
-        self._explain.last_junk = self._redact(text)
+        self._explain.last_junk = text
         if not self._has_junk:
             self._has_junk = True
             self.warn(f"writes to stdout what is not MCP, first: {text}")
@@ -379,7 +380,12 @@ class McpConnection:
                 return
             except TimeoutError:
                 failure: Exception = CallTimeoutError(
-                    self._explain.timeout_text(phase, limits, was_total=attempt.is_total_over)
+                    self._explain.timeout_text(
+                        phase,
+                        limits,
+                        was_total=attempt.is_total_over,
+                        was_silent=self._attempts.was_silent(attempt),
+                    )
                 )
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and _is_cancelled():

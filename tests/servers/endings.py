@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["http", "modern", "sse"]
+
+PAUSE_SECONDS = 0.1
+"""Between the pieces of an answer."""
 
 TOOLS = {"tools": [{"name": "book", "inputSchema": {"type": "object"}}]}
 MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -57,7 +62,7 @@ class Booking:
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
             if method == "POST":
                 message = json.loads(await reader.readexactly(int(headers["content-length"])))
-                self.post(message, path, writer)
+                await self.post(message, path, writer)
             elif method == "GET" and self.kind == "sse":
                 await self.stream(reader, writer)
             else:
@@ -72,10 +77,21 @@ class Booking:
         writer.write(f"data: {path}\n\n".encode())
         await reader.read()
 
-    def post(self, message: dict[str, Any], path: str, writer: asyncio.StreamWriter) -> None:
-        if message.get("method") == "tools/call":
-            wanted = message["params"]["arguments"]
+    async def post(self, message: dict[str, Any], path: str, writer: asyncio.StreamWriter) -> None:
+        wanted = message["params"].get("arguments", {}) if message.get("method") == "tools/call" else {}
+        if "key" in wanted:
             self.runs[wanted["key"]] = self.runs.get(wanted["key"], 0) + 1
+        if "hang" in wanted:
+            await asyncio.sleep(60)
+        elif "pieces" in wanted and self.kind == "sse":
+            respond(writer, 202, "")
+            writer.close()
+            await drip(self.streams[path], message)
+        elif "pieces" in wanted:
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: {wanted['type']}\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode())
+            await drip(writer, message)
+        elif wanted:
             respond(writer, wanted["status"], body_of(message), wanted["headers"])
         elif "id" not in message or "method" not in message:
             respond(writer, 202, "")
@@ -87,6 +103,22 @@ class Booking:
             answer = usual_answer(message, is_modern=self.kind == "modern")
             session = {"Mcp-Session-Id": "s-1"} if message["method"] == "initialize" else {}
             respond(writer, 200, json.dumps(answer), {"Content-Type": "application/json"} | session)
+
+
+async def drip(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+    for piece in pieces_of(message):
+        writer.write(piece.encode())
+        await writer.drain()
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def pieces_of(message: dict[str, Any]) -> Iterator[str]:
+    """The body in so many pieces; of a negative number of them without an end."""
+    body, count = body_of(message), message["params"]["arguments"]["pieces"]
+    if count < 0:
+        yield from itertools.repeat(body)
+    size = -(-len(body) // count)
+    yield from (body[start : start + size] for start in range(0, len(body), size))
 
 
 def respond(writer: asyncio.StreamWriter, status: int, body: str, headers: dict[str, str] | None = None) -> None:
@@ -129,6 +161,20 @@ def main(era: str, log: Path) -> None:
         if message.get("method") == "tools/call":
             with log.open("a") as file:
                 file.write(message["params"]["arguments"]["key"] + "\n")
+            if "hang" in message["params"]["arguments"]:
+                continue
+            if "line" in message["params"]["arguments"]:
+                line, left = message["params"]["arguments"]["line"], message["params"]["arguments"]["lines"]
+                at_once = max(1, 1_000_000 // len(line))
+                while left > 0:
+                    sys.stdout.write(line * min(at_once, left))
+                    left -= at_once
+            if "pieces" in message["params"]["arguments"]:
+                for piece in pieces_of(message):
+                    sys.stdout.write(piece)
+                    sys.stdout.flush()
+                    time.sleep(message["params"]["arguments"].get("pause", PAUSE_SECONDS))
+                continue
             body = body_of(message)
             sys.stdout.write(body + "\n" if body else "")
             sys.stdout.flush()

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import httpx2
 from mcp.client.auth import OAuthFlowError
@@ -33,7 +33,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of
 from mcpagent.mcp.redaction import secrets_of_address
 from mcpagent.mcp.request_failures import failed_request
-from mcpagent.mcp.transports.bytes_to_messages import Line, decode, decoded, dumped
+from mcpagent.mcp.transports.bytes_to_messages import Heard, Line, decode, decoded, dumped, unheard
 from mcpagent.mcp.transports.set_aside import LARGE_BYTES, EventSplitter, SetAside
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.retry_after import retry_after_seconds
@@ -56,17 +56,9 @@ _LONGEST_NAMED_WAIT_SECONDS = 24 * 3600.0
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
-Heard: TypeAlias = Callable[[RequestId], None]
-"""Is told that something came of the answer to a request."""
-
-
-def _ignore(_: RequestId) -> None:
-    return
-
-
 @asynccontextmanager
 async def http_streams(
-    config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = _ignore
+    config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
 ) -> AsyncIterator[Line]:
     """The messages of one server, by the SDK's streamable HTTP client; `heard` as in `AnsweringTransport`."""
     aside = SetAside()
@@ -134,7 +126,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
     """
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, max_bytes: int, aside: SetAside, heard: Heard = _ignore
+        self, inner: httpx2.AsyncBaseTransport, max_bytes: int, aside: SetAside, heard: Heard = unheard
     ) -> None:
         self._inner = inner
         self._heard = heard
@@ -179,7 +171,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 return _failure(asked.end(), f"connection lost: {cause(error)}")
             except OAuthFlowError as error:
                 return _failure(asked.end(status=401), f"needs a sign-in ({safe_line(str(error))})")
-            self._heard(asked.id)
+            self._heard(is_answer=True, request_id=asked.id)
             if response.status_code < 400:
                 # What answers the greeting is the SDK's own to read.
                 aside = None if asked.method in _GREETINGS else self._aside
@@ -279,7 +271,7 @@ async def _as_answer(
     if kind == "text/event-stream":
         return _replaced(response, _Stream(response, asked.id, max_bytes, aside, heard))
     try:
-        body = await read_capped(response, max_bytes, lambda: heard(asked.id))
+        body = await read_capped(response, max_bytes, lambda: heard(is_answer=True, request_id=asked.id))
     except httpx2.TransportError as error:
         return _failure(asked.end(), f"answer cut off: {cause(error)}")
     except ValueError as error:
@@ -393,7 +385,7 @@ class _Stream(httpx2.AsyncByteStream):
         is_first = True
         with contextlib.suppress(httpx2.TransportError, ValueError):
             async for chunk in _plain_chunks(self._response):
-                self._heard(self._request_id)
+                self._heard(is_answer=not is_comment(chunk), request_id=self._request_id)
                 for event in events.feed(chunk):
                     whole = event.removeprefix(b"\xef\xbb\xbf") if is_first else event
                     is_first = False
@@ -409,6 +401,11 @@ class _Stream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+def is_comment(chunk: bytes) -> bool:
+    """Whether a piece of an event stream says nothing: some servers send such so that a connection is not closed."""
+    return chunk.startswith(b":") and all(line[:1] in (b":", b"") for line in chunk.splitlines())
 
 
 def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:

@@ -20,13 +20,14 @@ from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import End, outcome_of
 from mcpagent.mcp.request_failures import failed_request
-from mcpagent.mcp.transports.bytes_to_messages import Junk, Line, decoded, dumped
+from mcpagent.mcp.transports.bytes_to_messages import Heard, Junk, Line, decoded, dumped, unheard
 from mcpagent.mcp.transports.remote import (
     MAX_ERROR_BYTES,
     cause,
     certificates,
     client_for,
     http_error_text,
+    is_comment,
     network,
     read_capped,
     sample,
@@ -36,7 +37,9 @@ from mcpagent.text.safe_text import safe_line
 
 
 @asynccontextmanager
-async def sse_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) -> AsyncIterator[Line]:
+async def sse_streams(
+    config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
+) -> AsyncIterator[Line]:
     """The messages of one HTTP+SSE server: they come on one long GET, and go by POST to the endpoint that it names.
 
     Raises `ServerError` (phase "connect") if the stream cannot be opened.
@@ -65,6 +68,8 @@ async def sse_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) 
     async with incoming, incoming_send, client_for(config, wire) as client:
         response = await _open_sse(client, config)
         try:
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _Listened(response.stream, heard)
             events = httpx2.EventSource(response, max_event_size=config.max_message_bytes).__aiter__()
             endpoint = await _endpoint(events, str(response.url), config)
             start(_read_sse(events, incoming_send))
@@ -123,6 +128,22 @@ async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], url: str, con
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+class _Listened(httpx2.AsyncByteStream):
+    """The long stream, with each piece of it told. Which request an event answers is not known before it is whole."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, heard: Heard) -> None:
+        self._stream = stream
+        self._heard = heard
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._heard(is_answer=not is_comment(chunk))
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 async def _read_sse(

@@ -26,12 +26,14 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.transports.bytes_to_messages import (
     Decoded,
+    Heard,
     Junk,
     Line,
     MessageReader,
     decoded,
     dumped,
     invalid_answer,
+    unheard,
 )
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
@@ -128,7 +130,9 @@ class StdioTransport:
         on_junk: Callable[[str], None],
         environ: Mapping[str, str],
         log: ServerLog | None = None,
+        heard: Heard = unheard,
     ) -> None:
+        self._heard = heard
         self._config = config
         self._on_junk = on_junk
         self._environ = environ
@@ -142,6 +146,8 @@ class StdioTransport:
         self._started: tuple[Process, ...] = ()
         self.spawn_seconds = 0.0
         """What starting the process took, until it was there."""
+        self.flood = ""
+        """Why nothing more is read of it, for a server that wrote too much that is no message."""
         self.is_patient = True
         """False: do not wait for a server that was told to stop, end it."""
 
@@ -231,22 +237,33 @@ class StdioTransport:
     async def _messages(self) -> AsyncIterator[SessionMessage]:
         """What the server says, until it can say no more; then it is known how it ended."""
         reader = MessageReader(self._config.max_message_bytes)
-        pipes = self._pipes
+        pipes, useless = self._pipes, 0
         while True:
             while self._own_answers:
                 yield self._own_answers.popleft()
             while pipes.chunks:
-                for number, line in enumerate(reader.lines(pipes.take()), 1):
+                chunk = pipes.take()
+                self._heard(is_answer=reader.is_in_message)
+                useless += len(chunk)
+                for number, line in enumerate(reader.lines(chunk), 1):
                     if number % _LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
                     for message in self._told(await decoded(line)):
+                        useless = 0
                         yield message
+                if useless > self._config.max_message_bytes and not reader.is_in_message:
+                    self._end_flood(useless)
+                    return
             if not pipes.stdout_open or not await self._has_more(reader):
                 break
         for message in self._told(reader.end()):
             yield message
         # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
         await self._ended_soon()
+
+    def _end_flood(self, size: int) -> None:
+        self.flood = f"was ended, since it wrote {size / 2**20:.3g} MiB to its standard output that are not MCP"
+        self.is_patient = False
 
     async def _has_more(self, reader: MessageReader) -> bool:
         """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
