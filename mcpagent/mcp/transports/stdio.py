@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import cast
@@ -35,6 +33,7 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     invalid_answer,
     unheard,
 )
+from mcpagent.mcp.transports.keeper import KEEPER, MARK
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
@@ -46,6 +45,9 @@ _PAUSE_BYTES = 4 * 1024 * 1024
 _LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
 _MOST_PROCESSES = 1_000
+
+_ENDING: set[asyncio.Future[None]] = set()
+"""Starts that were cancelled, until nothing is left of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class StdioTransport:
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
+        self._end_job: Callable[[], None] = lambda: None
         self.spawn_seconds = 0.0
         """What starting the process took, until it was there."""
         self.flood = ""
@@ -178,37 +181,56 @@ class StdioTransport:
         config = self._config
         launch = await self._allowed()
         before = time.monotonic()
-        self._stdin = new_stdin()
-        starting = asyncio.ensure_future(
-            asyncio.get_running_loop().subprocess_exec(
-                lambda: self._pipes,
-                *_launch(launch.program, launch.arguments),
-                stdin=self._stdin.child_end,
-                env=launch.environment,
-                cwd=launch.folder or None,
-                start_new_session=sys.platform != "win32",
-            )
-        )
+        starting = asyncio.ensure_future(self._spawn(launch))
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # asyncio would kill the process, and leave what that has started by now.
-            await asyncio.wait((starting,))
-            if starting.exception() is None:
-                self.is_patient = False
-                await self.__aexit__(None, None, None)
+            # asyncio would kill the process, and leave what that has started by now. Whoever cancels may not wait.
+            ending = asyncio.ensure_future(self._end_start(starting))
+            _ENDING.add(ending)
+            ending.add_done_callback(_ENDING.discard)
+            await asyncio.shield(ending)
             raise
         except (OSError, ValueError) as error:
             raise _start_error(
                 config, f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}'
             ) from None
-        finally:
-            self._stdin.has_started(self._pipes.transport)
-            if self._pipes.transport is None:
-                self._stdin.close()
         self.spawn_seconds = time.monotonic() - before
         self._note(f"started, process {self.pid}")
         return self._messages(), self.send
+
+    async def _spawn(self, launch: Launch) -> None:
+        """Starts the process. To be left alone until it is done: halfway, nobody knows what there is to be closed."""
+        self._stdin = new_stdin()
+        KEEPER.hold()
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: self._pipes,
+                launch.program,
+                *launch.arguments,
+                stdin=self._stdin.child_end,
+                env={**launch.environment, MARK: KEEPER.mark},
+                cwd=launch.folder or None,
+                start_new_session=sys.platform != "win32",
+            )
+        finally:
+            self._stdin.has_started(self._pipes.transport)
+            if self.pid is None:
+                self._stdin.close()
+                await KEEPER.release()
+        if sys.platform == "win32":
+            from mcpagent.mcp.transports.keeper import job_of
+
+            assert self.pid is not None
+            self._end_job = job_of(self.pid)
+        else:
+            KEEPER.tell(f"+{self.pid}")
+
+    async def _end_start(self, starting: asyncio.Future[None]) -> None:
+        await asyncio.wait((starting,))
+        if starting.exception() is None:
+            self.is_patient = False
+            await self.__aexit__(None, None, None)
 
     async def _allowed(self) -> Launch:
         """What is run. If somebody said yes to it, files are read again, which may take a while."""
@@ -225,12 +247,15 @@ class StdioTransport:
         finally:
             self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
             kill_all(self._started)
+            self._end_job()
             if self._stdin is not None:
                 self._stdin.close()
             if self._pipes.transport is not None:
                 self._pipes.transport.close()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
+                KEEPER.tell(f"-{self.pid}")
+                await KEEPER.release()
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
             self._note("stopped" if self._died is None else str(self._died))
 
@@ -366,39 +391,6 @@ class StdioTransport:
                 os.kill(pid, number)
             else:
                 os.killpg(pid, number)
-
-
-def _launch(executable: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """The argument vector; on Linux by way of a program that has the server die with us.
-
-    `setpriv` (util-linux) does it in a millisecond, our own launcher in fifteen. But `setpriv` gives what the kernel
-    does not run to a shell, where the launcher says what is wrong with it.
-    """
-    if sys.platform != "linux" or not sys.executable:
-        return executable, *arguments
-    if (setpriv := _setpriv()) and _is_plainly_a_program(executable):
-        return setpriv, "--pdeathsig", "KILL", "--", executable, *arguments
-    launcher = str(Path(__file__).with_name("launcher.py"))
-    return sys.executable, "-I", "-S", launcher, str(os.getpid()), executable, *arguments
-
-
-@cache
-def _setpriv() -> str | None:
-    """The program, if it is the one that knows of parent-death signals: BusyBox has another."""
-    found = shutil.which("setpriv", path="/usr/bin:/bin")
-    return None if found is None or Path(found).resolve().name == "busybox" else found
-
-
-def _is_plainly_a_program(path: str) -> bool:
-    """A script that names its interpreter, or an ELF file of version 1 (elf(5): class, byte order, version)."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(7)
-    except OSError:
-        return False
-    return head.startswith(b"#!") or (
-        head[:4] == b"\x7fELF" and head[4:5] in b"\1\2" and head[5:7] in (b"\1\1", b"\2\1")
-    )
 
 
 def _start_error(config: ServerConfig, what: str) -> ServerError:
