@@ -279,7 +279,7 @@ class ServerLink:
         """What the server lists now: kept for the next start, and reported if it is not as it was."""
         before = self._life
         after = replace(before, known=known, taken=time.monotonic(), tools=tools, **changes)
-        if after.definitions == before.definitions:
+        if after.definitions == before.definitions and known.lists.output_schemas == before.known.lists.output_schemas:
             after = replace(after, tools=before.tools)
         self._life = after
         if self._cache is not None:
@@ -436,9 +436,9 @@ class ServerLink:
             # What was listed long ago cannot show a change: the server's own list is read first.
             with contextlib.suppress(ServerError):  # the call meets it too, and says so
                 await self.connected()
-        listed = self._life.known.lists.tools
+        lists = self._life.known.lists
         refusal = await refusal_of_change(
-            self._pins, self.config, definition, listed, emit=self._emit, allow_change=self._allow_change
+            self._pins, self.config, definition, lists, emit=self._emit, allow_change=self._allow_change
         )
         return ToolOutput.of_text(refusal, error="denied") if refusal else None
 

@@ -58,7 +58,9 @@ class Redactor:
         return text
 
     def output(self, output: ToolOutput) -> ToolOutput:
-        """For what a model gets of a result: each text in it."""
+        """For what a model gets of a result: each text in it, and the same as data."""
+        if output.structured is not None and (data := self.json(output.structured)) != output.structured:
+            output = replace(output, structured=data)
         clean = {part.text: self.result(part.text) for part in output.content if isinstance(part, Text)}
         if all(text == shown for text, shown in clean.items()):
             return output

@@ -38,6 +38,7 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
             None if is_plain else ShownTool.of(tool),
             call,
             timeout_seconds=seconds,
+            output_schema=lists.output_schemas.get(tool.original_name),
             deferred=False if always and _matches(tool.original_name, always) else None,
         )
         for tool in listed

@@ -52,6 +52,7 @@ async def connected(mode: str, **settings: Any) -> AsyncIterator[tuple[FaultyHtt
         ("401", "answered HTTP 401 Reason: who are you", "server_down"),
         ("403", "answered HTTP 403 Reason: not you", "server_down"),
         ("429-long", "answered HTTP 429 Reason: slow down (retry after 3600 s)", "server_down"),
+        ("503-2098", "later (it wants no request before 2098-01-24, which nobody waits for) during", "server_down"),
         ("html", "answered with text/html instead of JSON-RPC: <html>Please log in</html>", "server_down"),
         ("empty", "answered with what is no answer instead of JSON-RPC: nothing", "server_down"),
         ("bad-json", "sent an invalid answer", "failed"),

@@ -22,7 +22,8 @@ Kind: TypeAlias = Literal["http", "modern", "sse"]
 PAUSE_SECONDS = 0.1
 """Between the pieces of an answer."""
 
-TOOLS = {"tools": [{"name": "book", "inputSchema": {"type": "object"}}]}
+PROMISED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TOOLS = {"tools": [{"name": "book", "inputSchema": {"type": "object"}, "outputSchema": PROMISED}]}
 MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 

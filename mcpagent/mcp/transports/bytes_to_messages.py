@@ -244,10 +244,8 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
 
 def _may_be_message(value: dict[str, Any]) -> bool:
     """False for an object such as a server writes into its log, which has some of the same keys."""
-    if "jsonrpc" in value:
+    if "jsonrpc" in value or "id" in value:
         return True
-    if "id" in value:
-        return not value.keys().isdisjoint(("result", "error", "method"))
     return str(value.get("method")).startswith("notifications/")
 
 
