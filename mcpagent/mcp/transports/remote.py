@@ -30,6 +30,7 @@ from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpagent.config import ServerConfig
+from mcpagent.mcp.auth.authority import ElsewhereChecked
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of
 from mcpagent.mcp.redaction import secrets_of_address
 from mcpagent.mcp.request_failures import failed_request
@@ -93,7 +94,8 @@ def network(auth: httpx2.Auth | None, config: ServerConfig) -> httpx2.AsyncBaseT
     network = httpx2.AsyncHTTPTransport(verify=certificates(), limits=limits)
     if auth is None:
         return network
-    return _SignedIn(httpx2.AsyncClient(transport=network, auth=auth, timeout=_timeout(config)))
+    checked = ElsewhereChecked(config, network)
+    return _SignedIn(httpx2.AsyncClient(transport=checked, auth=auth, timeout=_timeout(config)))
 
 
 def certificates() -> ssl.SSLContext:
