@@ -512,8 +512,10 @@ async def test_where_nothing_can_be_revoked_it_is_forgotten_all_the_same(store: 
         ("https://100.100.100.200/x", "http://127.0.0.1/mcp", "is a link-local address"),
         *(
             (f"https://{host}/x", "https://mcp.example/mcp", "is on this machine, and the server is not")
-            for host in ("127.1", "0x7f.1", "0177.0.0.1", "2130706433", "localhost.", "LOCALHOST", "a.localhost.", "0")
+            for host in ("127.1", "0x7f.1", "2130706433", "localhost.", "LOCALHOST", "a.localhost.", "0")
         ),
+        ("https://0177.0.0.1/x", "https://mcp.example/mcp", "is no address"),
+        ("https://[::bad/x", "https://mcp.example/mcp", "is no address"),
         ("https://[::ffff:127.0.0.1]/x", "https://mcp.example/mcp", "is on this machine, and the server is not"),
         ("https://10.0.0.1/x", "https://1.1.1.1/mcp", "is in a private network, and the server is not"),
         ("https://[fd12::1]/x", "https://1.1.1.1/mcp", "is in a private network, and the server is not"),
@@ -556,9 +558,7 @@ def names_of(places: dict[str, list[str]]) -> Resolve:
         ([], "leads nowhere"),
     ],
 )
-async def test_a_name_is_judged_by_what_it_leads_to_and_that_is_asked(
-    leads_to: list[str], expected: str | None
-) -> None:
+async def test_a_name_is_judged_by_what_it_leads_to_which_is_asked(leads_to: list[str], expected: str | None) -> None:
     asked: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -585,9 +585,8 @@ async def test_a_name_is_judged_by_what_it_leads_to_and_that_is_asked(
 
 async def test_a_server_in_a_private_network_has_its_authority_there() -> None:
     config = ServerConfig("near", url="https://mcp.corp.example/mcp")
-    names = names_of(
-        {"mcp.corp.example": ["10.1.0.1"], "login.corp.example": ["10.2.0.1"], "odd.example": ["127.0.0.1"]}
-    )
+    places = {"mcp.corp.example": ["10.1.0.1"], "login.corp.example": ["10.2.0.1"], "odd.example": ["127.0.0.1"]}
+    names = names_of(places)
     inner = httpx2.MockTransport(lambda _: httpx2.Response(200, content=b"here"))
     async with httpx2.AsyncClient(transport=CheckedTransport(config, inner, resolve=names)) as client:
         assert (await client.get("https://login.corp.example/x")).content == b"here"

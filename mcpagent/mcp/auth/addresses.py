@@ -28,10 +28,10 @@ _OLD_SPELLING = re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F
 """What inet_aton(3) takes: `127.1`, `0x7f.1`, `2130706433`."""
 
 
-def place_of(address: Address) -> Place:
+def whereabouts(address: Address) -> Place:
     """Where it leads; of an address that stands for another one, such as `::ffff:127.0.0.1`, that one counts."""
     if (inner := _inside(address)) is not None:
-        return place_of(inner)
+        return whereabouts(inner)
     is_odd = address.is_link_local or address.is_multicast or (address.is_reserved and address.version == 4)
     if is_odd or any(address in network for network in _METADATA):
         return "nowhere"
@@ -80,5 +80,5 @@ async def resolved(host: str, port: int) -> Sequence[Address]:
 
 def farthest(addresses: Sequence[Address]) -> Place:
     """Where a host counts as being, of which not all addresses are near."""
-    places = [place_of(address) for address in addresses]
+    places = [whereabouts(address) for address in addresses]
     return next((place for place in PLACES if place in places), "nowhere")

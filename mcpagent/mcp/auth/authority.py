@@ -22,8 +22,8 @@ from mcpagent.mcp.auth.addresses import (
     farthest,
     is_localhost,
     literal,
-    place_of,
     resolved,
+    whereabouts,
 )
 from mcpagent.text.safe_text import safe_line
 
@@ -65,7 +65,7 @@ def _may_send_to(own: Place, place: Place) -> bool:
 
 def _place_by_name(host: str) -> Place:
     if (address := literal(host)) is not None:
-        return place_of(address)
+        return whereabouts(address)
     return "machine" if is_localhost(host) else "everywhere"
 
 
@@ -150,7 +150,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ConnectError(f"{safe_line(url.host, 100)} leads nowhere: {error}") from None
         own = await self._own_place()
         for address in addresses:
-            if not _may_send_to(own, place := place_of(address)):
+            if not _may_send_to(own, place := whereabouts(address)):
                 raise httpx2.UnsupportedProtocol(f"{safe_line(str(url), 120)} ({address}) {_TOO_NEAR[place]}")
         if not addresses:
             raise httpx2.ConnectError(f"{safe_line(url.host, 100)} leads nowhere")
@@ -167,7 +167,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
     async def _own_place(self) -> Place:
         """Where the server is. What it was connected to counts: its name may lead elsewhere by now."""
         if self._peer is not None:
-            return place_of(self._peer)
+            return whereabouts(self._peer)
         own = httpx2.URL(self._config.url)
         try:
             return farthest(await self._resolve(own.host, own.port or 443))
