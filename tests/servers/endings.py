@@ -1,7 +1,8 @@
 """A server that runs what it is asked, counts it, and then ends the request as the call itself says.
 
 `booking(kind)` serves on a port of 127.0.0.1: "http" (2025-11-25), "modern" (2026-07-28) or "sse"; as a program it
-speaks stdio, in the era that it is told, and appends a line to a file for each call that it runs.
+speaks stdio, in the era that it is told, and appends a line to a file for each call that it runs, or serves if it is
+told to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 Kind: TypeAlias = Literal["http", "modern", "sse"]
 
@@ -43,8 +44,9 @@ def usual_answer(message: dict[str, Any], *, is_modern: bool) -> dict[str, Any]:
 
 
 def body_of(message: dict[str, Any]) -> str:
-    """What a call wants to be answered with: `THIS` stands for its id."""
-    return str(message["params"]["arguments"]["body"]).replace("THIS", json.dumps(message["id"]))
+    """What a call wants to be answered with: `THIS` stands for its id, `FILL` for so many characters."""
+    wanted = message["params"]["arguments"]
+    return str(wanted["body"]).replace("THIS", json.dumps(message["id"])).replace("FILL", "x" * wanted.get("fill", 0))
 
 
 @dataclass
@@ -185,5 +187,14 @@ def main(era: str, log: Path) -> None:
             print(json.dumps(usual_answer(message, is_modern=era == "modern")), flush=True)
 
 
+async def serve(kind: Kind) -> None:
+    """In a process of its own: writes its address and serves until it is ended."""
+    async with booking(kind) as server:
+        print(server.url, flush=True)
+        await asyncio.Event().wait()
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        asyncio.run(serve(cast("Kind", sys.argv[2])))
     main(sys.argv[1], Path(sys.argv[2]))

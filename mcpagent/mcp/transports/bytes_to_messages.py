@@ -94,8 +94,9 @@ class LineSplitter:
                 del self._buffer[:start]
                 start = 0
             self._searched = start
-            yield self._line(line)
-            del line
+            whole = [self._line(line)]
+            del line  # whoever gets it is the only one that has it
+            yield whole.pop()
         del self._buffer[:start]
         self._searched = len(self._buffer)
         if self._dropped or len(self._buffer) > self._limit:
@@ -161,7 +162,10 @@ class MessageReader:
                 yield last
             return
         for line in self._splitter.feed(data):
-            yield from self._joined(line)
+            joined = self._joined(line)
+            del line
+            while joined:
+                yield joined.pop(0)
         self._is_prose = not self._splitter.has_rest
 
     @property

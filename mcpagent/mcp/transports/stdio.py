@@ -270,10 +270,14 @@ class StdioTransport:
                 chunk = pipes.take()
                 self._heard(is_answer=reader.is_in_message)
                 useless += len(chunk)
-                for number, line in enumerate(reader.lines(chunk), 1):
+                number = 0
+                for line in reader.lines(chunk):
+                    number += 1  # noqa: SIM113  enumerate would keep the line
                     if number % _LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
-                    for message in self._told(await decoded(line)):
+                    found = await decoded(line)
+                    del line  # a large one would be kept until the next comes
+                    for message in self._told(found):
                         useless = 0
                         yield message
                 if useless > self._config.max_message_bytes and not reader.is_in_message:
