@@ -13,6 +13,7 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.transports.keeper import MARK, SCRIPT
 from tests.servers.leftovers import nothing_left, processes
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
@@ -25,6 +26,7 @@ HOST = """
 import asyncio, sys
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.transports.keeper import MARK, SCRIPT
 
 async def main():
     servers = [ServerLink(ServerConfig(f"s{n}", command=sys.argv[2], args=tuple(sys.argv[3:]))) for n in range(2)]
@@ -44,6 +46,7 @@ STARTS = {
     "in its group": "subprocess.Popen([sys.executable, '-c', sleeper, marker])",
     "in a group of its own": "subprocess.Popen([sys.executable, '-c', sleeper, marker], process_group=0)",
     "in a session of its own": "subprocess.Popen([sys.executable, '-c', sleeper, marker], start_new_session=True)",
+    "without an environment": "subprocess.Popen([sys.executable, '-c', sleeper, marker], env={})",
     "by a shell that ends": "subprocess.run(['/bin/sh', '-c', f'{sys.executable} -c \\'{sleeper}\\' {marker} &'])",
     "as a daemon": "os.fork() or (os.setsid(), os.fork() and os._exit(0), os.execl(*python, '-c', sleeper, marker))",
 }
@@ -134,3 +137,31 @@ async def test_starts_that_are_cancelled_leave_no_file_open(times: int, tmp_path
             with contextlib.suppress(asyncio.CancelledError):
                 await starting
             await link.__aexit__()
+
+
+PS = """#!/bin/sh
+for folder in /proc/[0-9]*; do
+  echo "${folder#/proc/} $(tr '\\0' ' ' < $folder/environ)"
+done 2>/dev/null
+"""
+"""What `ps -E` of macOS shows: process ids, and behind them the environment."""
+
+
+@posix_only
+async def test_where_there_is_no_proc_it_asks_ps(tmp_path: Path) -> None:
+    ps = tmp_path / "ps"
+    ps.write_text(PS)
+    ps.chmod(0o755)
+    script = SCRIPT.replace("/proc/self", str(tmp_path / "nothing"))
+    async with nothing_left(str(tmp_path)):
+        sleeper = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", SLEEPER, str(tmp_path), env={MARK: "m-1"}, stdout=asyncio.subprocess.PIPE
+        )
+        assert sleeper.stdout is not None
+        assert await asyncio.wait_for(sleeper.stdout.readline(), 60) == b"up\n"
+        keeper = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", script, stdin=asyncio.subprocess.PIPE, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        )
+        async with asyncio.timeout(60):
+            await keeper.communicate(f"={MARK}=m-1\n+999999\n-999999\n".encode())
+            assert await sleeper.wait() == -signal.SIGKILL

@@ -24,7 +24,7 @@ _END_SECONDS = 2.0
 
 # Lines are "=MARK", "+GROUP", "-GROUP", and "." for an end that left nothing. They are words of ours alone. The mark is
 # no argument of any program here: it would look like a process that has it.
-_SCRIPT = r"""
+SCRIPT = r"""
 trap '' HUP INT TERM QUIT PIPE
 groups=' '
 while read -r line; do
@@ -77,7 +77,7 @@ class Keeper:
             if self._process is None:
                 with contextlib.suppress(OSError):
                     self._process = subprocess.Popen(  # noqa: S603  its script is ours
-                        ("/bin/sh", "-c", _SCRIPT),
+                        ("/bin/sh", "-c", SCRIPT),
                         stdin=subprocess.PIPE,
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
