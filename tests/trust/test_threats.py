@@ -191,6 +191,7 @@ THREATS: dict[str, Threat] = {
             "mcp/test_mcp_http.test_a_failed_request_is_a_named_error_and_the_next_works:gzip-bomb",
             "mcp/test_mcp_server_log.test_a_flood_is_kept_in_part_and_in_bounds",
             "mcp/test_mcp_silence.test_one_without_end_is_ended_with_its_reason",
+            "mcp/test_mcp_memory.test_an_answer_of_50_megabytes_is_not_held_many_times",
             "mcp/test_mcp_asks.test_a_flood_of_messages_is_kept_in_part_and_told_in_part",
             "mcp/test_mcp_stdio.test_no_more_tools_than_the_limit",
         ),

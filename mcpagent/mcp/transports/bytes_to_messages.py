@@ -50,8 +50,8 @@ _SAMPLE_BYTES = 400
 _BEGINNINGS = b"{[\xef"
 """Of an object, a batch, and a byte order mark."""
 
-_SIGNS = (b"jsonrpc", b"result", b"error", b"method", b'"id"')
-"""Without one of these a line is no message, and not what is left of one."""
+_SIGNS = (b"jsonrpc", b"result", b"error", b"method", b'"id"', b"\\u")
+"""Without one of these, or an escape that may stand for one, a line is no message, and not what is left of one."""
 
 
 @dataclass(frozen=True, slots=True)
