@@ -583,6 +583,20 @@ async def test_a_name_is_judged_by_what_it_leads_to_which_is_asked(leads_to: lis
             assert asked == []
 
 
+async def test_an_address_that_nobody_answers_at_is_not_the_last() -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.host == "2001:4860:4860::8888":
+            raise httpx2.ConnectError("no route")
+        return httpx2.Response(200, content=request.url.host.encode())
+
+    names = names_of({"auth.example": ["2001:4860:4860::8888", "93.184.216.34"]})
+    transport = CheckedTransport(
+        ServerConfig("far", url="https://mcp.example/mcp"), httpx2.MockTransport(answer), resolve=names
+    )
+    async with httpx2.AsyncClient(transport=transport) as client:
+        assert (await client.get("https://auth.example/x")).content == b"93.184.216.34"
+
+
 async def test_a_server_in_a_private_network_has_its_authority_there() -> None:
     config = ServerConfig("near", url="https://mcp.corp.example/mcp")
     places = {"mcp.corp.example": ["10.1.0.1"], "login.corp.example": ["10.2.0.1"], "odd.example": ["127.0.0.1"]}

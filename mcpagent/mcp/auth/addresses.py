@@ -70,7 +70,7 @@ async def resolved(host: str, port: int) -> Sequence[Address]:
     if (address := literal(host)) is not None:
         return (address,)
     if is_localhost(host):
-        return (IPv4Address("127.0.0.1"),)
+        return IPv4Address("127.0.0.1"), IPv6Address("::1")
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:

@@ -7,7 +7,8 @@ is, wherever their names lead to, never link-local, and their answers are small 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
 
 MAX_ANSWER_BYTES = 1024 * 1024
+_MOST_ADDRESSES = 4
+"""Of one name that are tried in turn."""
 
 
 _TOO_NEAR = {
@@ -126,7 +129,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         is_own = _origin(request.url) == _origin(httpx2.URL(self._config.url))
         try:
             async with asyncio.timeout(seconds):
-                response = await self._inner.handle_async_request(request if is_own else await self._pinned(request))
+                response = await self._sent([request] if is_own else await self._pinned(request))
                 if is_own:
                     self._peer = _peer_of(response) or self._peer
                 try:
@@ -138,8 +141,15 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() != "content-length"]
         return httpx2.Response(response.status_code, headers=headers, content=body)
 
-    async def _pinned(self, request: httpx2.Request) -> httpx2.Request:
-        """The request, to the very address that was judged: a name may lead elsewhere the next time it is asked for.
+    async def _sent(self, requests: Sequence[httpx2.Request]) -> httpx2.Response:
+        """The answer to the first that can be sent; they are one request, to several addresses."""
+        for request in requests[:-1]:
+            with contextlib.suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
+                return await self._inner.handle_async_request(request)
+        return await self._inner.handle_async_request(requests[-1])
+
+    async def _pinned(self, request: httpx2.Request) -> list[httpx2.Request]:
+        """The request, to each address that was judged: a name may lead elsewhere the next time it is asked for.
 
         Raises `httpx2.UnsupportedProtocol` for an address that is nearer than the server is, `httpx2.ConnectError`.
         """
@@ -154,15 +164,17 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 raise httpx2.UnsupportedProtocol(f"{safe_line(str(url), 120)} ({address}) {_TOO_NEAR[place]}")
         if not addresses:
             raise httpx2.ConnectError(f"{safe_line(url.host, 100)} leads nowhere")
-        if url.host == str(addresses[0]):
-            return request
-        return httpx2.Request(
-            request.method,
-            url.copy_with(host=str(addresses[0])),
-            headers=[("host", url.netloc.decode("ascii")), *_without_host(request.headers)],
-            content=await request.aread(),
-            extensions={**request.extensions, "sni_hostname": url.host},
-        )
+        content = await request.aread()
+        return [
+            httpx2.Request(
+                request.method,
+                url.copy_with(host=str(address)),
+                headers=[("host", url.netloc.decode("ascii")), *_without_host(request.headers)],
+                content=content,
+                extensions={**request.extensions, "sni_hostname": url.host},
+            )
+            for address in addresses[:_MOST_ADDRESSES]
+        ]
 
     async def _own_place(self) -> Place:
         """Where the server is. What it was connected to counts: its name may lead elsewhere by now."""
