@@ -90,7 +90,7 @@ def expected(kind: Kind, status: int, headers: str, body: str) -> tuple[int, str
             return 1, "error"
         return 1, "lost" if status in TURNED_AWAY else "told"
     if status < 300 and status not in (202, 204, 205) and headers != "events":
-        errors = (*OWN_ERRORS, *OTHER_ERRORS, "gone-error", "booked-json")
+        errors = (*OWN_ERRORS, *OTHER_ERRORS, "gone-error")
         known = {**dict.fromkeys(errors, "error"), "result": "fine"}
         return 1, known.get(body, "told")
     return 1, "told"
