@@ -111,20 +111,21 @@ class LineSplitter:
         """What came after the last line feed: a server that ended without one may still have answered."""
         return b"" if self._dropped else bytes(self._buffer)
 
-    def pass_over(self, data: bytes) -> bytes | None:
-        """In place of `feed`, for lines that are of no use: only the last that `data` completes, None if it is none."""
+    def pass_over(self, data: bytes) -> list[bytes]:
+        """In place of `feed`, for lines that are of no use: the first and the last of those that `data` completes."""
         end = data.rfind(b"\n")
         if end < 0:
             self._buffer += data[: max(0, _HEAD_BYTES - len(self._buffer))]
             self._searched = len(self._buffer)
-            return None
-        start = data.rfind(b"\n", 0, end) + 1
-        line = data[start:end] if start else bytes(self._buffer) + data[:end]
+            return []
+        first, start = data.find(b"\n"), data.rfind(b"\n", 0, end) + 1
+        lines = [bytes(self._buffer) + data[: min(first, _HEAD_BYTES)]]
+        lines += [data[start : min(end, start + _HEAD_BYTES)]] if first < end else []
         self.forget()
         self._dropped = 0
         self._buffer += data[end + 1 :]
         self._searched = len(self._buffer)
-        return line[:_HEAD_BYTES]
+        return lines
 
     def forget(self) -> None:
         """The rest is dealt with."""
@@ -156,10 +157,9 @@ class MessageReader:
         """Whether what came after the last line feed is no beginning of a message."""
 
     def lines(self, data: bytes) -> Iterator[bytes | TooLong]:
-        """What `data` completes, each for `decode`; of lines that cannot be messages only one."""
+        """What `data` completes, each for `decode`; of lines that cannot be messages only two."""
         if self._is_prose and not self._spread and b"{" not in data and b"jsonrpc" not in data:
-            if (last := self._splitter.pass_over(data)) is not None:
-                yield last
+            yield from self._splitter.pass_over(data)
             return
         for line in self._splitter.feed(data):
             joined = self._joined(line)

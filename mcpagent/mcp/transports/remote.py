@@ -35,6 +35,13 @@ from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of
 from mcpagent.mcp.redaction import secrets_of_address
 from mcpagent.mcp.request_failures import failed_request
 from mcpagent.mcp.transports.bytes_to_messages import Heard, Line, decode, decoded, dumped, unheard
+from mcpagent.mcp.transports.redirects import (
+    KEEPING_METHOD,
+    MOST_REDIRECTS,
+    is_within_origin,
+    redirect_target,
+    sent_within_origin,
+)
 from mcpagent.mcp.transports.set_aside import LARGE_BYTES, EventSplitter, SetAside
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.retry_after import retry_after_seconds
@@ -51,8 +58,6 @@ _STREAM_OPENINGS = 4
 _STREAM_WINDOW_SECONDS = 30.0
 _STREAM_PLACES = 100
 _GREETINGS = frozenset({"initialize", "server/discover"})
-MOST_REDIRECTS = 5
-_KEEPING_METHOD = frozenset({307, 308})
 _LONGEST_NAMED_WAIT_SECONDS = 24 * 3600.0
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
@@ -194,41 +199,6 @@ async def _waited(end: End, asked: _Asked) -> bool:
     return True
 
 
-async def sent_within_origin(network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
-    """Sends a request, and again to where it is redirected if method and origin stay the same, at most five times."""
-    url, followed = request.url, 0
-    while True:
-        response = await network.handle_async_request(request)
-        target = redirect_target(response, url)
-        if response.status_code not in _KEEPING_METHOD or target is None or followed == MOST_REDIRECTS:
-            return response
-        if not _is_within_origin(url, target) or (target.userinfo and target.userinfo != url.userinfo):
-            return response
-        await response.aclose()
-        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() != "host"]
-        url, followed = target, followed + 1
-        request = httpx2.Request(
-            request.method, url, headers=headers, content=await request.aread(), extensions=request.extensions
-        )
-
-
-def redirect_target(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | None:
-    """Where an answer from `url` says to go; None if it says nothing or what is no address."""
-    location = response.headers.get("location", "")
-    try:
-        return url.join(location) if location and 300 <= response.status_code < 400 else None
-    except (httpx2.InvalidURL, ValueError):
-        return None
-
-
-def _is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Whether this is the same origin, or its https where both have the usual port."""
-    if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
-        return True
-    is_upgrade = (url.scheme, target.scheme) == ("http", "https")
-    return is_upgrade and url.host == target.host and url.port is None and target.port is None
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A request of JSON-RPC, and the headers that it went with."""
@@ -299,7 +269,7 @@ def _no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
     if target is None or target.scheme not in ("http", "https"):
         return f"answered {_status(response)}, which is no answer"
     shown = safe_line(str(target.copy_with(userinfo=b"", query=None, fragment=None)), 200)
-    if response.status_code in _KEEPING_METHOD and _is_within_origin(url, target):
+    if response.status_code in KEEPING_METHOD and is_within_origin(url, target):
         return f"redirects more than {MOST_REDIRECTS} times, last to {shown}; use the URL that it is to end at"
     if (url.scheme, target.scheme) == ("https", "http"):
         why = "that would leave https; a proxy in front of it may not pass on that it was asked by https"

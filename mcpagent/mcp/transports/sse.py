@@ -21,6 +21,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import End, outcome_of
 from mcpagent.mcp.request_failures import failed_request
 from mcpagent.mcp.transports.bytes_to_messages import Heard, Junk, Line, decoded, dumped, unheard
+from mcpagent.mcp.transports.redirects import sent_within_origin
 from mcpagent.mcp.transports.remote import (
     MAX_ERROR_BYTES,
     cause,
@@ -31,7 +32,6 @@ from mcpagent.mcp.transports.remote import (
     network,
     read_capped,
     sample,
-    sent_within_origin,
 )
 from mcpagent.text.safe_text import safe_line
 

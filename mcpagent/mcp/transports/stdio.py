@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import cast
 
@@ -34,6 +33,7 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     unheard,
 )
 from mcpagent.mcp.transports.keeper import KEEPER, MARK
+from mcpagent.mcp.transports.process_tree import Process, descendants, kill_all
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
@@ -44,7 +44,6 @@ _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
 _LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
-_MOST_PROCESSES = 1_000
 
 _ENDING: set[asyncio.Future[None]] = set()
 """Starts that were cancelled, until nothing is left of them."""
@@ -399,49 +398,3 @@ class StdioTransport:
 
 def _start_error(config: ServerConfig, what: str) -> ServerError:
     return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")
-
-
-# --- what a server started, on Linux: what left its process group is otherwise out of reach ---
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process and when it started (clock ticks since boot), so that a reused pid is not taken for it."""
-
-    pid: int
-    started: int
-
-
-def descendants(pid: int) -> tuple[Process, ...]:
-    """All living descendants of a process; none if there is no `/proc`."""
-    found: dict[int, Process] = {}
-    open_pids = [pid]
-    while open_pids and len(found) < _MOST_PROCESSES:
-        for child in _children(open_pids.pop()):
-            if child not in found and (started := _started(child)) is not None:
-                found[child] = Process(child, started)
-                open_pids.append(child)
-    return tuple(found.values())
-
-
-def kill_all(processes: tuple[Process, ...]) -> None:
-    """Kills those that still live."""
-    for process in processes:
-        if _started(process.pid) == process.started:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process.pid, signal.SIGKILL)
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    with contextlib.suppress(OSError, ValueError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            children += map(int, (thread / "children").read_text().split())
-    return children
-
-
-def _started(pid: int) -> int | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        # proc(5): field 22, counted after the command in parentheses, which may hold anything.
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    return None
