@@ -43,7 +43,7 @@ from mcpagent.search.signature import call_signature
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput, usable_output
-from mcpagent.toolsets.validation import verdict_beside
+from mcpagent.toolsets.validation import fitted, held_to_promise
 
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
 NOT_WRITTEN = "This call was not run: it could not be written down before."
@@ -150,7 +150,8 @@ async def run_call(
         try:
             with run.for_call(call.id, tool.name, approved=decision.by_person).entered():
                 async with timeout:
-                    output = usable_output(tool, await tool.run(json_copy(decision.arguments)))
+                    output = usable_output(tool, await tool.run(await _to_run_with(tool, decision.arguments)))
+                    output = await held_to_promise(tool, output)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
             output = failure_output(error, tool, seconds if timeout.expired() else None)
     else:
@@ -251,9 +252,27 @@ def _unknown(name: str, tools: SessionTools) -> str:
     return f'There is no tool "{shown}"{so_far}{gone}.{hint}{"".join(down)}{search}'
 
 
+async def _to_run_with(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A copy of arguments that fit, for the tool's own code."""
+    if not tool.checks_arguments and _has_null(arguments):
+        arguments, _ = await fitted(tool.definition.parameters, arguments)
+    return json_copy(arguments)
+
+
+def _has_null(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if item is None:
+            return True
+        if isinstance(item, dict | list):
+            waiting += item.values() if isinstance(item, dict) else item
+    return False
+
+
 async def _problem(tool: Tool, arguments: dict[str, Any], run: RunContext[Any]) -> str:
     """What is wrong with the arguments, if anything is; that they cannot be checked is told once."""
-    found = await verdict_beside(tool.definition.parameters, arguments)
+    _, found = await fitted(tool.definition.parameters, arguments)
     told, key = run.tools.told_unchecked, tool.definition.key
     if found.unchecked and key not in told:
         told.add(key)

@@ -15,13 +15,17 @@ from mcpagent.python.argument_checks import expect, expect_fields, expect_kind
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What running a tool gave: content for the model, changes of the offered tools, events to tell."""
+    """What running a tool gave: content for the model, changes of the offered tools, events to tell.
+
+    `structured` is the same as data, where a server gives that too, for its tool's `output_schema` to be held against.
+    """
 
     content: tuple[Text | Image, ...]
     error: ToolErrorKind | None = None
     changes: tuple[ToolsShown | ToolsChanged, ...] = ()
     events: tuple[Event, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    structured: Any = None
 
     @classmethod
     def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:
@@ -72,6 +76,7 @@ class Tool:
     validated against the schema first. `external` ones are run by the caller: `run` is never used. `lifetime` is
     entered when the agent that has the tool starts, and left when it closes. `asks` is for a tool that stands for many
     things of many servers: what a call means is judged, shown and bound to an answer in place of the tool.
+    `output_schema` is what its server promises of its results (`ToolOutput.structured`); who breaks it is told of.
     """
 
     definition: ToolDefinition
@@ -85,6 +90,7 @@ class Tool:
     lifetime: AbstractAsyncContextManager[Any] | None = None
     asks: Asks | None = None
     safe_to_repeat: bool = False
+    output_schema: dict[str, Any] | None = None
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""

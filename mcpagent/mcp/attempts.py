@@ -1,6 +1,7 @@
 """The attempts at requests over one connection that are under way: how long each may take, what was sent and came.
 
-Silence ends a request early, progress starts that limit anew, the total holds whatever happens.
+Silence ends a request early; progress and each piece of the answer start that limit anew, and the total holds whatever
+happens.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Attempt:
     """One attempt at a request, with all that is sent for it; `timeout` is to be entered around it.
 
     `sent_id` is the id of what was sent for it last, None before that. `has_begun`: its server carries it out already,
-    whatever becomes of what is sent for it from now on.
+    whatever becomes of what is sent for it from now on. `silent_from` is when something of its answer came last.
     """
 
     def __init__(self, limits: Limits, on_progress: Progress | None, *, is_paused: bool) -> None:
@@ -38,6 +39,7 @@ class Attempt:
         self._is_paused = is_paused
         self._on_progress = on_progress
         self._large: dict[str, Any] | None = None
+        self.silent_from = self._loop.time()
         self.timeout = asyncio.timeout_at(self._due())
         self.sent_id: RequestId | None = None
         self.has_begun = False
@@ -49,14 +51,14 @@ class Attempt:
 
     async def heard(self, progress: float, total: float | None, message: str | None) -> None:
         """The server has reported progress, as the SDK's `ProgressFnT`: it is not silent."""
-        self._restart_silence()
+        self.restart_silence()
         if self._on_progress is not None:
             self._on_progress(progress, total, message or "")
 
     def pause(self, is_paused: bool) -> None:
         """Whether the server's silence does not count from now on."""
         self._is_paused = is_paused
-        self._restart_silence()
+        self.restart_silence()
 
     def take(self, result: dict[str, Any]) -> None:
         """Keeps a large result, which the SDK gets a small one in place of."""
@@ -70,7 +72,9 @@ class Attempt:
     def _due(self) -> float:
         return self._end if self._is_paused else min(self._end, self._loop.time() + self._idle)
 
-    def _restart_silence(self) -> None:
+    def restart_silence(self) -> None:
+        """Something of its answer has come."""
+        self.silent_from = self._loop.time()
         if not self.timeout.expired():
             self.timeout.reschedule(self._due())
 
@@ -84,6 +88,7 @@ class Attempts:
     def __init__(self) -> None:
         self._open: set[Attempt] = set()
         self._asking = 0
+        self._heard_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -110,6 +115,20 @@ class Attempts:
         finally:
             self._asking -= 1
             self._pause(self._asking > 0)
+
+    def heard(self, *, is_answer: bool, request_id: RequestId | None = None) -> None:
+        """Bytes have come; those of an answer mean that one is not silent which waits for it, or all if no id is known.
+
+        What else comes is no sign of an answer, but no silence either.
+        """
+        self._heard_at = asyncio.get_running_loop().time()
+        for attempt in self._open if is_answer else ():
+            if request_id is None or attempt.sent_id == request_id:
+                attempt.restart_silence()
+
+    def was_silent(self, attempt: Attempt) -> bool:
+        """Whether nothing at all has come since something of this one's answer did."""
+        return self._heard_at <= attempt.silent_from
 
     def _pause(self, is_paused: bool) -> None:
         for attempt in self._open:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
 from mcp import Client, MCPError
@@ -31,6 +31,7 @@ from mcpagent.mcp.attempts import Attempt, Attempts, Progress, RawResult
 from mcpagent.mcp.callbacks import MAX_INPUT_ROUNDS, callbacks, with_input
 from mcpagent.mcp.explaining import Explainer, after_colon, is_end_of_session
 from mcpagent.mcp.handlers import Handlers
+from mcpagent.mcp.outcomes import End, Outcome, TransportName, outcome_of
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
@@ -38,7 +39,6 @@ from mcpagent.mcp.request_failures import (
     EraError,
     Limits,
     LostError,
-    Outcome,
     failure_of,
 )
 from mcpagent.mcp.server_news import ReportNews, ServerNews
@@ -95,6 +95,7 @@ class McpConnection:
         self._auth = auth
         self._environ = os.environ if environ is None else environ
         self._client: Client | None = None
+        self._way: TransportName = "stdio"
         self._stdio: StdioTransport | None = None
         self._owner: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -227,11 +228,13 @@ class McpConnection:
             await self._stop.wait()
 
     def _transport(self, way: Way) -> Transport:
+        self._way = way.transport
         if way.transport == "http":
-            return http_streams(self.config, auth=self._auth)
+            return http_streams(self.config, auth=self._auth, heard=self._attempts.heard)
         if way.transport == "sse":
-            return sse_streams(self.config, auth=self._auth)
-        self._stdio = self._explain.stdio = StdioTransport(self.config, self.junk, self._environ, self._log)
+            return sse_streams(self.config, auth=self._auth, heard=self._attempts.heard)
+        heard = self._attempts.heard
+        self._stdio = self._explain.stdio = StdioTransport(self.config, self.junk, self._environ, self._log, heard)
         return self._stdio
 
     async def _settle_in(self, client: Client) -> None:
@@ -267,7 +270,7 @@ class McpConnection:
 
     def junk(self, text: str) -> None:
         """Keeps what is no message for the errors that it explains; the first is a warning too."""
-        self._explain.last_junk = self._redact(text)
+        self._explain.last_junk = text
         if not self._has_junk:
             self._has_junk = True
             self.warn(f"writes to stdout what is not MCP, first: {text}")
@@ -377,7 +380,12 @@ class McpConnection:
                 return
             except TimeoutError:
                 failure: Exception = CallTimeoutError(
-                    self._explain.timeout_text(phase, limits, was_total=attempt.is_total_over)
+                    self._explain.timeout_text(
+                        phase,
+                        limits,
+                        was_total=attempt.is_total_over,
+                        was_silent=self._attempts.was_silent(attempt),
+                    )
                 )
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and _is_cancelled():
@@ -391,9 +399,9 @@ class McpConnection:
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
         """What became of a request on a connection that ended."""
-        sent_id = attempt.sent_id
-        is_unread = sent_id is None or (self._stdio is not None and not self._stdio.has_read(sent_id))
-        return "not_sent" if is_unread and not attempt.has_begun else "unknown"
+        sent_id, stdio = attempt.sent_id, self._stdio
+        was_read = attempt.has_begun or stdio is None or stdio.has_read(sent_id)
+        return outcome_of(End(self._way, is_sent=attempt.has_begun or sent_id is not None, was_read=was_read))[0]
 
     def _explained(self, error: BaseException, phase: str, outcome: Outcome) -> Exception:
         is_open = self._client is not None
@@ -401,7 +409,7 @@ class McpConnection:
 
     def _as_server_error(self, error: BaseException) -> ServerError:
         was_read = self._stdio is None or self._stdio.has_read()
-        explained = self._explained(error, "initialize", "unknown" if was_read else "not_sent")
+        explained = self._explained(error, "initialize", outcome_of(End(self._way, was_read=was_read))[0])
         if isinstance(explained, ServerError):
             return explained
         return self._explain.error(f"failed during initialize: {safe_line(str(explained))}", "initialize")
@@ -441,7 +449,7 @@ def _is_cancelled() -> bool:
 class Way:
     """A transport, and the era of the protocol that the server is greeted in."""
 
-    transport: Literal["stdio", "http", "sse"]
+    transport: TransportName
     era: Era
 
     def may_fix(self, failure: ServerError) -> bool:
@@ -453,7 +461,7 @@ class Way:
             return isinstance(failure, LostError) and failure.http_status in _OTHER_TRANSPORT_STATUSES
         if self.era != "legacy":
             return isinstance(failure, EraError)
-        return isinstance(failure, LostError) and failure.exit_code is not None and failure.outcome != "not_sent"
+        return isinstance(failure, LostError) and failure.exit_code is not None and failure.outcome == "unknown"
 
 
 def ways_to(config: ServerConfig, era: Era) -> list[Way]:

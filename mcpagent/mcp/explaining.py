@@ -11,13 +11,13 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
 
 from mcpagent.errors import ServerError
+from mcpagent.mcp.outcomes import Outcome
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     EraError,
     InvalidAnswerError,
     Limits,
     LostError,
-    Outcome,
     RefusedError,
     failure_of,
 )
@@ -64,12 +64,18 @@ class Explainer:
     @property
     def heard(self) -> str:
         """What the server wrote instead of an answer."""
-        return f"; it wrote: {self.last_junk}" if self.last_junk else ""
+        if not self.last_junk:
+            return ""
+        return f"; it wrote: {self._redact(safe_line(self.last_junk, 80))}"
 
     @property
     def end_reason(self) -> str:
         """How the connection ended, for one that did."""
-        return str(self.end or "closed the connection") + after_colon(self.last_words)
+        return str(self.end or self._flood or "closed the connection") + after_colon(self.last_words)
+
+    @property
+    def _flood(self) -> str:
+        return "" if self.stdio is None else self._redact(self.stdio.flood)
 
     def explained(
         self, error: BaseException, phase: str, outcome: Outcome, *, is_open: bool, is_usable: bool
@@ -102,7 +108,7 @@ class Explainer:
     def lost(self, phase: str, outcome: Outcome) -> LostError:
         """The connection's end as an error: how the process ended and what it said last, if there is one."""
         end, tail = self.end, self.last_words
-        what = str(end) if end is not None else "closed the connection"
+        what = str(end or self._flood or "closed the connection")
         error = LostError(
             f'server "{self._server}" {what} during {phase}{after_colon(tail)}',
             server=self._server,
@@ -118,12 +124,15 @@ class Explainer:
         text = self._redact(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 
-    def timeout_text(self, phase: str, limits: Limits, *, was_total: bool) -> str:
-        """What to say of a request that ran out of time: of all of it, or by silence."""
+    def timeout_text(self, phase: str, limits: Limits, *, was_total: bool, was_silent: bool) -> str:
+        """What to say of a request that ran out of time: of all of it, by silence, or while other things came."""
         if was_total:
             what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"
-        else:
+        elif was_silent:
             what, key = f"was silent for {limits.idle:g} s during {phase}", "timeout_seconds"
+        else:
+            what = f"sent other things and nothing of an answer for {limits.idle:g} s during {phase}"
+            key = "timeout_seconds"
         return f'server "{self._server}" {what}{self.heard}; the call may have run; raise "{key}" if it needs longer'
 
     def _failed_request(self, text: str, failure: Mapping[str, Any], phase: str) -> LostError:
@@ -133,7 +142,7 @@ class Explainer:
             what = self._redact(f'server "{self._server}" {safe_line(text, 400)} during {phase}')
             lost = LostError(what, server=self._server, phase=phase)
             lost.outcome = failure["outcome"]
-        lost.session_lost = bool(failure.get("session_lost"))
+        lost.remedy = failure.get("remedy", "")
         lost.http_status = failure.get("status")
         return lost
 

@@ -30,6 +30,7 @@ from mcpagent.mcp.handlers import Handlers, folder_uris
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import AllowChange, PinStore, refusal_of_change
 from mcpagent.mcp.lists.server_lists import ServerLists, ToolsDifference, difference
+from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
@@ -62,8 +63,6 @@ SETTLE_SECONDS = 2.0
 """A call waits so long for lists that are said to have changed, so that what it did is known when it returns."""
 LONG_CALL_SECONDS = 10.0
 """A tool whose calls take longer is called as a task from then on, if its server lets us choose."""
-
-_HEADER_MISMATCH = -32020
 
 OnToolsChanged: TypeAlias = Callable[[ToolsDifference], None]
 OutputOf: TypeAlias = Callable[[dict[str, Any]], ToolOutput]
@@ -280,7 +279,7 @@ class ServerLink:
         """What the server lists now: kept for the next start, and reported if it is not as it was."""
         before = self._life
         after = replace(before, known=known, taken=time.monotonic(), tools=tools, **changes)
-        if after.definitions == before.definitions:
+        if after.definitions == before.definitions and known.lists.output_schemas == before.known.lists.output_schemas:
             after = replace(after, tools=before.tools)
         self._life = after
         if self._cache is not None:
@@ -421,27 +420,25 @@ class ServerLink:
         """Does what a failure shows to be needed, and says whether the request is known not to have run."""
         if isinstance(error, RefusedError | LostError):
             self._forget_cached()
-        if isinstance(error, LostError):
-            if error.session_lost:
-                await self._drop(connection)
-            return error.outcome == "not_sent" or error.session_lost
-        if isinstance(error, RefusedError) and error.code == _HEADER_MISMATCH and connection is not None:
-            # Refused unseen: a parameter's header is not what the server has come to want (2026-07-28).
-            with contextlib.suppress(ServerError):
-                self._take(*await self._read(connection))
-            return True
         if isinstance(error, RefusedError):
             self._refresh_soon()
-        return False
+        if not isinstance(error, LostError):
+            return False
+        if error.remedy == "session":
+            await self._drop(connection)
+        elif error.remedy == "lists" and connection is not None:
+            with contextlib.suppress(*REQUEST_FAILURES):
+                self._take(*await self._read(connection))
+        return error.outcome in MAY_BE_SENT_AGAIN and error.remedy != "time"
 
     async def _refused_change(self, definition: ToolDefinition) -> ToolOutput | None:
         if self._pins is not None and self._life.state == "cached":
             # What was listed long ago cannot show a change: the server's own list is read first.
             with contextlib.suppress(ServerError):  # the call meets it too, and says so
                 await self.connected()
-        listed = self._life.known.lists.tools
+        lists = self._life.known.lists
         refusal = await refusal_of_change(
-            self._pins, self.config, definition, listed, emit=self._emit, allow_change=self._allow_change
+            self._pins, self.config, definition, lists, emit=self._emit, allow_change=self._allow_change
         )
         return ToolOutput.of_text(refusal, error="denied") if refusal else None
 

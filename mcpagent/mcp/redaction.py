@@ -7,14 +7,16 @@ nothing else is spoiled. In errors, logs and warnings so is the beginning of one
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from mcpagent.config import ServerConfig
+from mcpagent.config.literals import literal_secrets
 from mcpagent.messages import Text
 from mcpagent.text.known_secrets import REDACTED, SHORTEST, known_values
 from mcpagent.text.secret_shapes import names_a_secret, without_shapes
@@ -28,12 +30,17 @@ _HARMLESS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|\d{1,7}|true|false|~?/.*|[a-z]{
 """A word, a number, a path or an address, which a variable like AUTH_MODE or KEY_FILE may hold."""
 
 
+_AUTHOR = re.compile(r"author(?!i[sz])", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{[^{}]*\}")
+
+
 class Redactor:
     """Replaces each secret value of one configuration wherever it appears, also as JSON, in a URL or in base64.
 
-    Secrets are all header values, and the environment and query values whose name or look says so; shorter ones than
-    six characters are left, since replacing them would spoil the text and hide nothing. So are keys from the
-    keyring and tokens of sign-ins, wherever they are used, also those that come later.
+    Secrets are all header values, the values of the environment, of queries and of arguments whose name or look says
+    so, and what stands for a `${NAME}` that names a secret; shorter ones than six characters are left, since replacing
+    them would spoil the text and hide nothing. So are keys from the keyring and tokens of sign-ins, wherever they are
+    used, also those that come later.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -58,7 +65,9 @@ class Redactor:
         return text
 
     def output(self, output: ToolOutput) -> ToolOutput:
-        """For what a model gets of a result: each text in it."""
+        """For what a model gets of a result: each text in it, and the same as data."""
+        if output.structured is not None and (data := self.json(output.structured)) != output.structured:
+            output = replace(output, structured=data)
         clean = {part.text: self.result(part.text) for part in output.content if isinstance(part, Text)}
         if all(text == shown for text, shown in clean.items()):
             return output
@@ -119,6 +128,47 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
                 yield _password(rest)
     yield from _secrets_in(config.env.items())
     yield from secrets_of_address(config.url)
+    yield from _secrets_in_words(config.args)
+    for whole, shown in config.told.items():
+        yield from _behind_references(whole, shown)
+
+
+def words_without_secrets(config: ServerConfig) -> list[str]:
+    """The arguments with what is secret in them left out: they say which server this is, whatever its key is today."""
+    hidden = sorted({*_secrets_in_words(config.args)}, key=lambda value: (-len(value), value))
+    hidden += [value for whole, shown in config.told.items() for value in _behind_references(whole, shown)]
+    words = list(config.args)
+    for value in hidden:
+        if len(value) >= SHORTEST:
+            words = [word.replace(value, REDACTED) for word in words]
+    return words
+
+
+def _secrets_in_words(words: Sequence[str]) -> Iterator[str]:
+    """Of `--token=x`, `--token x`, `-e TOKEN=x`, `Authorization: Bearer x`, an address, and what looks like a key."""
+    for found in literal_secrets({"args": list(words)}):
+        index = found.path[1]
+        assert isinstance(index, int)
+        value = words[index].removeprefix(found.before)
+        option = found.before + (words[index - 1] if index and words[index - 1].startswith("-") else "")
+        is_named = names_a_secret(option) and not _AUTHOR.search(option)
+        is_certain = bool(_CERTAIN.search(option)) and not value.startswith(("/", "~", "./"))
+        looks_so = without_shapes(value) != value or _looks_random(value)
+        if looks_so or is_certain or (is_named and not _HARMLESS.fullmatch(value)):
+            yield value
+    for before, word in zip(("", *words), words, strict=False):
+        if word.startswith("-----BEGIN") and before.startswith("-"):
+            yield word
+        yield from _password_in(word)
+        with contextlib.suppress(ValueError):
+            yield from secrets_of_address(word if "://" in word else "")
+
+
+def _behind_references(whole: str, shown: str) -> Iterator[str]:
+    """The values that stand in a text where `${NAME}` stands in what may be shown of it."""
+    pieces = _REFERENCE.split(shown)
+    if found := re.fullmatch("(.*?)".join(map(re.escape, pieces)), whole, re.DOTALL):
+        yield from found.groups()
 
 
 def secrets_of_address(url: str) -> Iterator[str]:

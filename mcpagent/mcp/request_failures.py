@@ -5,18 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ServerError
+from mcpagent.mcp.outcomes import Outcome, Remedy
 from mcpagent.text.for_model import MAX_ERROR, cut_for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import ToolOutput
 
 if TYPE_CHECKING:
     from mcp_types import ErrorData, JSONRPCError, RequestId
-
-Outcome: TypeAlias = Literal["not_sent", "rejected", "unknown"]
-"""What became of a request without an answer: only the first two are known not to have run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,8 @@ class Limits:
 class RefusedError(Exception):
     """The server answered with an error of its own (JSON-RPC `code`, `message`, `data`); the session is fine."""
 
+    outcome: Outcome = "refused"
+
     def __init__(self, code: int, message: str, data: Any) -> None:
         super().__init__(message)
         self.code = code
@@ -38,19 +38,23 @@ class RefusedError(Exception):
 
 
 class CallTimeoutError(Exception):
-    """A request's time ran out; its text is one line."""
+    """A request's time ran out; its text is one line, which says that it may have run."""
+
+    outcome: Outcome = "unknown"
 
 
 class LostError(ServerError):
-    """The connection failed a request. `session_lost`: the server forgot the session, a new one is needed."""
+    """The connection failed a request. `remedy`: what it takes before it is sent again."""
 
     outcome: Outcome = "unknown"
-    session_lost: bool = False
+    remedy: Remedy = ""
     http_status: int | None = None
 
 
 class InvalidAnswerError(ServerError):
     """The server answered something that is no answer; the session goes on."""
+
+    outcome: Outcome = "unknown"
 
 
 class EraError(ServerError):
@@ -72,11 +76,12 @@ def failed_output(error: RequestFailure) -> ToolOutput:
         return ToolOutput.of_text(cut_for_model(error.message, MAX_ERROR) or f"error {error.code}", error="failed")
     if isinstance(error, CallTimeoutError):
         return ToolOutput.of_text(str(error), error="timeout")
-    if isinstance(error, InvalidAnswerError | TaskError):
+    if isinstance(error, TaskError):
         return ToolOutput.of_text(str(error), error="failed")
-    may_have_run = isinstance(error, LostError) and error.outcome == "unknown"
+    is_answer = isinstance(error, InvalidAnswerError)
+    may_have_run = isinstance(error, InvalidAnswerError | LostError) and error.outcome == "unknown"
     hint = "; the call may have run: check before you repeat it" if may_have_run else ""
-    return ToolOutput.of_text(f"{error}{hint}", error="server_down")
+    return ToolOutput.of_text(f"{error}{hint}", error="failed" if is_answer else "server_down")
 
 
 def mistake_in(error: Exception) -> str:
@@ -95,7 +100,7 @@ _OURS = secrets.token_hex(8)
 
 
 def failed_request(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> JSONRPCError:
-    """The answer to one request. `details` may be `status` and `retry_after` of HTTP, and `session_lost`."""
+    """The answer to one request. `details` may be the `status` of HTTP, and the `remedy`."""
     from mcp_types import ErrorData, JSONRPCError
 
     data = {"by": _OURS, "outcome": outcome} | details

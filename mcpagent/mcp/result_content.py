@@ -26,7 +26,7 @@ def output_of_call(result: dict[str, Any]) -> ToolOutput:
     if structured is not None and not any(isinstance(part, Text) and part.text.strip() for part in content):
         content += (Text(json_in_steps(structured)),)
     if not says_true(result.get("isError")):
-        return ToolOutput(content)
+        return ToolOutput(content, structured=structured)
     return ToolOutput(content or (Text("the tool failed and did not say why"),), "failed")
 
 

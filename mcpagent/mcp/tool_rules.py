@@ -39,6 +39,7 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
             call,
             timeout_seconds=seconds,
             safe_to_repeat=may_repeat(tool.original_name, lists, config),
+            output_schema=lists.output_schemas.get(tool.original_name),
             deferred=False if always and _matches(tool.original_name, always) else None,
         )
         for tool in listed

@@ -94,8 +94,14 @@ def for_model(text: str) -> str:
     """
     if len(text) <= _STEP:
         return _cleaned(text)
-    clean = "".join(map(_cleaned, _steps(text)))
-    return text if clean == text else clean
+    same, changed = 0, list[str]()
+    for piece in _steps(text):
+        clean = _cleaned(piece)
+        if not changed and clean == piece:
+            same += len(piece)  # of what stays as it is no copy is made
+        else:
+            changed += [clean] if changed else [text[:same], clean]
+    return "".join(changed) if changed else text
 
 
 def _steps(text: str) -> Iterator[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mcpagent.messages import nests_deeper
+from mcpagent.messages import Text, nests_deeper
+from mcpagent.text.for_model import line_for_model
 from mcpagent.toolsets.json_schema.schema_form import UncheckedError
 
 if TYPE_CHECKING:
+    from mcpagent.tools import Tool, ToolOutput
     from mcpagent.toolsets.json_schema.schema_check import CheckLimits
 
 MAX_ARGUMENT_CHARACTERS = 1_048_576
@@ -53,6 +55,66 @@ async def verdict_beside(schema: dict[str, Any], arguments: dict[str, Any]) -> V
         except TooLongError:
             pass
     return await asyncio.to_thread(verdict, schema, arguments)
+
+
+async def fitted(schema: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], Verdict]:
+    """The arguments to run a tool with, and whether they fit its schema.
+
+    Models write null for what they leave out. Where that does not fit, and without it they do, it is left out.
+    """
+    found = await verdict_beside(schema, arguments)
+    if found.problem and (fewer := _without_nulls(schema, arguments)) != arguments:
+        again = await verdict_beside(schema, fewer)
+        if not again.problem:
+            return fewer, again
+    return arguments, found
+
+
+def _without_nulls(schema: Any, value: Any, depth: int = 0) -> Any:
+    """A value without the nulls under names that its schema does not require."""
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        return value
+    if isinstance(value, list):
+        return [_without_nulls(schema.get("items"), item, depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    known, required = schema.get("properties"), schema.get("required")
+    known, required = known if isinstance(known, dict) else {}, required if isinstance(required, list) else []
+    return {
+        name: _without_nulls(known.get(name), item, depth + 1)
+        for name, item in value.items()
+        if item is not None or name in required or name not in known
+    }
+
+
+async def output_problem(schema: dict[str, Any], structured: Any) -> str:
+    """How a result breaks what its server promised of it; empty if it keeps that, or nobody can tell."""
+    from mcpagent.toolsets.json_schema.schema_check import AT_ONCE, IN_ALL, TooLongError
+
+    if structured is None:
+        return "it has no structured content"
+    try:
+        try:
+            found = problems(schema, structured, AT_ONCE) if _is_small(structured) else None
+        except TooLongError:
+            found = None
+        if found is None:
+            found = await asyncio.to_thread(problems, schema, structured, IN_ALL)
+    except UncheckedError:
+        return ""
+    return "; ".join(f"{place}: {text}" if place else text for place, text in found)
+
+
+async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
+    """The output, with a word of ours behind it if it breaks its tool's output schema."""
+    if tool.output_schema is None or output.error is not None:
+        return output
+    if not (problem := await output_problem(tool.output_schema, output.structured)):
+        return output
+    words = (
+        f"This result breaks the output schema that its own server gives for the tool: {line_for_model(problem, 500)}"
+    )
+    return replace(output, content=(*output.content, Text(f"[{words}]")))
 
 
 def _verdict(schema: dict[str, Any], arguments: dict[str, Any], limits: CheckLimits) -> Verdict:

@@ -206,7 +206,7 @@ async def test_what_cannot_be_read_at_all_ends_at_the_limit_and_is_quoted(mode: 
     async with connected(timeout_seconds=0.5) as (_, tools):
         output = await tools["trouble"].run({"text": mode})
         assert output.error == "timeout"
-        assert "was silent for 0.5 s" in text_of(output)
+        assert "sent other things and nothing of an answer for 0.5 s" in text_of(output)
         assert "; it wrote: " in text_of(output)
         await next_works(tools)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.text.known_secrets import without_secrets
 
@@ -42,12 +44,39 @@ from mcpagent.text.known_secrets import without_secrets
         ({"headers": {"Authorization": "Basic bWU6c3dvcmRmaXNo"}}, "as me with swordfish", "as me with [redacted]"),
         ({"env": {"DATABASE": "postgres://me:sword%20fish@db/x"}}, "me: sword fish", "me: [redacted]"),
         ({"env": {"DATABASE": "postgres://me@db/x"}}, "postgres://me@db/x", None),
+        ({"args": ["--token", "sesame-open"]}, "no sesame-open", "no [redacted]"),
+        ({"args": ["--api-key=sesame-open"]}, "no sesame-open", "no [redacted]"),
+        ({"args": ["run", "-e", "DB_PASSWORD=sunshine", "image"]}, "sunshine of image", "[redacted] of image"),
+        ({"args": ["--header", "Authorization: Bearer sesame-open-1"]}, "sesame-open-1", "[redacted]"),
+        ({"args": ["ghp_0123456789abcdefghijkl"]}, "ghp_0123456789abcdefghijkl", "[redacted]"),
+        ({"args": ["postgres://me:sword%20fish@db/x"]}, "me: sword fish", "me: [redacted]"),
+        ({"args": ["https://h/mcp?api_key=sesame-open&page=12"]}, "sesame-open 12", "[redacted] 12"),
+        ({"args": ["-y", "pkg@1.2.3", "--author", "John Smith"]}, "pkg@1.2.3 by John Smith", None),
+        ({"args": ["--password-file", "/run/secrets/db"]}, "no /run/secrets/db", None),
+        (
+            {"args": ["/nix/store/7hq1jqz8w9v2k5x3a4b5c6d7e8f9-x/bin"]},
+            "/nix/store/7hq1jqz8w9v2k5x3a4b5c6d7e8f9-x/bin",
+            None,
+        ),
+        ({"args": ["--auth", "required", "--max-tokens", "100000"]}, "required 100000", None),
+        ({"args": ["--to=acme-8"], "told": {"--to=acme-8": "--to=${ACME_KEY}"}}, "to acme-8", "to [redacted]"),
+        (
+            {"args": ["a-key-1:b-key-2@h"], "told": {"a-key-1:b-key-2@h": "${A_KEY}:${B_KEY}@h"}},
+            "a-key-1 b-key-2 @h",
+            "[redacted] [redacted] @h",
+        ),
         ({"env": {"TLS_KEY": f"-----BEGIN-----\n{'ab1' * 10}\n-----"}}, "ab1" * 10, "[redacted]"),
     ],
 )
 def test_what_is_taken_out(settings: dict[str, Any], text: str, expected: str) -> None:
     redactor = Redactor(ServerConfig(**({"name": "a"} | settings)))
     assert redactor(text) == redactor.result(text) == (text if expected is None else expected)
+
+
+def test_a_key_that_changes_makes_no_other_server_of_it(tmp_path: Path) -> None:
+    pins = PinStore(tmp_path)
+    one, two = (ServerConfig("a", command="x", args=("--token", value)) for value in ("sesame-1", "sesame-2"))
+    assert pins.path(one) == pins.path(two) != pins.path(ServerConfig("a", command="x", args=("--other", "sesame-1")))
 
 
 def test_the_beginning_of_a_secret_is_not_shown_in_errors_but_left_in_results() -> None:

@@ -19,6 +19,7 @@ from mcpagent.events import Event
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
+from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.offers import get_prompt, get_resource
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolCall, dump_messages
@@ -50,11 +51,15 @@ def texts_of(folder: Path) -> Iterable[str]:
     return [path.read_text("utf-8", "replace") for path in folder.rglob("*") if path.is_file()]
 
 
-def config(**settings: Any) -> ServerConfig:
+def config(place: str = "env", **settings: Any) -> ServerConfig:
+    if place == "args":
+        words = [word for name, value in SECRETS.items() for word in (f"--{name.lower()}", value)]
+        return ServerConfig("leaky", command=sys.executable, args=(str(SERVER), *words), era="legacy", **settings)
     return ServerConfig("leaky", command=sys.executable, args=(str(SERVER),), env=ENV, era="legacy", **settings)
 
 
-async def test_what_a_server_says_is_without_its_secrets_wherever_it_says_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["env", "args"])
+async def test_what_a_server_says_is_without_its_secrets_wherever_it_says_it(place: str, tmp_path: Path) -> None:
     events: list[Event] = []
     asked: list[Any] = []
 
@@ -63,7 +68,8 @@ async def test_what_a_server_says_is_without_its_secrets_wherever_it_says_it(tmp
 
     found: list[str] = []
     cache, logs = ListCache(tmp_path / "cache"), tmp_path / "logs"
-    toolset = ServerLink(config(), emit=events.append, handlers=Handlers(elicit=elicit), cache=cache, log_folder=logs)
+    handlers, pins = Handlers(elicit=elicit), PinStore(tmp_path / "pins")
+    toolset = ServerLink(config(place), pins=pins, emit=events.append, handlers=handlers, cache=cache, log_folder=logs)
     async with nothing_left(), toolset:
         for tool in toolset.bound_tools():
             output = await tool.run({})
@@ -84,14 +90,15 @@ async def test_what_a_server_says_is_without_its_secrets_wherever_it_says_it(tmp
     assert {"ToolProgress", "ServerLogged", "Notice"} <= kinds
 
 
-async def test_nothing_of_them_reaches_the_model_or_the_recording(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["env", "args"])
+async def test_nothing_of_them_reaches_the_model_or_the_recording(place: str, tmp_path: Path) -> None:
     calls = [ToolCall("", f"leaky__{name}", {}) for name in ("tell", "fail", "refuse", "structure", "garble", "die")]
     model = ScriptedModel([*calls, "done"])
     events: list[Event] = []
     path = tmp_path / "run.jsonl"
     agent = Agent(
         model,
-        mcp_config=[config()],
+        mcp_config=[config(place)],
         server_options=ServerOptions(log_folder=tmp_path / "logs"),
         on_event=events.append,
         wrappers=[Recorder(path)],

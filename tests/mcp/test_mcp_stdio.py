@@ -565,50 +565,6 @@ async def test_entered_in_one_task_and_left_in_another(log: Path) -> None:
         await asyncio.create_task(toolset.__aexit__(None, None, None))
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's parent-death signal")
-async def test_a_killed_host_takes_a_frozen_server_with_it(log: Path) -> None:
-    program = f"""
-import asyncio, sys
-from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
-
-async def main():
-    arguments = ({str(SERVER)!r}, "freeze-on-call", "--log", {str(log)!r})
-    toolset = await ServerLink(ServerConfig(name="s", command=sys.executable, args=arguments)).__aenter__()
-    await [tool for tool in await toolset.tools() if tool.name == "trouble"][0].run({{}})
-
-asyncio.run(main())
-"""
-    async with nothing_left(str(log)):
-        host = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
-        await logged(log, "call trouble")
-        assert any(str(SERVER) in text for text in processes(str(log)).values())
-        host.kill()
-        await host.wait()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's parent-death signal")
-async def test_our_own_launcher_does_so_too(tmp_path: Path) -> None:
-    """Where there is no `setpriv`, and for programs that it would give to a shell."""
-    marker = str(tmp_path)
-    program = f"""
-import os, subprocess, sys
-from mcpagent.mcp.transports import launcher
-sleeper = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(600) # {marker}"]
-subprocess.Popen([sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), *sleeper]).wait()
-"""
-    async with nothing_left(marker):
-        host = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
-        assert host.stdout is not None
-        async with asyncio.timeout(20):
-            assert await host.stdout.readline() == b"up\n"
-        assert any(marker in text for text in processes(marker).values())
-        host.kill()
-        await host.wait()
-        del host
-
-
 async def test_a_program_that_is_none_says_so(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF nonsense")

@@ -14,7 +14,7 @@ from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.meaning.embedding import StaticEmbedder, static_model_folder
-from mcpagent.search.meaning.tokens import Tokens, read_tokens
+from mcpagent.search.meaning.tokens import Tokens, open_tokens
 
 pytest.importorskip("numpy", reason="needs mcpagent[semantic]")
 tokenizers = pytest.importorskip("tokenizers")
@@ -23,7 +23,7 @@ if FOLDER is None:
     pytest.skip("needs mcpagent[semantic]", allow_module_level=True)
 FILE = FOLDER / "tokenizers" / "l2_supercat_tokenizer_config.json"
 LIBRARY = tokenizers.Tokenizer.from_file(str(FILE))
-OURS = read_tokens(FILE, None)
+OURS = open_tokens(FILE, None)
 TOOLS = [
     ToolDefinition(f"{verb}_{thing}", f"{verb} a {thing} of {place}", {"properties": {"id": {}}}, place)
     for place in ("the office", "Zürich")
@@ -95,10 +95,10 @@ def test_a_small_catalogue_needs_no_numpy_and_no_library(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("damage", [b"", b"\x00" * 64, b"garbage" * 1000])
 def test_a_damaged_file_is_made_again(tmp_path: Path, damage: bytes) -> None:
-    read_tokens(FILE, tmp_path)
+    open_tokens(FILE, tmp_path)
     (kept,) = tmp_path.iterdir()
     kept.write_bytes(damage)
-    assert read_tokens(FILE, tmp_path).encode("message") == OURS.encode("message")
+    assert open_tokens(FILE, tmp_path).encode("message") == OURS.encode("message")
     assert Tokens(memoryview(kept.read_bytes())).encode("message") == OURS.encode("message")
 
 

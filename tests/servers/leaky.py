@@ -8,7 +8,9 @@ import os
 import sys
 from typing import Any
 
-SECRETS = [os.environ[name] for name in os.environ["LEAKS"].split(",")]
+SECRETS = sys.argv[2::2] or [os.environ[name] for name in os.environ["LEAKS"].split(",")]
+"""Of its environment, or of its command line as values of options."""
+
 ALL = " ".join([*SECRETS, *(base64.b64encode(value.encode()).decode() for value in SECRETS)])
 QUESTION = {"type": "object", "properties": {"name": {"type": "string", "title": ALL, "default": ALL}}}
 

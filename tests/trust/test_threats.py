@@ -104,6 +104,7 @@ THREATS: dict[str, Threat] = {
         (
             "mcp/test_mcp_oauth.test_an_address_that_is_refused_is_never_asked",
             "mcp/test_mcp_oauth.test_a_server_that_sends_us_elsewhere",
+            "mcp/test_mcp_oauth.test_a_name_is_judged_by_what_it_leads_to_which_is_asked",
             "mcp/test_mcp_stdio.test_a_remote_reference_in_a_schema_is_never_fetched",
             "cli/test_cli_limits.test_a_reference_is_never_looked_up_outside_of_the_schema",
         ),
@@ -189,6 +190,8 @@ THREATS: dict[str, Threat] = {
             "mcp/test_mcp_faults.test_whatever_a_server_does_the_call_ends_and_the_next_works",
             "mcp/test_mcp_http.test_a_failed_request_is_a_named_error_and_the_next_works:gzip-bomb",
             "mcp/test_mcp_server_log.test_a_flood_is_kept_in_part_and_in_bounds",
+            "mcp/test_mcp_silence.test_one_without_end_is_ended_with_its_reason",
+            "mcp/test_mcp_memory.test_an_answer_of_50_megabytes_is_not_held_many_times",
             "mcp/test_mcp_asks.test_a_flood_of_messages_is_kept_in_part_and_told_in_part",
             "mcp/test_mcp_stdio.test_no_more_tools_than_the_limit",
         ),
@@ -197,7 +200,7 @@ THREATS: dict[str, Threat] = {
         "processes that are left behind",
         (
             "mcp/test_mcp_stdio.test_closing_leaves_nothing",
-            "mcp/test_mcp_stdio.test_a_killed_host_takes_a_frozen_server_with_it",
+            "mcp/test_mcp_survivors.test_a_killed_agent_leaves_nothing_that_its_servers_started",
             "chat/test_cli_chat_endings.test_a_closed_window_ends_everything",
             "chat/test_cli_chat_shell.test_a_command_ends_with_all_it_started",
         ),
@@ -208,6 +211,7 @@ THREATS: dict[str, Threat] = {
             "mcp/test_mcp_stdio.test_a_server_that_dies_in_a_call_is_replaced_and_the_call_not_repeated",
             "mcp/test_mcp_repeat.test_any_other_tool_is_not_and_the_model_is_told",
             "mcp/test_mcp_repeat.test_a_call_that_it_may_have_read_is_not",
+            "mcp/test_mcp_outcomes.test_no_end_over_http_repeats_what_may_have_run",
             "mcp/test_mcp_tasks.test_a_server_that_dies_of_a_task_is_named_and_the_call_not_repeated",
         ),
     ),

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.fixes import fix_for
-from mcpagent.cli.servers.server_checks import configuration_warnings, poisoned_instructions, poisoned_warnings
+from mcpagent.cli.servers.server_checks import (
+    configuration_warnings,
+    poisoned_instructions,
+    poisoned_warnings,
+    unusable_output_schemas,
+)
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ServerError
 from mcpagent.events import ServerFailed
@@ -230,6 +235,7 @@ class _Trial:
         result.tools, result.prompts, result.resources = len(lists.tools), len(lists.prompts), len(lists.resources)
         result.tokens = sum(definition_tokens(ShownTool.of(tool).definition) for tool in lists.tools)
         result.warnings += poisoned_warnings(lists.tools)
+        result.warnings += unusable_output_schemas(lists.output_schemas)
         counts = [counted(result.tools, "tool")]
         counts += [counted(result.prompts, "prompt")] if result.prompts else []
         counts += [counted(result.resources, "resource")] if result.resources else []

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.literals import literal_secrets
 from mcpagent.messages import ToolDefinition
+from mcpagent.models.tool_changes_in_history import RESERVED_NAMES
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
+from mcpagent.toolsets.json_schema.schema_form import UncheckedError, usable
 
 LONGEST_DESCRIPTION = 6_000
 
@@ -34,6 +37,14 @@ _POISON = {
     "wants to be called around other tools": r"""
         \b (?:before|after|instead[ ]of) [ ] (?:(?:using|calling|invoking|you[ ](?:use|call)) [ ])
         (?:any|all|every|other|another) [ ] (?:\w+[ ])? tools? \b""",
+    "gives orders about other tools": r"""
+        \b (?:always|must|never|should|may[ ]not|do[ ]not|don't|have[ ]to|need[ ]to) [ ] (?:\w+[ ]){0,3}
+        (?:use|call|invoke|run|prefer|avoid|trust|replace) [ ] (?:\w+[ ]){0,3}
+        (?:other|another|any|all|every|these|those|different) [ ] (?:\w+[ ]){0,2} tools? \b
+        | \b (?:use|call|invoke|prefer) [ ] this [ ] (?:tool[ ])? (?:instead[ ]of|rather[ ]than|in[ ]place[ ]of) \b
+        | \b (?:when|whenever|if|every[ ]time|each[ ]time) [ ] (?:\w+[ ]){0,3}
+        (?:other|another|any|every) [ ] (?:\w+[ ])? tools? [ ] (?:is|are|was|were|gets?) [ ]
+        (?:called|used|invoked|run) \b""",
     "sends something to an address": r"""
         \b (?:send|post|forward|upload|bcc|copy) [ ] (?:\w+[ ]){0,6} https?://""",
     "asks for the conversation": r"""
@@ -143,16 +154,59 @@ _IMAGE_FLAGS = frozenset({"--rm", "--init", "--interactive", "--tty", "--privile
 def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
     """Tools whose texts look as if they were to steer the model and not to describe; to be read by a person."""
     found: list[str] = []
+    tools = tuple(tools)
+    own = {tool.original_name or tool.name for tool in tools}
     for tool in tools:
         name = safe_line(tool.original_name or tool.name, 60)
+        if (tool.original_name or tool.name) in RESERVED_NAMES:
+            found.append(f"{name} is named as a tool of mcpagent's own; it is offered under another name")
         # All texts of the parameters too: every one of them is read by the model.
         schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)[:200_000]
         what = _poison_in(f"{tool.title} {tool.description} {schema}")
+        if not what and (others := _commanded(tool.description, own | set(_names_in(tool.parameters)))):
+            what = f"gives orders about {', '.join(others)}, which this server does not have"
         if not what and len(tool.description) > LONGEST_DESCRIPTION:
             what = f"has {len(tool.description):,} characters"
         if what:
             found.append(f"the text of {name} {what}: read it, mcpagent tools show {name}")
     return found
+
+
+def unusable_output_schemas(schemas: Mapping[str, Any]) -> list[str]:
+    """Promises about results that cannot be held against them."""
+    found: list[str] = []
+    for name, schema in schemas.items():
+        try:
+            usable(schema)
+        except UncheckedError as error:
+            found.append(f"the output schema of {safe_line(name, 60)} cannot be used: {safe_line(str(error), 120)}")
+    return found
+
+
+def _commanded(description: str, own: Collection[str]) -> list[str]:
+    """Names of tools that a description speaks of as to be called or not, apart from the server's own."""
+    plain = " ".join(for_model(description[:LONGEST_DESCRIPTION]).split())
+    names = (match[1] for match in _ORDER.finditer(plain))
+    return [safe_line(name, 60) for name in dict.fromkeys(names) if name not in own][:3]
+
+
+_ORDER = re.compile(
+    r"\b(?:(?:always|must|never|should|not|don't|before|after|when|whenever|instead of) (?:\w+ ){0,3}"
+    r"(?:call|calling|use|using|invoke|invoking|run|running)|instead of|before|after) (?:the |tool ){0,2}"
+    r"[`'\"]?([A-Za-z][A-Za-z0-9]{0,30}(?:_[A-Za-z0-9]{1,30}){1,6})\b",
+    re.IGNORECASE,
+)
+
+
+def _names_in(schema: Any, depth: int = 0) -> Iterator[str]:
+    """Of the parameters, and the values that they may have."""
+    if isinstance(schema, str):
+        yield schema
+    elif isinstance(schema, dict | list) and depth < 20:
+        for item in schema:
+            if isinstance(schema, dict):
+                yield str(item)
+            yield from _names_in(schema[item] if isinstance(schema, dict) else item, depth + 1)
 
 
 def poisoned_instructions(instructions: str) -> list[str]:

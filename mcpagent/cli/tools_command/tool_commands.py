@@ -45,7 +45,7 @@ from mcpagent.search import SearchResult, call_signature
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.validation import verdict_beside
+from mcpagent.toolsets.validation import fitted, held_to_promise
 
 CALL_SECONDS = 300.0
 Given = ParamSpec("Given")
@@ -159,14 +159,14 @@ async def call_tool(
     seconds = options.timeout if options.timeout is not None else CALL_SECONDS
     tool = tool_named(agent, name)
     arguments = read_arguments(words, tool.definition.parameters, whole)
-    judged = await verdict_beside(tool.definition.parameters, arguments)
+    arguments, judged = await fitted(tool.definition.parameters, arguments)
     if judged.problem:
         signature = call_signature(tool.definition)
         raise InputError(f"the arguments do not fit: {safe_line(judged.problem, 300)}; signature: {signature}")
     if judged.unchecked:
         terminal.warn(f"the arguments are not checked; the schema of {tool.name}: {judged.unchecked}")
     async with within(seconds, f"{tool.name} gave no answer"):
-        output = await tool.run(arguments)
+        output = await held_to_promise(tool, await tool.run(arguments))
     if options.output == "json":
         write_json({"content": content_document(output.content), "error": output.error})
     else:

@@ -1,51 +1,97 @@
 """Requests to the authorization server that a remote server names: checked, bounded, as the client that we are there.
 
 Its addresses come from the remote server, which may be anybody's: so they are https, or as local as the server itself
-is, never link-local, and their answers are small and end.
+is, wherever their names lead to, never link-local, and their answers are small and end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import httpx2
 
 from mcpagent.config import ServerConfig
+from mcpagent.mcp.auth.addresses import (
+    PLACES,
+    Address,
+    Place,
+    Resolve,
+    farthest,
+    is_localhost,
+    literal,
+    resolved,
+    whereabouts,
+)
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
 
 MAX_ANSWER_BYTES = 1024 * 1024
+_MOST_ADDRESSES = 4
+"""Of one name that are tried in turn."""
+
+
+_TOO_NEAR = {
+    "nowhere": "is a link-local address",
+    "machine": "is on this machine, and the server is not",
+    "network": "is in a private network, and the server is not",
+}
 
 
 def refusal_of(page: str, server: str) -> str | None:
-    """Why a request for the sign-in to `server` is not sent to this address, as the end of a sentence."""
-    url, own = httpx2.URL(page), httpx2.URL(server)
-    if (url.scheme, url.host, url.port) == (own.scheme, own.host, own.port):
-        return None
-    if (address := _address(url.host)) is not None and address.is_link_local:
-        return "is a link-local address"
-    if _is_here(url.host):
-        return None if _is_here(own.host) else "is on this machine, and the server is not"
-    return None if url.scheme == "https" else "is not https"
+    """Why a request for the sign-in to `server` is not sent to this address, as the end of a sentence.
 
-
-def _is_here(host: str) -> bool:
-    address = _address(host)
-    is_local = address is not None and (address.is_loopback or address.is_unspecified)
-    return is_local or host == "localhost" or host.endswith(".localhost")
-
-
-def _address(host: str) -> IPv4Address | IPv6Address | None:
+    As far as the address itself shows; where its name leads to is seen when it is asked (`CheckedTransport`).
+    """
     try:
-        return ip_address(host)
-    except ValueError:
+        url, own = httpx2.URL(page), httpx2.URL(server)
+    except (httpx2.InvalidURL, ValueError):
+        return "is no address"
+    if _origin(url) == _origin(own):
         return None
+    place, own_place = _place_by_name(url.host), _place_by_name(own.host)
+    if place == "network" and literal(own.host) is None:
+        own_place = "network"  # its name may lead there too
+    if not _may_send_to(own_place, place):
+        return _TOO_NEAR[place]
+    return None if url.scheme == "https" or (url.scheme == "http" and place == "machine") else "is not https"
+
+
+def _may_send_to(own: Place, place: Place) -> bool:
+    return own in PLACES and place in PLACES and PLACES.index(place) <= PLACES.index(own)
+
+
+def _place_by_name(host: str) -> Place:
+    if (address := literal(host)) is not None:
+        return whereabouts(address)
+    return "machine" if is_localhost(host) else "everywhere"
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+class ElsewhereChecked(httpx2.AsyncBaseTransport):
+    """The network to one server, on which a sign-in also goes to addresses that it named: those are checked."""
+
+    def __init__(self, config: ServerConfig, network: httpx2.AsyncBaseTransport) -> None:
+        self._own = _origin(httpx2.URL(config.url))
+        self._network = network
+        self._checked = CheckedTransport(config, network)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Raises as `CheckedTransport` does."""
+        is_own = _origin(request.url) == self._own
+        return await (self._network if is_own else self._checked).handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Closes the connections below."""
+        await self._network.aclose()
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
@@ -57,11 +103,19 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
     """
 
     def __init__(
-        self, config: ServerConfig, inner: httpx2.AsyncBaseTransport | None = None, *, refused: str = ""
+        self,
+        config: ServerConfig,
+        inner: httpx2.AsyncBaseTransport | None = None,
+        *,
+        refused: str = "",
+        resolve: Resolve = resolved,
     ) -> None:
         self._config = config
         self._inner = inner or httpx2.AsyncHTTPTransport()
         self._refused = refused
+        self._resolve = resolve
+        self._peer: Address | None = None
+        """Where the server itself really is, once it has answered."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.UnsupportedProtocol` for a refused address, `httpx2.ReadTimeout` for an endless answer."""
@@ -72,9 +126,12 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         if refusal is not None:
             raise httpx2.UnsupportedProtocol(f"{safe_line(str(request.url), 120)} {refusal}")
         seconds = self._config.connect_timeout_seconds
+        is_own = _origin(request.url) == _origin(httpx2.URL(self._config.url))
         try:
             async with asyncio.timeout(seconds):
-                response = await self._inner.handle_async_request(request)
+                response = await self._sent([request] if is_own else await self._pinned(request))
+                if is_own:
+                    self._peer = _peer_of(response) or self._peer
                 try:
                     body = b"" if self._is_let_in(request, response) else await _small_body(response)
                 finally:
@@ -84,12 +141,67 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() != "content-length"]
         return httpx2.Response(response.status_code, headers=headers, content=body)
 
+    async def _sent(self, requests: Sequence[httpx2.Request]) -> httpx2.Response:
+        """The answer to the first that can be sent; they are one request, to several addresses."""
+        for request in requests[:-1]:
+            with contextlib.suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
+                return await self._inner.handle_async_request(request)
+        return await self._inner.handle_async_request(requests[-1])
+
+    async def _pinned(self, request: httpx2.Request) -> list[httpx2.Request]:
+        """The request, to each address that was judged: a name may lead elsewhere the next time it is asked for.
+
+        Raises `httpx2.UnsupportedProtocol` for an address that is nearer than the server is, `httpx2.ConnectError`.
+        """
+        url = request.url
+        try:
+            addresses = await self._resolve(url.host, url.port or 443)
+        except OSError as error:
+            raise httpx2.ConnectError(f"{safe_line(url.host, 100)} leads nowhere: {error}") from None
+        own = await self._own_place()
+        for address in addresses:
+            if not _may_send_to(own, place := whereabouts(address)):
+                raise httpx2.UnsupportedProtocol(f"{safe_line(str(url), 120)} ({address}) {_TOO_NEAR[place]}")
+        if not addresses:
+            raise httpx2.ConnectError(f"{safe_line(url.host, 100)} leads nowhere")
+        content = await request.aread()
+        return [
+            httpx2.Request(
+                request.method,
+                url.copy_with(host=str(address)),
+                headers=[("host", url.netloc.decode("ascii")), *_without_host(request.headers)],
+                content=content,
+                extensions={**request.extensions, "sni_hostname": url.host},
+            )
+            for address in addresses[:_MOST_ADDRESSES]
+        ]
+
+    async def _own_place(self) -> Place:
+        """Where the server is. What it was connected to counts: its name may lead elsewhere by now."""
+        if self._peer is not None:
+            return whereabouts(self._peer)
+        own = httpx2.URL(self._config.url)
+        try:
+            return farthest(await self._resolve(own.host, own.port or 443))
+        except OSError:
+            return "everywhere"
+
     def _is_let_in(self, request: httpx2.Request, response: httpx2.Response) -> bool:
         return response.status_code < 400 and str(request.url) == self._config.url
 
     async def aclose(self) -> None:
         """Closes the connections below."""
         await self._inner.aclose()
+
+
+def _without_host(headers: httpx2.Headers) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in headers.multi_items() if name.lower() != "host"]
+
+
+def _peer_of(response: httpx2.Response) -> Address | None:
+    stream = response.extensions.get("network_stream")
+    peer = None if stream is None else stream.get_extra_info("server_addr")
+    return literal(str(peer[0])) if isinstance(peer, tuple) and peer else None
 
 
 async def _small_body(response: httpx2.Response) -> bytes:

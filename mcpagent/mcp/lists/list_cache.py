@@ -25,7 +25,7 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked, expect_arguments
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
-_FORMAT = 3
+_FORMAT = 4
 _HINTS = (bool, NoneType)
 _T = TypeVar("_T")
 
@@ -139,12 +139,19 @@ def _read(data: dict[str, Any]) -> CachedServer:
             tuple(_made(ResourceInfo, item) for item in lists["resources"]),
             float(lists["ttl_seconds"]),
             **{key: tuple(map(str, lists[key])) for key in ("safe_by_hint", "task_only", "task_able")},
+            output_schemas=_schemas(lists["output_schemas"]),
         ),
         data["is_modern"],
         str(data["protocol_version"]),
         str(data["title"]),
         str(data["instructions"]),
     )
+
+
+def _schemas(found: Any) -> dict[str, dict[str, Any]]:
+    if type(found) is not dict or not all(type(schema) is dict for schema in found.values()):
+        raise TypeError("not schemas")
+    return found
 
 
 def _tool(item: dict[str, Any]) -> ToolDefinition:

@@ -94,19 +94,20 @@ class _ListReader:
             ttl_seconds = (page.ttl_ms or 0) / 1000
             return page.tools, page.next_cursor
 
-        listed, is_all = await _all_pages(page_at, MAX_TOOLS)
+        listed, what = await _all_pages(page_at, MAX_TOOLS)
         by_name: dict[str, types.Tool] = {}
         for tool in listed:
             if by_name.setdefault(tool.name, tool) is not tool:
                 self._warn(f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts')
         tools = list(by_name.values())
-        if not is_all:
-            self._warn(f"its tool list does not end; the first {len(tools)} tools are used")
+        if what:
+            self._warn(f"its tool list {what}; the first {len(tools)} tools are used")
         much = len(tools) > _MANY or is_large([[tool.description, tool.input_schema] for tool in tools])
         return ServerLists(
             await asyncio.to_thread(self._definitions, tools) if much else self._definitions(tools),
             ttl_seconds=ttl_seconds,
             safe_by_hint=tuple(tool.name for tool in tools if _is_said_to_be_repeatable(tool)),
+            output_schemas={tool.name: schema for tool in tools if (schema := self._output_schema(tool)) is not None},
             task_only=tuple(tool.name for tool in tools if _task_support(tool) == "required"),
             task_able=tuple(tool.name for tool in tools if _task_support(tool) == "optional"),
         )
@@ -134,6 +135,18 @@ class _ListReader:
             title=line_for_model(self._redact(tool.title or (annotations.title if annotations else None) or ""), 100),
             read_only=annotations.read_only_hint if annotations else None,
         )
+
+    def _output_schema(self, tool: types.Tool) -> dict[str, Any] | None:
+        schema = tool.output_schema
+        if schema is None:
+            return None
+        if is_large(schema, MAX_SCHEMA_PARTS, MAX_SCHEMA_CHARACTERS):
+            self._warn(
+                f'the output schema of "{safe_line(tool.name, 60)}" is too large to be used; results go unchecked'
+            )
+            return None
+        redacted: dict[str, Any] = self._redactor.json(schema)
+        return redacted
 
     async def _prompts(self) -> tuple[PromptInfo, ...]:
         return tuple(_prompt_info(item) for item in await self._items(types.ListPromptsRequest, "prompts"))
@@ -170,18 +183,22 @@ class _ListReader:
 
 async def _all_pages(
     page_at: Callable[[str | None], Awaitable[tuple[list[Item], str | None]]], most: int
-) -> tuple[list[Item], bool]:
-    """The items of a list, `most` of them, and whether that is all: a cursor that comes twice has no end."""
+) -> tuple[list[Item], str]:
+    """The items of a list, `most` of them, and why that is not all, if it is not."""
     items: list[Item] = []
-    seen: set[str | None] = {None}
+    seen: set[str] = set()
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         page, cursor = await page_at(cursor)
         items.extend(page)
-        if cursor in seen or len(items) >= most:
+        if len(items) > most or (len(items) == most and cursor is not None):
+            return items[:most], f"has more than {most}"
+        if cursor is None:
+            return items, ""
+        if cursor in seen:
             break
         seen.add(cursor)
-    return items[:most], cursor is None and len(items) <= most
+    return items, "does not end"
 
 
 def _kept(description: str) -> str:

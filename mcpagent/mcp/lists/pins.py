@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +21,8 @@ from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Notice
+from mcpagent.mcp.lists.server_lists import ServerLists
+from mcpagent.mcp.redaction import words_without_secrets
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked
 from mcpagent.text.safe_text import safe_line, visible
@@ -50,6 +52,8 @@ class ToolChange:
         return f"{what}; it was not called, since nobody has allowed the change"
 
 
+Schema: TypeAlias = Mapping[str, Any] | None
+
 AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
 """Asks whether a changed tool may be used as it is now."""
 
@@ -65,28 +69,31 @@ class PinStore:
         self._folder = folder
         self._known: dict[Path, dict[str, Any]] = {}
 
-    def is_as_pinned(self, config: ServerConfig, tool: ToolDefinition) -> bool:
+    def is_as_pinned(self, config: ServerConfig, tool: ToolDefinition, output: Schema = None) -> bool:
         """Whether the tool surely is as it was when it was first used, which takes no waiting to know."""
-        return bool(self._known.get(self.path(config), {}).get(tool.original_name) == as_shown(tool))
+        return bool(self._known.get(self.path(config), {}).get(tool.original_name) == as_shown(tool, output))
 
     def check(
-        self, config: ServerConfig, tool: ToolDefinition, offered: ToolDefinition | None = None
+        self, config: ServerConfig, tool: ToolDefinition, offered: ToolDefinition | None = None, output: Schema = None
     ) -> ToolChange | None:
-        """None if the tool is as it was when it was first used; that pins it as it was `offered`, else as it is."""
-        seen = as_shown(tool)
+        """None if the tool is as it was when it was first used; that pins it as it was `offered`, else as it is.
+
+        `output` is the schema of its results, here and elsewhere.
+        """
+        seen = as_shown(tool, output)
         if self._pins(config).get(tool.original_name) == seen:
             return None
         # Not what this process knows: another one may know more.
-        pinned = self._pinned(config, tool.original_name, as_shown(offered or tool))
+        pinned = self._pinned(config, tool.original_name, as_shown(offered or tool, output))
         if pinned == seen:
             return None
         lines = list(_differences(pinned, seen))
         more = [f"and {len(lines) - _MOST_LINES} more places"] if len(lines) > _MOST_LINES else []
         return ToolChange(config.name, tool.original_name, (*lines[:_MOST_LINES], *more))
 
-    def accept(self, config: ServerConfig, tool: ToolDefinition) -> None:
+    def accept(self, config: ServerConfig, tool: ToolDefinition, output: Schema = None) -> None:
         """Pins the tool as it is now."""
-        self._pinned(config, tool.original_name, as_shown(tool), anew=True)
+        self._pinned(config, tool.original_name, as_shown(tool, output), anew=True)
 
     def _pinned(self, config: ServerConfig, name: str, seen: dict[str, Any], *, anew: bool = False) -> Any:
         """What the tool is pinned as: as it is seen if it was not yet, or `anew`. Other processes lose nothing."""
@@ -104,7 +111,7 @@ class PinStore:
 
     def path(self, config: ServerConfig) -> Path:
         """The file of one server, whether it is there or not."""
-        place = json.dumps([config.name, config.command, list(config.args), config.url])
+        place = json.dumps([config.name, config.command, words_without_secrets(config), config.url])
         digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
         return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', config.name)[:40]}-{digest}.json"
 
@@ -126,22 +133,23 @@ async def refusal_of_change(
     pins: PinStore | None,
     config: ServerConfig,
     offered: ToolDefinition,
-    listed: Sequence[ToolDefinition],
+    lists: ServerLists,
     *,
     emit: Emit,
     allow_change: AllowChange | None,
 ) -> str:
-    """Why a call is not made: the tool, as `listed` now, is not what it was when it was `offered`, perhaps said yes
-    to, or when it was first used, and nobody says that this is right. Empty if it may be made."""
-    same = [tool for tool in listed if tool.original_name == offered.original_name]
+    """Why a call is not made: the tool, as `lists` have it now, is not what it was when it was `offered`, perhaps said
+    yes to, or when it was first used, and nobody says that this is right. Empty if it may be made."""
+    same = [tool for tool in lists.tools if tool.original_name == offered.original_name]
+    output = lists.output_schemas.get(offered.original_name)
     current = offered if offered in same or not same else same[0]
     change = None
-    if pins is not None and not pins.is_as_pinned(config, current):  # another program may hold the file
-        change = await asyncio.to_thread(pins.check, config, current, offered)
+    if pins is not None and not pins.is_as_pinned(config, current, output):  # another program may hold the file
+        change = await asyncio.to_thread(pins.check, config, current, offered, output)
     if pins is not None and change is not None:
         emit(Notice(safe_line(str(change), 500), "warning"))
         if allow_change is not None and await allow_change(change):
-            await asyncio.to_thread(pins.accept, config, current)
+            await asyncio.to_thread(pins.accept, config, current, output)
             return ""
         return change.refusal
     if current is offered or as_shown(current) == as_shown(offered):
@@ -150,14 +158,15 @@ async def refusal_of_change(
     return f'Its server changed "{name}" after it was offered for this call, so it was not run. Call again.'
 
 
-def as_shown(tool: ToolDefinition) -> dict[str, Any]:
-    """What of a tool a model and a person go by, as JSON gives it back: that is pinned."""
+def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
+    """What of a tool a model and a person go by, as JSON gives it back, with what is promised of its results, if
+    anything is: that is pinned."""
     shown = {
         "description": tool.description,
         "title": tool.title,
         "read_only": tool.read_only,
         "parameters": tool.parameters,
-    }
+    } | ({} if output is None else {"output_schema": output})
     plain: dict[str, Any] = json.loads(json.dumps(shown, sort_keys=True))
     return plain
 

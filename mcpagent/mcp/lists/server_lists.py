@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from mcpagent.messages import ToolDefinition
 
@@ -42,7 +43,8 @@ class ServerLists:
     """All that one server lists. `ttl_seconds` is how long the server says the tools stay as they are; 0: not said.
 
     `safe_by_hint` are the tools, by their own names, of which the server says that they may run twice; `task_only` and
-    `task_able` those whose calls it runs as tasks, always or if asked to.
+    `task_able` those whose calls it runs as tasks, always or if asked to. `output_schemas` are what it promises of the
+    results of those that it promises something of.
     """
 
     tools: tuple[ToolDefinition, ...] = ()
@@ -52,6 +54,7 @@ class ServerLists:
     safe_by_hint: tuple[str, ...] = ()
     task_only: tuple[str, ...] = ()
     task_able: tuple[str, ...] = ()
+    output_schemas: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
 
 @dataclass(frozen=True, slots=True)

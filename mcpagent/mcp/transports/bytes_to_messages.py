@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
@@ -25,6 +25,17 @@ Line: TypeAlias = tuple[AsyncIterator[SessionMessage | Exception], Callable[[Ses
 """What a transport gives: the messages that come, or what was wrong with one, and what sends one."""
 Transport: TypeAlias = AbstractAsyncContextManager[Line]
 
+
+class Heard(Protocol):
+    """Is told of all bytes that come from a server: whether they are of an answer, and of which, if that is known."""
+
+    def __call__(self, *, is_answer: bool, request_id: RequestId | None = None) -> None: ...
+
+
+def unheard(*, is_answer: bool, request_id: RequestId | None = None) -> None:
+    """For whom it makes no difference."""
+
+
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """If nothing else is said: an answer of 50 MB passes, and parsing one holds the interpreter for half a second."""
 
@@ -35,8 +46,12 @@ INVALID_ANSWER = -32019
 
 _INTERNAL_ERROR = -32603
 _HEAD_BYTES = 4096
+_SAMPLE_BYTES = 400
 _BEGINNINGS = b"{[\xef"
 """Of an object, a batch, and a byte order mark."""
+
+_SIGNS = (b"jsonrpc", b"result", b"error", b"method", b'"id"', b"\\u")
+"""Without one of these, or an escape that may stand for one, a line is no message, and not what is left of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +94,9 @@ class LineSplitter:
                 del self._buffer[:start]
                 start = 0
             self._searched = start
-            yield self._line(line)
-            del line
+            whole = [self._line(line)]
+            del line  # whoever gets it is the only one that has it
+            yield whole.pop()
         del self._buffer[:start]
         self._searched = len(self._buffer)
         if self._dropped or len(self._buffer) > self._limit:
@@ -94,6 +110,22 @@ class LineSplitter:
     def rest(self) -> bytes:
         """What came after the last line feed: a server that ended without one may still have answered."""
         return b"" if self._dropped else bytes(self._buffer)
+
+    def pass_over(self, data: bytes) -> list[bytes]:
+        """In place of `feed`, for lines that are of no use: the first and the last of those that `data` completes."""
+        end = data.rfind(b"\n")
+        if end < 0:
+            self._buffer += data[: max(0, _HEAD_BYTES - len(self._buffer))]
+            self._searched = len(self._buffer)
+            return []
+        first, start = data.find(b"\n"), data.rfind(b"\n", 0, end) + 1
+        lines = [bytes(self._buffer) + data[: min(first, _HEAD_BYTES)]]
+        lines += [data[start : min(end, start + _HEAD_BYTES)]] if first < end else []
+        self.forget()
+        self._dropped = 0
+        self._buffer += data[end + 1 :]
+        self._searched = len(self._buffer)
+        return lines
 
     def forget(self) -> None:
         """The rest is dealt with."""
@@ -121,11 +153,25 @@ class MessageReader:
         self._limit = limit
         self._spread: list[bytes] = []
         self._spread_size = 0
+        self._is_prose = True
+        """Whether what came after the last line feed is no beginning of a message."""
 
     def lines(self, data: bytes) -> Iterator[bytes | TooLong]:
-        """What `data` completes, each for `decode`."""
+        """What `data` completes, each for `decode`; of lines that cannot be messages only two."""
+        if self._is_prose and not self._spread and b"{" not in data and b"jsonrpc" not in data:
+            yield from self._splitter.pass_over(data)
+            return
         for line in self._splitter.feed(data):
-            yield from self._joined(line)
+            joined = self._joined(line)
+            del line
+            while joined:
+                yield joined.pop(0)
+        self._is_prose = not self._splitter.has_rest
+
+    @property
+    def is_in_message(self) -> bool:
+        """Whether what came last may be a piece of a message that is not whole yet."""
+        return bool(self._spread) or not self._is_prose
 
     @property
     def is_in_line(self) -> bool:
@@ -184,16 +230,31 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
     line = _narrow(line.strip())
     if not line:
         return []
-    if line[0] not in _BEGINNINGS and b'"jsonrpc"' not in line and b'"result"' not in line:
-        return [Junk(safe_line(line[:_HEAD_BYTES].decode("utf-8", "replace"), 80))]
+    is_prose = line[0] not in _BEGINNINGS and b'"jsonrpc"' not in line and b'"result"' not in line
+    if is_prose or not any(sign in line for sign in _SIGNS):
+        return [_junk(line)]
     try:
-        return [jsonrpc_message_adapter.validate_python(from_json(line), by_name=False)]
+        value = from_json(line)
+        if isinstance(value, dict) and not _may_be_message(value):
+            return [_junk(line)]
+        return [jsonrpc_message_adapter.validate_python(value, by_name=False)]
     except (ValidationError, ValueError):
         text = line.decode("utf-8", "replace").strip("\ufeff\0\x0c\x1e \t\r")
     try:
         return _decode_broken(text)
     except RecursionError:
         return [_broken(text, "its JSON nests too deeply")]
+
+
+def _may_be_message(value: dict[str, Any]) -> bool:
+    """False for an object such as a server writes into its log, which has some of the same keys."""
+    if "jsonrpc" in value or "id" in value:
+        return True
+    return str(value.get("method")).startswith("notifications/")
+
+
+def _junk(line: bytes) -> Junk:
+    return Junk(safe_line(line[:_SAMPLE_BYTES].decode("utf-8", "replace"), 80))
 
 
 def _narrow(line: bytes) -> bytes:

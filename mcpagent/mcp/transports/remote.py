@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -15,8 +16,10 @@ import ssl
 import time
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -24,11 +27,21 @@ import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpagent.config import ServerConfig
+from mcpagent.mcp.auth.authority import ElsewhereChecked
+from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of
 from mcpagent.mcp.redaction import secrets_of_address
-from mcpagent.mcp.request_failures import Outcome, failed_request
-from mcpagent.mcp.transports.bytes_to_messages import Line, decode, decoded, dumped
+from mcpagent.mcp.request_failures import failed_request
+from mcpagent.mcp.transports.bytes_to_messages import Heard, Line, decode, decoded, dumped, unheard
+from mcpagent.mcp.transports.redirects import (
+    KEEPING_METHOD,
+    MOST_REDIRECTS,
+    is_within_origin,
+    redirect_target,
+    sent_within_origin,
+)
 from mcpagent.mcp.transports.set_aside import LARGE_BYTES, EventSplitter, SetAside
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.retry_after import retry_after_seconds
@@ -44,16 +57,19 @@ _RETRIES = 2
 _STREAM_OPENINGS = 4
 _STREAM_WINDOW_SECONDS = 30.0
 _STREAM_PLACES = 100
-_GREETING = re.compile(rb'"method":"(?:initialize|server/discover)"')
+_GREETINGS = frozenset({"initialize", "server/discover"})
+_LONGEST_NAMED_WAIT_SECONDS = 24 * 3600.0
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
 @asynccontextmanager
-async def http_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) -> AsyncIterator[Line]:
-    """The messages of one server, by the SDK's streamable HTTP client."""
+async def http_streams(
+    config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
+) -> AsyncIterator[Line]:
+    """The messages of one server, by the SDK's streamable HTTP client; `heard` as in `AnsweringTransport`."""
     aside = SetAside()
     await asyncio.to_thread(certificates)
-    transport = AnsweringTransport(network(auth, config), config.max_message_bytes, aside)
+    transport = AnsweringTransport(network(auth, config), config.max_message_bytes, aside, heard)
     async with (
         client_for(config, transport) as client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=config.max_message_bytes) as streams,
@@ -68,6 +84,7 @@ def client_for(config: ServerConfig, transport: httpx2.AsyncBaseTransport) -> ht
         transport=transport,
         headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
         timeout=_timeout(config),
+        max_redirects=MOST_REDIRECTS,
     )
 
 
@@ -82,7 +99,8 @@ def network(auth: httpx2.Auth | None, config: ServerConfig) -> httpx2.AsyncBaseT
     network = httpx2.AsyncHTTPTransport(verify=certificates(), limits=limits)
     if auth is None:
         return network
-    return _SignedIn(httpx2.AsyncClient(transport=network, auth=auth, timeout=_timeout(config)))
+    checked = ElsewhereChecked(config, network)
+    return _SignedIn(httpx2.AsyncClient(transport=checked, auth=auth, timeout=_timeout(config)))
 
 
 def certificates() -> ssl.SSLContext:
@@ -111,11 +129,14 @@ class _SignedIn(httpx2.AsyncBaseTransport):
 class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer, of at most `max_bytes`.
 
-    A large one is set `aside`.
+    A large one is set `aside`. `heard` is told of each piece of an answer that comes.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, max_bytes: int, aside: SetAside) -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, max_bytes: int, aside: SetAside, heard: Heard = unheard
+    ) -> None:
         self._inner = inner
+        self._heard = heard
         self._max_bytes = max_bytes
         self._aside = aside
         self._openings: dict[str, deque[float]] = {}
@@ -124,10 +145,10 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         """Raises only for what is no request of JSON-RPC."""
         if request.method == "GET":
             return await self._open_stream(request)
-        request_id = _request_id(await request.aread()) if request.method == "POST" else None
-        if request_id is None:
+        asked = _Asked.of(request, await request.aread()) if request.method == "POST" else None
+        if asked is None:
             return await self._inner.handle_async_request(request)
-        return await self._answer(request, request_id)
+        return await self._answer(request, asked)
 
     async def aclose(self) -> None:
         """Closes the connections below."""
@@ -147,121 +168,164 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         while len(self._openings) > _STREAM_PLACES:
             del self._openings[next(iter(self._openings))]
 
-    async def _answer(self, request: httpx2.Request, request_id: RequestId) -> httpx2.Response:
-        for attempt in range(_RETRIES + 1):
+    async def _answer(self, request: httpx2.Request, asked: _Asked) -> httpx2.Response:
+        for turn in itertools.count(1):
             try:
-                response = await self._inner.handle_async_request(request)
+                response = await sent_within_origin(self._inner, request)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
-                return _failure(request_id, f"cannot be reached: {cause(error)}", outcome="not_sent")
+                return _failure(asked.end(is_sent=False), f"cannot be reached: {cause(error)}")
             except httpx2.TransportError as error:
-                return _failure(request_id, f"connection lost: {cause(error)}", outcome="unknown")
+                return _failure(asked.end(), f"connection lost: {cause(error)}")
             except OAuthFlowError as error:
-                what = f"needs a sign-in ({safe_line(str(error))})"
-                return _failure(request_id, what, outcome="rejected", status=401)
-            if response.status_code not in (429, 503):
-                break
-            wait = retry_after_seconds(response.headers)
-            if wait is None or wait > _LONGEST_RETRY_WAIT_SECONDS or attempt == _RETRIES:
-                break
-            await response.aclose()
-            await asyncio.sleep(wait)
-        # What answers the greeting is the SDK's own to read.
-        aside = None if _GREETING.search(request.content) else self._aside
-        return await _as_answer(request, response, request_id, self._max_bytes, aside)
+                return _failure(asked.end(status=401), f"needs a sign-in ({safe_line(str(error))})")
+            self._heard(is_answer=True, request_id=asked.id)
+            if response.status_code < 400:
+                # What answers the greeting is the SDK's own to read.
+                aside = None if asked.method in _GREETINGS else self._aside
+                return await _as_answer(response, asked, self._max_bytes, aside, self._heard)
+            end = await _ended(response, asked)
+            if turn > _RETRIES or not await _waited(end, asked):
+                return _http_error(response, end)
+        raise AssertionError
+
+
+async def _waited(end: End, asked: _Asked) -> bool:
+    """Waits as long as the server asks for; False if it does not, or the request is not to be sent again after that."""
+    seconds = retry_after_seconds(end.headers) if end.status in (429, 503) else None
+    may_be_sent = outcome_of(end)[0] in MAY_BE_SENT_AGAIN or asked.method != "tools/call"
+    if seconds is None or seconds > _LONGEST_RETRY_WAIT_SECONDS or not may_be_sent:
+        return False
+    await asyncio.sleep(seconds)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request of JSON-RPC, and the headers that it went with."""
+
+    id: RequestId
+    method: str
+    url: httpx2.URL
+    session: str
+    is_modern: bool
+
+    @classmethod
+    def of(cls, request: httpx2.Request, body: bytes) -> _Asked | None:
+        """What a POST asks; None for a notification or an answer."""
+        try:
+            data = json.loads(body)
+        except ValueError:
+            return None
+        request_id = data.get("id") if isinstance(data, dict) and "method" in data else None
+        if not isinstance(request_id, int | str):
+            return None
+        version = request.headers.get("mcp-protocol-version", "")
+        session = request.headers.get("mcp-session-id", "")
+        return cls(request_id, str(data["method"]), request.url, session, version in MODERN_PROTOCOL_VERSIONS)
+
+    def end(self, **how: Any) -> End:
+        """How it ended."""
+        return End("http", request_id=self.id, session=self.session, is_modern=self.is_modern, **how)
 
 
 async def _as_answer(
-    request: httpx2.Request, response: httpx2.Response, request_id: RequestId, max_bytes: int, aside: SetAside | None
+    response: httpx2.Response, asked: _Asked, max_bytes: int, aside: SetAside | None, heard: Heard
 ) -> httpx2.Response:
-    if response.status_code >= 400:
-        return await _http_error(request, response, request_id)
-    if not 200 <= response.status_code < 300:
-        return response if _says_where_to(response) else await _no_answer(response, request_id)
-    if response.status_code in (202, 204, 205):
-        return await _no_answer(response, request_id)
+    status = response.status_code
+    if not 200 <= status < 300 or status in (202, 204, 205):
+        await response.aclose()
+        return _failure(asked.end(status=status), _no_answer(response, asked.url))
     session = response.headers.get("mcp-session-id")
     if session is not None and not _SESSION_ID.fullmatch(session):
         await response.aclose()
-        return _failure(request_id, "sent an illegal Mcp-Session-Id header", outcome="unknown")
+        return _failure(asked.end(), "sent an illegal Mcp-Session-Id header")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/event-stream":
-        return _replaced(response, _Stream(response, request_id, max_bytes, aside))
+        return _replaced(response, _Stream(response, asked.id, max_bytes, aside, heard))
     try:
-        body = await read_capped(response, max_bytes)
+        body = await read_capped(response, max_bytes, lambda: heard(is_answer=True, request_id=asked.id))
     except httpx2.TransportError as error:
-        return _failure(request_id, f"answer cut off: {cause(error)}", outcome="unknown")
+        return _failure(asked.end(), f"answer cut off: {cause(error)}")
     except ValueError as error:
-        return _failure(request_id, str(error), outcome="unknown")
-    found = await decoded(body.replace(b"\n", b" "))
+        return _failure(asked.end(), str(error))
+    size, head = len(body), sample(body)
+    found = await decoded(body if size > LARGE_BYTES else body.replace(b"\n", b" "))
+    del body
     answers = [item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)]
-    answer = next((item for item in answers if item.id == request_id), answers[0] if answers else None)
+    answer = next((item for item in answers if item.id == asked.id), answers[0] if answers else None)
     if answer is None:
         kind = "what is no answer" if kind == "application/json" else kind or "no content type"
-        what = f"answered with {kind} instead of JSON-RPC: {sample(body) or 'nothing'}"
-        return _failure(request_id, what, outcome="unknown", status=200)
-    answer.id = request_id  # whatever it says: there is no other request here
-    if aside is not None and len(body) > LARGE_BYTES:
+        what = f"answered with {kind} instead of JSON-RPC: {head or 'nothing'}"
+        return _failure(asked.end(status=200), what)
+    answer.id = asked.id  # whatever it says: there is no other request here
+    if aside is not None and size > LARGE_BYTES:
         answer = aside.put(answer)
     return _answered(answer, **({"mcp-session-id": session} if session else {}))
 
 
-def _says_where_to(response: httpx2.Response) -> bool:
-    """Whether it is a redirect that can be judged: the SDK follows one to the same origin and names any other."""
-    location = response.headers.get("location", "")
-    try:
-        return bool(location) and httpx2.URL(location).scheme in ("", "http", "https")
-    except (httpx2.InvalidURL, ValueError):
-        return False
-
-
-async def _no_answer(response: httpx2.Response, request_id: RequestId) -> httpx2.Response:
-    await response.aclose()
-    what = f"answered {_status(response)}, which is no answer"
-    return _failure(request_id, what, outcome="unknown", status=response.status_code)
+def _no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
+    """What a status that is neither an error nor an answer says, as the end of a sentence."""
+    target = redirect_target(response, url)
+    if target is None or target.scheme not in ("http", "https"):
+        return f"answered {_status(response)}, which is no answer"
+    shown = safe_line(str(target.copy_with(userinfo=b"", query=None, fragment=None)), 200)
+    if response.status_code in KEEPING_METHOD and is_within_origin(url, target):
+        return f"redirects more than {MOST_REDIRECTS} times, last to {shown}; use the URL that it is to end at"
+    if (url.scheme, target.scheme) == ("https", "http"):
+        why = "that would leave https; a proxy in front of it may not pass on that it was asked by https"
+    else:
+        why = "use that URL if it is the server that is meant"
+    return f"answered {_status(response)}: Redirect to {shown} not followed; {why}"
 
 
 def _status(response: httpx2.Response) -> str:
     return f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
 
 
-async def _http_error(request: httpx2.Request, response: httpx2.Response, request_id: RequestId) -> httpx2.Response:
-    status = response.status_code
+async def _ended(response: httpx2.Response, asked: _Asked) -> End:
+    """What came with an HTTP error, read within bounds."""
     body = b""
     with contextlib.suppress(httpx2.TransportError, ValueError):
         body = await read_capped(response, MAX_ERROR_BYTES)
-    has_session = "mcp-session-id" in request.headers
-    if has_session and (status == 404 or (status == 400 and b"session" in body.lower())):
-        return _failure(request_id, "forgot the session", outcome="rejected", status=status, session_lost=True)
-    answer = next((item for item in decode(body.replace(b"\n", b" ")) if isinstance(item, JSONRPCError)), None)
-    if answer is not None and answer.error.message:
+    found = decode(body.replace(b"\n", b" ")) if b'"jsonrpc"' in body else []
+    answer = next((item for item in found if isinstance(item, JSONRPCError) and item.error.message), None)
+    return asked.end(status=response.status_code, headers=response.headers, body=body, answer=answer)
+
+
+def _http_error(response: httpx2.Response, end: End) -> httpx2.Response:
+    outcome, remedy = outcome_of(end)
+    if isinstance(end.answer, JSONRPCError) and outcome == "refused":
         # The server's own error: negotiation reads its code and data.
-        answer.id = request_id
-        return _answered(answer)
-    wait = retry_after_seconds(response.headers)
-    text = f"answered {_status(response)}{f': {sample(body)}' if body else ''}"
-    if wait is not None:
-        text += f" (retry after {wait:.0f} s)"
-    outcome: Outcome = "rejected" if status in (400, 401, 403, 404, 405, 406, 415, 421, 429, 503) else "unknown"
-    return _failure(request_id, text, outcome=outcome, status=status, retry_after=wait)
+        return _answered(JSONRPCError(jsonrpc="2.0", id=end.request_id, error=end.answer.error))
+    if outcome == "unread" and remedy == "session":
+        return _failure(end, "forgot the session")
+    return _failure(end, http_error_text(_status(response), end))
 
 
-def _failure(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> httpx2.Response:
-    return _answered(failed_request(request_id, text, outcome=outcome, **details))
+def http_error_text(status: str, end: End) -> str:
+    """What an HTTP error says, as the end of a sentence."""
+    text = f"answered {status}{f': {sample(end.body)}' if end.body else ''}"
+    wait = retry_after_seconds(end.headers)
+    if wait is None:
+        return text
+    if wait <= _LONGEST_NAMED_WAIT_SECONDS:
+        return f"{text} (retry after {wait:.0f} s)"
+    try:
+        until = (datetime.now(UTC) + timedelta(seconds=wait)).strftime("%Y-%m-%d")
+    except OverflowError:
+        until = "the year 10000"
+    return f"{text} (it wants no request before {until}, which nobody waits for)"
+
+
+def _failure(end: End, text: str) -> httpx2.Response:
+    outcome, remedy = outcome_of(end)
+    details = {"status": end.status, "remedy": remedy}
+    assert end.request_id is not None
+    return _answered(failed_request(end.request_id, text, outcome=outcome, **details))
 
 
 def _answered(answer: JSONRPCResponse | JSONRPCError, **headers: str) -> httpx2.Response:
     return httpx2.Response(200, headers={"content-type": "application/json"} | headers, content=dumped(answer))
-
-
-def _request_id(body: bytes) -> RequestId | None:
-    try:
-        data = json.loads(body)
-    except ValueError:
-        return None
-    if not isinstance(data, dict) or "method" not in data:
-        return None
-    request_id = data.get("id")
-    return request_id if isinstance(request_id, int | str) else None
 
 
 def cause(error: Exception) -> str:
@@ -280,8 +344,9 @@ class _Stream(httpx2.AsyncByteStream):
     `aside`; if the connection breaks it just ends."""
 
     def __init__(
-        self, response: httpx2.Response, request_id: RequestId, max_bytes: int, aside: SetAside | None
+        self, response: httpx2.Response, request_id: RequestId, max_bytes: int, aside: SetAside | None, heard: Heard
     ) -> None:
+        self._heard = heard
         self._response = response
         self._request_id = request_id
         self._max_bytes = max_bytes
@@ -292,6 +357,7 @@ class _Stream(httpx2.AsyncByteStream):
         is_first = True
         with contextlib.suppress(httpx2.TransportError, ValueError):
             async for chunk in _plain_chunks(self._response):
+                self._heard(is_answer=not is_comment(chunk), request_id=self._request_id)
                 for event in events.feed(chunk):
                     whole = event.removeprefix(b"\xef\xbb\xbf") if is_first else event
                     is_first = False
@@ -309,6 +375,11 @@ class _Stream(httpx2.AsyncByteStream):
         await self._response.aclose()
 
 
+def is_comment(chunk: bytes) -> bool:
+    """Whether a piece of an event stream says nothing: some servers send such so that a connection is not closed."""
+    return chunk.startswith(b":") and all(line[:1] in (b":", b"") for line in chunk.splitlines())
+
+
 def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
     """The response with another body; headers about the old body's bytes go."""
     dropped = ("content-encoding", "content-length", "transfer-encoding")
@@ -316,7 +387,7 @@ def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
     return httpx2.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
 
-async def read_capped(response: httpx2.Response, limit: int) -> bytes:
+async def read_capped(response: httpx2.Response, limit: int, heard: Callable[[], None] | None = None) -> bytes:
     """The whole body. Raises `ValueError` if it is larger than `limit` bytes or not decodable."""
     body = bytearray()
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
@@ -324,6 +395,8 @@ async def read_capped(response: httpx2.Response, limit: int) -> bytes:
     try:
         async for chunk in _plain_chunks(response):
             body += chunk
+            if heard is not None:
+                heard()
             if len(body) > limit:
                 raise ValueError(f"answer is larger than {limit // 2**20} MiB")
     finally:

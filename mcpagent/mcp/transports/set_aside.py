@@ -61,21 +61,37 @@ class SetAside:
     def readable(self, event: bytes, request_id: RequestId) -> bytes:
         """An event of the stream that answers a request, as events that the SDK can read: messages repaired as those of
         a local server are, a large answer set aside. As it is, if it holds no message."""
-        lines = _LINE_END.split(event)
-        data = b" ".join(line[5:] for line in lines if line.startswith(b"data:"))
+        data, rest = _parts_of(event)
+        is_much = len(data) > LARGE_BYTES
         messages = [message for message in decode(data) if not isinstance(message, Junk)]
+        del data
         if not messages:
             return event
-        rest = [line for line in lines if line and not line.startswith(b"data")]
-        return b"".join(b"\n".join([*rest, self._data(message, request_id), b"", b""]) for message in messages)
+        return b"".join(b"\n".join([*rest, self._data(item, request_id, is_much), b"", b""]) for item in messages)
 
-    def _data(self, message: JSONRPCMessage, request_id: RequestId) -> bytes:
+    def _data(self, message: JSONRPCMessage, request_id: RequestId, is_much: bool) -> bytes:
         if not isinstance(message, Answer):
             return b"data: " + dumped(message)
         if message.id is None:  # there is no other request here
             message.id = request_id
-        data = b"data: " + dumped(message)
-        return b"data: " + dumped(self.put(message)) if len(data) > LARGE_BYTES else data
+        return b"data: " + dumped(self.put(message) if is_much else message)
+
+
+def _parts_of(event: bytes) -> tuple[bytes, list[bytes]]:
+    """What an event says, and its lines that are not that; a large one is copied once."""
+    whole, pieces, rest = memoryview(event), list[memoryview](), list[bytes]()
+    start = 0
+    for end, following in ((found.start(), found.end()) for found in _LINE_END.finditer(event)):
+        if event.startswith(b"data:", start):
+            pieces.append(whole[start + 5 : end])
+        elif end > start and not event.startswith(b"data", start):
+            rest.append(event[start:end])
+        start = following
+    if event.startswith(b"data:", start):
+        pieces.append(whole[start + 5 :])
+    elif start < len(event) and not event.startswith(b"data", start):
+        rest.append(event[start:])
+    return b" ".join(pieces), rest
 
 
 class EventSplitter:
@@ -93,8 +109,13 @@ class EventSplitter:
         while found := _BLANK_LINE.search(self._buffer, max(start, self._searched - 3)):
             end = found.end()
             del found  # or it would lock the buffer
-            yield bytes(self._buffer[start:end])
+            with memoryview(self._buffer) as view:
+                event = [bytes(view[start:end])]
+            if end > LARGE_BYTES:  # whoever reads it now needs the room
+                del self._buffer[:end]
+                end = 0
             start = self._searched = end
+            yield event.pop()
         del self._buffer[:start]
         self._searched = len(self._buffer)
         if len(self._buffer) > self._limit:

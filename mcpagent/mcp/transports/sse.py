@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -18,13 +18,17 @@ from mcp_types import JSONRPCMessage, JSONRPCRequest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.request_failures import Outcome, failed_request
-from mcpagent.mcp.transports.bytes_to_messages import Junk, Line, decoded, dumped
+from mcpagent.mcp.outcomes import End, outcome_of
+from mcpagent.mcp.request_failures import failed_request
+from mcpagent.mcp.transports.bytes_to_messages import Heard, Junk, Line, decoded, dumped, unheard
+from mcpagent.mcp.transports.redirects import sent_within_origin
 from mcpagent.mcp.transports.remote import (
     MAX_ERROR_BYTES,
     cause,
     certificates,
     client_for,
+    http_error_text,
+    is_comment,
     network,
     read_capped,
     sample,
@@ -33,7 +37,9 @@ from mcpagent.text.safe_text import safe_line
 
 
 @asynccontextmanager
-async def sse_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) -> AsyncIterator[Line]:
+async def sse_streams(
+    config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
+) -> AsyncIterator[Line]:
     """The messages of one HTTP+SSE server: they come on one long GET, and go by POST to the endpoint that it names.
 
     Raises `ServerError` (phase "connect") if the stream cannot be opened.
@@ -46,17 +52,24 @@ async def sse_streams(config: ServerConfig, *, auth: httpx2.Auth | None = None) 
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
+    async def post(body: bytes) -> httpx2.Response:
+        request = client.build_request("POST", endpoint, content=body, headers={"Content-Type": "application/json"})
+        return await sent_within_origin(wire, request)
+
     async def send(item: SessionMessage) -> None:
-        posting = _post_sse(client, endpoint, item.message, incoming_send)
+        posting = _post_sse(post, item.message, incoming_send)
         if isinstance(item.message, JSONRPCRequest) and item.message.method != "initialize":
             start(posting)
         else:
             await posting
 
     await asyncio.to_thread(certificates)
-    async with incoming, incoming_send, client_for(config, network(auth, config)) as client:
+    wire = network(auth, config)
+    async with incoming, incoming_send, client_for(config, wire) as client:
         response = await _open_sse(client, config)
         try:
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _Listened(response.stream, heard)
             events = httpx2.EventSource(response, max_event_size=config.max_message_bytes).__aiter__()
             endpoint = await _endpoint(events, str(response.url), config)
             start(_read_sse(events, incoming_send))
@@ -117,6 +130,22 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
+class _Listened(httpx2.AsyncByteStream):
+    """The long stream, with each piece of it told. Which request an event answers is not known before it is whole."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, heard: Heard) -> None:
+        self._stream = stream
+        self._heard = heard
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._heard(is_answer=not is_comment(chunk))
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
 async def _read_sse(
     events: AsyncIterator[httpx2.ServerSentEvent], incoming: MemoryObjectSendStream[SessionMessage | Exception]
 ) -> None:
@@ -133,21 +162,30 @@ async def _read_sse(
 
 
 async def _post_sse(
-    client: httpx2.AsyncClient,
-    endpoint: str,
+    post: Callable[[bytes], Awaitable[httpx2.Response]],
     message: JSONRPCMessage,
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
-    outcome: Outcome
+    is_sent, status, headers, body = True, None, httpx2.Headers(), b""
     try:
-        response = await client.post(endpoint, content=dumped(message), headers={"Content-Type": "application/json"})
-        if response.status_code < 300:
+        response = await post(dumped(message))
+        status, headers = response.status_code, response.headers
+        if status < 300:
+            await response.aclose()
             return
-        what, outcome = f"answered HTTP {response.status_code}: {sample(response.content)}", "rejected"
-    except httpx2.ConnectError as error:
-        what, outcome = f"cannot be reached: {cause(error)}", "not_sent"
+        with contextlib.suppress(httpx2.TransportError, ValueError):
+            body = await read_capped(response, MAX_ERROR_BYTES)
+        what = ""
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
+        what, is_sent = f"cannot be reached: {cause(error)}", False
     except httpx2.TransportError as error:
-        what, outcome = f"connection lost: {cause(error)}", "unknown"
+        what = f"connection lost: {cause(error)}"
+    except OAuthFlowError as error:
+        what, status = f"needs a sign-in ({safe_line(str(error))})", 401
     if isinstance(message, JSONRPCRequest):
+        end = End("sse", is_sent, status=status, headers=headers, body=body, request_id=message.id)
+        outcome, remedy = outcome_of(end)
+        what = what or http_error_text(f"HTTP {status}", end)
+        failed = failed_request(message.id, what, outcome=outcome, status=status, remedy=remedy)
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await incoming.send(SessionMessage(failed_request(message.id, what, outcome=outcome)))
+            await incoming.send(SessionMessage(failed))

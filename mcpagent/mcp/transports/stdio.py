@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from types import TracebackType
 from typing import cast
 
@@ -26,13 +23,17 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.transports.bytes_to_messages import (
     Decoded,
+    Heard,
     Junk,
     Line,
     MessageReader,
     decoded,
     dumped,
     invalid_answer,
+    unheard,
 )
+from mcpagent.mcp.transports.keeper import KEEPER, MARK
+from mcpagent.mcp.transports.process_tree import Process, descendants, kill_all
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
@@ -43,7 +44,9 @@ _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
 _LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
-_MOST_PROCESSES = 1_000
+
+_ENDING: set[asyncio.Future[None]] = set()
+"""Starts that were cancelled, until nothing is left of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,9 @@ class StdioTransport:
         on_junk: Callable[[str], None],
         environ: Mapping[str, str],
         log: ServerLog | None = None,
+        heard: Heard = unheard,
     ) -> None:
+        self._heard = heard
         self._config = config
         self._on_junk = on_junk
         self._environ = environ
@@ -140,8 +145,11 @@ class StdioTransport:
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
+        self._end_job: Callable[[], None] = lambda: None
         self.spawn_seconds = 0.0
         """What starting the process took, until it was there."""
+        self.flood = ""
+        """Why nothing more is read of it, for a server that wrote too much that is no message."""
         self.is_patient = True
         """False: do not wait for a server that was told to stop, end it."""
 
@@ -172,37 +180,56 @@ class StdioTransport:
         config = self._config
         launch = await self._allowed()
         before = time.monotonic()
-        self._stdin = new_stdin()
-        starting = asyncio.ensure_future(
-            asyncio.get_running_loop().subprocess_exec(
-                lambda: self._pipes,
-                *_launch(launch.program, launch.arguments),
-                stdin=self._stdin.child_end,
-                env=launch.environment,
-                cwd=launch.folder or None,
-                start_new_session=sys.platform != "win32",
-            )
-        )
+        starting = asyncio.ensure_future(self._spawn(launch))
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # asyncio would kill the process, and leave what that has started by now.
-            await asyncio.wait((starting,))
-            if starting.exception() is None:
-                self.is_patient = False
-                await self.__aexit__(None, None, None)
+            # asyncio would kill the process, and leave what that has started by now. Whoever cancels may not wait.
+            ending = asyncio.ensure_future(self._end_start(starting))
+            _ENDING.add(ending)
+            ending.add_done_callback(_ENDING.discard)
+            await asyncio.shield(ending)
             raise
         except (OSError, ValueError) as error:
             raise _start_error(
                 config, f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}'
             ) from None
-        finally:
-            self._stdin.has_started(self._pipes.transport)
-            if self._pipes.transport is None:
-                self._stdin.close()
         self.spawn_seconds = time.monotonic() - before
         self._note(f"started, process {self.pid}")
         return self._messages(), self.send
+
+    async def _spawn(self, launch: Launch) -> None:
+        """Starts the process. To be left alone until it is done: halfway, nobody knows what there is to be closed."""
+        self._stdin = new_stdin()
+        KEEPER.hold()
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: self._pipes,
+                launch.program,
+                *launch.arguments,
+                stdin=self._stdin.child_end,
+                env={**launch.environment, MARK: KEEPER.mark},
+                cwd=launch.folder or None,
+                start_new_session=sys.platform != "win32",
+            )
+        finally:
+            self._stdin.has_started(self._pipes.transport)
+            if self.pid is None:
+                self._stdin.close()
+                await KEEPER.release()
+        if sys.platform == "win32":
+            from mcpagent.mcp.transports.keeper import job_of
+
+            assert self.pid is not None
+            self._end_job = job_of(self.pid)
+        else:
+            KEEPER.tell(f"+{self.pid}")
+
+    async def _end_start(self, starting: asyncio.Future[None]) -> None:
+        await asyncio.wait((starting,))
+        if starting.exception() is None:
+            self.is_patient = False
+            await self.__aexit__(None, None, None)
 
     async def _allowed(self) -> Launch:
         """What is run. If somebody said yes to it, files are read again, which may take a while."""
@@ -219,34 +246,52 @@ class StdioTransport:
         finally:
             self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
             kill_all(self._started)
+            self._end_job()
             if self._stdin is not None:
                 self._stdin.close()
             if self._pipes.transport is not None:
                 self._pipes.transport.close()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
+                KEEPER.tell(f"-{self.pid}")
+                await KEEPER.release()
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
             self._note("stopped" if self._died is None else str(self._died))
 
     async def _messages(self) -> AsyncIterator[SessionMessage]:
         """What the server says, until it can say no more; then it is known how it ended."""
         reader = MessageReader(self._config.max_message_bytes)
-        pipes = self._pipes
+        pipes, useless = self._pipes, 0
         while True:
             while self._own_answers:
                 yield self._own_answers.popleft()
             while pipes.chunks:
-                for number, line in enumerate(reader.lines(pipes.take()), 1):
+                chunk = pipes.take()
+                self._heard(is_answer=reader.is_in_message)
+                useless += len(chunk)
+                number = 0
+                for line in reader.lines(chunk):
+                    number += 1  # noqa: SIM113  enumerate would keep the line
                     if number % _LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
-                    for message in self._told(await decoded(line)):
+                    found = await decoded(line)
+                    del line  # a large one would be kept until the next comes
+                    for message in self._told(found):
+                        useless = 0
                         yield message
+                if useless > self._config.max_message_bytes and not reader.is_in_message:
+                    self._end_flood(useless)
+                    return
             if not pipes.stdout_open or not await self._has_more(reader):
                 break
         for message in self._told(reader.end()):
             yield message
         # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
         await self._ended_soon()
+
+    def _end_flood(self, size: int) -> None:
+        self.flood = f"was ended, since it wrote {size / 2**20:.3g} MiB to its standard output that are not MCP"
+        self.is_patient = False
 
     async def _has_more(self, reader: MessageReader) -> bool:
         """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
@@ -351,84 +396,5 @@ class StdioTransport:
                 os.killpg(pid, number)
 
 
-def _launch(executable: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """The argument vector; on Linux by way of a program that has the server die with us.
-
-    `setpriv` (util-linux) does it in a millisecond, our own launcher in fifteen. But `setpriv` gives what the kernel
-    does not run to a shell, where the launcher says what is wrong with it.
-    """
-    if sys.platform != "linux" or not sys.executable:
-        return executable, *arguments
-    if (setpriv := _setpriv()) and _is_plainly_a_program(executable):
-        return setpriv, "--pdeathsig", "KILL", "--", executable, *arguments
-    launcher = str(Path(__file__).with_name("launcher.py"))
-    return sys.executable, "-I", "-S", launcher, str(os.getpid()), executable, *arguments
-
-
-@cache
-def _setpriv() -> str | None:
-    """The program, if it is the one that knows of parent-death signals: BusyBox has another."""
-    found = shutil.which("setpriv", path="/usr/bin:/bin")
-    return None if found is None or Path(found).resolve().name == "busybox" else found
-
-
-def _is_plainly_a_program(path: str) -> bool:
-    """A script that names its interpreter, or an ELF file of version 1 (elf(5): class, byte order, version)."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(7)
-    except OSError:
-        return False
-    return head.startswith(b"#!") or (
-        head[:4] == b"\x7fELF" and head[4:5] in b"\1\2" and head[5:7] in (b"\1\1", b"\2\1")
-    )
-
-
 def _start_error(config: ServerConfig, what: str) -> ServerError:
     return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")
-
-
-# --- what a server started, on Linux: what left its process group is otherwise out of reach ---
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process and when it started (clock ticks since boot), so that a reused pid is not taken for it."""
-
-    pid: int
-    started: int
-
-
-def descendants(pid: int) -> tuple[Process, ...]:
-    """All living descendants of a process; none if there is no `/proc`."""
-    found: dict[int, Process] = {}
-    open_pids = [pid]
-    while open_pids and len(found) < _MOST_PROCESSES:
-        for child in _children(open_pids.pop()):
-            if child not in found and (started := _started(child)) is not None:
-                found[child] = Process(child, started)
-                open_pids.append(child)
-    return tuple(found.values())
-
-
-def kill_all(processes: tuple[Process, ...]) -> None:
-    """Kills those that still live."""
-    for process in processes:
-        if _started(process.pid) == process.started:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process.pid, signal.SIGKILL)
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    with contextlib.suppress(OSError, ValueError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            children += map(int, (thread / "children").read_text().split())
-    return children
-
-
-def _started(pid: int) -> int | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        # proc(5): field 22, counted after the command in parentheses, which may hold anything.
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    return None

@@ -21,7 +21,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ConfigError, McpAgentError
-from mcpagent.search.meaning.tokens import read_tokens
+from mcpagent.search.meaning.tokens import open_tokens
 from mcpagent.search.strength import OF_SENTENCES, OF_WORDS
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _sentence_encoder() -> Any:
     return USE(threads=1)  # several threads take up to ten times the CPU for the same texts
 
 
-_read_tokens = cache(read_tokens)
+_read_tokens = cache(open_tokens)
 """Once a process."""
 
 

@@ -99,7 +99,7 @@ class Tokens:
         return self._ranks[at] if at < len(self._pairs) and self._pairs[at] == pair else _NEVER
 
 
-def read_tokens(path: Path, cache: Path | None) -> Tokens:
+def open_tokens(path: Path, cache: Path | None) -> Tokens:
     """Those of a `tokenizer.json`, by way of a file in the folder `cache`, which is made if it is missing.
 
     Raises `OSError` if the file cannot be read, and `ValueError` for one of another kind.

@@ -1,0 +1,84 @@
+"""Where an address really leads: judged after its name is resolved, however it is spelled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Literal, TypeAlias
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Place: TypeAlias = Literal["everywhere", "network", "machine", "nowhere"]
+"""Where an address means the same: in the whole internet, in this network, on this machine; or nowhere to be asked."""
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
+"""The addresses of a host. Raises `OSError`."""
+
+PLACES: tuple[Place, ...] = ("everywhere", "network", "machine")
+"""From far to near: whoever is at one may send us to those before it, and to its own."""
+
+_METADATA = tuple(map(ip_network, ("169.254.0.0/16", "100.100.100.200/32", "fd00:ec2::/32", "168.63.129.16/32")))
+"""Where clouds tell a machine its keys, besides all that is link-local."""
+
+_NAT64 = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48")))
+_OLD_SPELLING = re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]+|[0-9]+)){0,3}")
+"""What inet_aton(3) takes: `127.1`, `0x7f.1`, `2130706433`."""
+
+
+def whereabouts(address: Address) -> Place:
+    """Where it leads; of an address that stands for another one, such as `::ffff:127.0.0.1`, that one counts."""
+    if (inner := _inside(address)) is not None:
+        return whereabouts(inner)
+    is_odd = address.is_link_local or address.is_multicast or (address.is_reserved and address.version == 4)
+    if is_odd or any(address in network for network in _METADATA):
+        return "nowhere"
+    if address.is_loopback or address.is_unspecified:
+        return "machine"
+    return "everywhere" if address.is_global else "network"
+
+
+def _inside(address: Address) -> IPv4Address | None:
+    if isinstance(address, IPv4Address):
+        return None
+    if any(address in network for network in _NAT64) or 1 < int(address) < 2**32:  # ::127.0.0.1 is out of use
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+
+
+def literal(host: str) -> Address | None:
+    """The address that a host is, in any of its spellings; None for a name."""
+    plain = host.strip("[]").rstrip(".").partition("%")[0]
+    with contextlib.suppress(ValueError):
+        return ip_address(plain)
+    if _OLD_SPELLING.fullmatch(plain):
+        with contextlib.suppress(OSError):
+            return IPv4Address(socket.inet_aton(plain))
+    return None
+
+
+def is_localhost(host: str) -> bool:
+    """Whether it is a name of this machine (RFC 6761, 6.3)."""
+    name = host.rstrip(".").lower()
+    return name == "localhost" or name.endswith(".localhost")
+
+
+async def resolved(host: str, port: int) -> Sequence[Address]:
+    """All addresses of a host. Raises `OSError` if there are none."""
+    if (address := literal(host)) is not None:
+        return (address,)
+    if is_localhost(host):
+        return IPv4Address("127.0.0.1"), IPv6Address("::1")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(str(error)) from None
+    return tuple(dict.fromkeys(ip_address(str(item[4][0]).partition("%")[0]) for item in found))
+
+
+def farthest(addresses: Sequence[Address]) -> Place:
+    """Where a host counts as being, of which not all addresses are near."""
+    places = [whereabouts(address) for address in addresses]
+    return next((place for place in PLACES if place in places), "nowhere")

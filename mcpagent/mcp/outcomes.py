@@ -1,0 +1,134 @@
+"""What the end of a request says about whether it ran: decided here, for every transport, and nowhere else.
+
+| outcome | when |
+|---|---|
+| answered | a result |
+| refused | an error answer of the server's own, or a status by which HTTP says that the request was turned away |
+| not_sent | none of it left us |
+| unread | the server certainly never took it up: it ended before, does not know the session, or counts too many |
+| unknown | everything else: the call may have run |
+
+Only what is not sent or unread may be sent again. A text counts for that if it says one thing and nothing more: a
+server that has run a call may say anything else beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from mcpagent.text.retry_after import retry_after_seconds
+
+if TYPE_CHECKING:
+    from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
+
+Outcome: TypeAlias = Literal["answered", "refused", "not_sent", "unread", "unknown"]
+MAY_BE_SENT_AGAIN: frozenset[Outcome] = frozenset({"not_sent", "unread"})
+
+Remedy: TypeAlias = Literal["", "session", "lists", "time"]
+"""What it takes before it is sent again: a new session, the lists anew that headers are made from, or time."""
+
+TransportName: TypeAlias = Literal["stdio", "http", "sse"]
+
+_TURNED_AWAY = frozenset({401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 505})
+"""RFC 9110, 15.5 and RFC 6585: about the message, the sender or the number of requests, not about what was asked."""
+
+_HEADER_MISMATCH = -32020
+"""Refused unseen: a parameter's header is not what the server has come to want (2026-07-28, only with HTTP 400)."""
+
+_SESSION_WORDS = re.compile(
+    r"(?:a|already|and|bad|been|closed|could|does|ended|exist|expired|find|found|gone|has|header|id|identifier|initialize"
+    r"|invalid|is|known|mcp|mcp-session-id|missing|new|no|not|or|please|provided|reinitialize|request|required|server"
+    r"|session|session-id|sessionid|start|terminated|the|unknown|valid|was|with)"
+)
+_SESSION_NAMES = re.compile(r"mcp-session-id|session[- ]?id|session identifier", re.IGNORECASE)
+_FRAME = frozenset({"404", "400", "code", "detail", "error", "message", "page", "status", "title"})
+"""What stands around the words of an error, such as the keys of a JSON object."""
+
+_LONGEST_SAID = 300
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of one request as its transport saw it: how far its bytes came, and what came back.
+
+    `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response, None and
+    empty if there is none. `answer` is what the bytes that came back hold for this request, malformed or not.
+    `session` is the id of the session that it was sent in, "" if there is none. `is_modern`: sent in the era of
+    2026-07-28.
+    """
+
+    transport: TransportName
+    is_sent: bool = True
+    was_read: bool = True
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    answer: JSONRPCResponse | JSONRPCError | None = None
+    request_id: RequestId | None = None
+    session: str = ""
+    is_modern: bool = False
+
+
+def outcome_of(end: End) -> tuple[Outcome, Remedy]:
+    """What the end of a request says, and what it takes before anything is sent again."""
+    if not end.is_sent:
+        return "not_sent", ""
+    if not end.was_read:
+        return "unread", ""
+    if end.answer is not None and end.answer.id == end.request_id and end.status not in (400, 404):
+        return _of_answer(end.answer), ""
+    if _says_session_is_gone(end):
+        return "unread", "session"
+    remedy: Remedy = "session" if end.status == 404 and end.session else ""
+    if end.answer is not None and _is_header_mismatch(end):
+        return "unread", "lists"
+    if end.status == 429 and end.transport == "http" and retry_after_seconds(end.headers) is not None:
+        return "unread", "time"
+    if end.answer is not None:
+        return _of_answer(end.answer), "" if end.answer.id == end.request_id else remedy
+    # What answers a POST of the older transport is not what answers the request in it, so it says little of that.
+    is_turned_away = end.transport == "http" and end.status in _TURNED_AWAY
+    return ("refused" if is_turned_away else "unknown"), remedy
+
+
+def _of_answer(answer: JSONRPCResponse | JSONRPCError) -> Outcome:
+    from mcp_types import JSONRPCResponse
+
+    from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
+
+    if isinstance(answer, JSONRPCResponse):
+        return "answered"
+    return "unknown" if answer.error.code == INVALID_ANSWER else "refused"
+
+
+def _is_header_mismatch(end: End) -> bool:
+    error: Any = getattr(end.answer, "error", None)
+    return end.transport == "http" and end.is_modern and end.status == 400 and error.code == _HEADER_MISMATCH
+
+
+def _says_session_is_gone(end: End) -> bool:
+    """Whether this is a server that does not know the session, by its status and by all that it says.
+
+    The specification has it answer 404, some answer 400. What names no session id may as well be about a session of
+    the tool's own, so with 400 it counts only where the server did not even read the request's id.
+    """
+    if end.status not in (400, 404) or not (end.session or end.transport == "sse"):
+        return False
+    error: Any = getattr(end.answer, "error", None)
+    if end.answer is not None and error is None:
+        return False
+    said = error.message if error is not None else end.body[: _LONGEST_SAID + 1].decode("utf-8", "replace")
+    if len(said) > _LONGEST_SAID:
+        return False
+    said = said.replace(end.session, "") if end.session else said
+    words = [word for word in re.findall(r"[\w-]+", said.lower()) if word not in _FRAME]
+    is_about_ours = error is not None and end.answer is not None and end.answer.id != end.request_id
+    is_plain = end.transport == "http" and (error is None or is_about_ours) and words in ([], ["not", "found"])
+    if end.status == 404 and is_plain:
+        return True
+    if not any("session" in word for word in words) or not all(map(_SESSION_WORDS.fullmatch, words)):
+        return False
+    return end.status == 404 or is_about_ours or _SESSION_NAMES.search(said) is not None

@@ -1,0 +1,54 @@
+"""What a server started, on Linux: what left its process group is otherwise out of reach."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOST_PROCESSES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process and when it started (clock ticks since boot), so that a reused pid is not taken for it."""
+
+    pid: int
+    started: int
+
+
+def descendants(pid: int) -> tuple[Process, ...]:
+    """All living descendants of a process; none if there is no `/proc`."""
+    found: dict[int, Process] = {}
+    open_pids = [pid]
+    while open_pids and len(found) < _MOST_PROCESSES:
+        for child in _children(open_pids.pop()):
+            if child not in found and (started := _started(child)) is not None:
+                found[child] = Process(child, started)
+                open_pids.append(child)
+    return tuple(found.values())
+
+
+def kill_all(processes: tuple[Process, ...]) -> None:
+    """Kills those that still live."""
+    for process in processes:
+        if _started(process.pid) == process.started:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(OSError, ValueError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            children += map(int, (thread / "children").read_text().split())
+    return children
+
+
+def _started(pid: int) -> int | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        # proc(5): field 22, counted after the command in parentheses, which may hold anything.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return None

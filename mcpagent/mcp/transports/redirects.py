@@ -1,0 +1,44 @@
+"""Redirects of remote servers: followed where they change nothing but the path, and not for ever."""
+
+from __future__ import annotations
+
+import httpx2
+
+MOST_REDIRECTS = 5
+KEEPING_METHOD = frozenset({307, 308})
+"""Those that a POST stays a POST in."""
+
+
+async def sent_within_origin(network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
+    """Sends a request, and again to where it is redirected if method and origin stay the same, at most five times."""
+    url, followed = request.url, 0
+    while True:
+        response = await network.handle_async_request(request)
+        target = redirect_target(response, url)
+        if response.status_code not in KEEPING_METHOD or target is None or followed == MOST_REDIRECTS:
+            return response
+        if not is_within_origin(url, target) or (target.userinfo and target.userinfo != url.userinfo):
+            return response
+        await response.aclose()
+        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() != "host"]
+        url, followed = target, followed + 1
+        request = httpx2.Request(
+            request.method, url, headers=headers, content=await request.aread(), extensions=request.extensions
+        )
+
+
+def redirect_target(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | None:
+    """Where an answer from `url` says to go; None if it says nothing or what is no address."""
+    location = response.headers.get("location", "")
+    try:
+        return url.join(location) if location and 300 <= response.status_code < 400 else None
+    except (httpx2.InvalidURL, ValueError):
+        return None
+
+
+def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
+    """Whether this is the same origin, or its https where both have the usual port."""
+    if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
+        return True
+    is_upgrade = (url.scheme, target.scheme) == ("http", "https")
+    return is_upgrade and url.host == target.host and url.port is None and target.port is None
