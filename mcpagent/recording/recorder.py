@@ -254,6 +254,7 @@ class _RecordedSources:
     def __init__(self, sources: AgentSources, recorder: Recorder) -> None:
         self.inside = sources
         self.path = recorder.path
+        self.secrets: list[str] = []
         self._recorder = recorder
         self._listings: dict[int, tuple[Listing, Listing]] = {}
         self._tools: dict[int, tuple[Tool, Tool]] = {}
@@ -263,11 +264,8 @@ class _RecordedSources:
         self._recorder.sources = self.inside
         exits.callback(self._recorder.close)
         await self.inside.open(exits, emit, on_change)
-        self._recorder.hide(self.inside.secrets)
-
-    @property
-    def secrets(self) -> list[str]:
-        return self.inside.secrets
+        self.secrets = self.inside.secrets
+        self._recorder.hide(self.secrets)
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
         live = self.inside.listing(from_toolsets)

@@ -1,4 +1,4 @@
-"""Sessions that are killed: `python -m tests.sessions.killed_sessions WHERE FOLDER KILLS`, which prints what became of it.
+"""Sessions that are killed: `python -m tests.sessions.killed_sessions WHERE FOLDER KILLS TIMES`.
 
 `WHERE` is "sqlite" or the address of a PostgreSQL database. Each session is in a process forked from this one, so that
 nothing has to be imported again. With KILLS 0 each is killed at one of the borders between two steps, `TIMES` at each
