@@ -239,6 +239,8 @@ def _told(error: sqlite3.Error | OSError) -> str:
     if isinstance(error, sqlite3.OperationalError):
         if "full" in text:
             return "the disk is full; make room and go on"
+        if "disk I/O error" in text:
+            return "the disk takes no more (disk I/O error): full, at a limit of yours, or broken; make room and go on"
         if "readonly" in text or "unable to open" in text:
             return f"cannot be written ({text}); make it writable, or name another file: --session-db FILE"
         if "locked" in text:

@@ -42,7 +42,7 @@ class Place:
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """One statement, past the store."""
         if self.server is not None:
-            return self.server.run(f"SET search_path = mcpagent; {sql}", self.database)
+            return self.server.run(sql, self.database)
         with sqlite3.connect(self.where, timeout=10) as connection:
             found = connection.execute(sql).fetchall()
         connection.close()
