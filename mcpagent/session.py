@@ -496,8 +496,8 @@ class Session(Generic[Deps]):
         the session is answering; what a run whose stream was left still does is no part of it.
         """
         self._require_idle()
-        self._given_system = system
         self.stop_keeping()
+        self._given_system = system
         self.id = uuid4().hex
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
@@ -730,7 +730,9 @@ class Session(Generic[Deps]):
         )
 
     def stop_keeping(self) -> None:
-        """Goes on in memory alone; what was written stays, and other processes can have it."""
+        """Goes on in memory alone; what was said so far stays, and other processes can have it."""
+        if self._run is None:
+            self._keep_soon()  # what a program put into a namespace since the last run
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.release()

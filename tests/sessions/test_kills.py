@@ -27,7 +27,8 @@ BORDERS = 9
 
 
 def killed(place: str, folder: Path, kills: int, times: int, seconds: float, seed: int = 0) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.sessions.killed_sessions", place, str(folder), *map(str, (kills, times, seed))]
+    arguments = [place, folder, kills, times, seed]
+    command = [sys.executable, "-m", "tests.sessions.killed_sessions", *map(str, arguments)]
     done = subprocess.run(
         command,
         cwd=ROOT,
