@@ -93,7 +93,7 @@ class SqliteBackend(SessionBackend):
     def _connect(self) -> sqlite3.Connection:
         make_private(self.path.parent)
         # SQLite gives its other files the rights of this one; what a umask took away is not to be given back to others.
-        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600))
+        os.close(_private(self.path))
         connection = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
         )
@@ -153,7 +153,7 @@ class SqliteBackend(SessionBackend):
         if self._alive is None:
             folder = self._holders
             make_private(folder)
-            self._alive = os.open(folder / self.me.token, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
+            self._alive = _private(folder / self.me.token)
             _lock(self._alive)
 
     def is_alive(self, holder: Holder) -> bool:
@@ -250,6 +250,18 @@ def _told(error: sqlite3.Error | OSError) -> str:
     if isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text):
         return f"is no file of sessions, or a damaged one ({text}); see `mcpagent sessions doctor`, or move it away"
     return text
+
+
+def _private(path: Path) -> int:
+    """The file, open; a new one is its user's only, whatever the umask."""
+    flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+    try:
+        handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags)
+    if sys.platform != "win32":
+        os.fchmod(handle, 0o600)
+    return handle
 
 
 def _lock(handle: int) -> bool:
