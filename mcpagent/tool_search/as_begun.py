@@ -37,9 +37,9 @@ def listing_as_begun(
 ) -> Listing:
     """What there was then, as far as it matters: what the model was `told` of, as it was told last.
 
-    `found` are the tools that the history speaks of, `lost` those of them that went by themselves. Others count as known
-    if the model had to search for them, and so was told nothing of them alone. They are new if they are to be offered
-    now (`newly_offered`), or if it does not search.
+    `found` are the tools that the history speaks of, `lost` those of them that went by themselves. Others count as
+    known if the model had to search for them, and so was told nothing of them alone. They are new if they are to be
+    offered now (`newly_offered`), or if it does not search.
     """
     then = dict(told)
     tools: list[Tool] = []
