@@ -6,6 +6,7 @@ offers the same tools in the same order.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from mcpagent.messages import (
     texts_for_model,
 )
 from mcpagent.python.argument_checks import expect, expect_fields
+from mcpagent.text.known_secrets import REDACTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ MAX_PROMPT_CHARACTERS = 10_000_000
 CANCELLED = "This call was cancelled before it ended; it may have run."
 
 UNKNOWN = "The process that made this call ended before it had an answer. Its outcome is unknown: it may have run."
+
+NOT_KEPT = "This call was not run: its arguments hold a secret, which was not written down. Make it again if need be."
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +330,10 @@ class Conversation:
         *,
         unanswered_prompt: bool,
     ) -> None:
-        """Goes on where another process ended: calls that have results get them, others that were sent are unknown."""
+        """Goes on where another process ended: calls that have results get them, others that were sent are unknown.
+
+        What was not sent is made later, unless it is not known any more what with.
+        """
         self._announced, self._steps = [*announced], [*steps]
         self._unanswered_prompt = unanswered_prompt and not self.open_calls
         calls = {call.id: call for call in self.open_calls}
@@ -338,6 +345,10 @@ class Conversation:
                 results += known.parts
             elif known.is_unknown:
                 results.append(not_run(call, UNKNOWN))
+        known_results = {part.call_id for part in results if isinstance(part, ToolResult)}
+        results += [
+            not_run(call, NOT_KEPT) for call_id, call in calls.items() if call_id not in known_results and _is_cut(call)
+        ]
         if results:
             self.append(Message("tool", tuple(results)))
 
@@ -464,6 +475,10 @@ class Conversation:
         if _tells(self._messages[place]):
             self._telling.append(place)
             self._folded = fold_discovery((self._messages[place],), self._folded)
+
+
+def _is_cut(call: ToolCall) -> bool:
+    return REDACTED in json.dumps(call.arguments)
 
 
 def _tells(message: Message) -> bool:

@@ -42,8 +42,8 @@ from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.announcing import announce
-from mcpagent.tool_search.as_begun import catalog_as_begun, listing_as_begun
-from mcpagent.tool_search.catalog import Catalog
+from mcpagent.tool_search.as_begun import catalog_as_begun, listing_as_begun, told_last
+from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
@@ -92,7 +92,8 @@ class Session(Generic[Deps]):
         self._spent = standing.spent
         self._pending = standing.pending
         self._unfinished = standing.run
-        self._is_restored = self._waits_for_servers = kept is not None
+        self._is_restored = kept is not None
+        self._begun: Standing | None = standing if kept is not None else None
         self._run: RunContext[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._ended = asyncio.Event()
@@ -100,6 +101,7 @@ class Session(Generic[Deps]):
         self._leaving: asyncio.Task[RunFinished] | None = None
         self._listed = owner.from_toolsets
         self._held: Catalog | None = None
+        self._looked_at: Listing | None = None
         self._conversation: Conversation
         self._tools: SessionTools
         self._has_begun: bool
@@ -407,13 +409,13 @@ class Session(Generic[Deps]):
         the session is answering; what a run whose stream was left still does is no part of it.
         """
         self._require_idle()
-        self._given_system = system
         self.stop_keeping()
+        self._given_system = system
         self.id = uuid4().hex
         self._info = SessionInfo(self.id, "", time.time(), 0.0)
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
-        self._is_restored = False
+        self._is_restored, self._begun = False, None
         if self._store is not None:
             self._keep_in(Keeper(self._store, self.id))
 
@@ -442,6 +444,7 @@ class Session(Generic[Deps]):
         """
         before, system = self._tools, self._conversation.system
         kept = self._conversation.first(length)
+        self._begun = self._begun if len(kept) else None
         self._begin(kept, after=before if len(kept) else None)
         self._given_length = min(self._given_length, len(kept))
         if len(kept) and _how_found(self._tools) == _how_found(before):
@@ -470,6 +473,7 @@ class Session(Generic[Deps]):
             settle=self._settle,
         )
         if begun is not None:
+            self._looked_at = tools.catalog.listing
             self._know_as_then(tools, begun)
         self._model, self._tools, self._conversation, self._has_begun = model, tools, conversation, has_begun
         self._is_small = is_small
@@ -478,35 +482,51 @@ class Session(Generic[Deps]):
         self._open()
         self._warn_of_misfits()
         if begun is not None:
-            if _how_found(tools) == begun.beginning.how_found:
-                self._conversation.system = begun.beginning.system
-                self._wants_instructions = begun.beginning.wants_instructions
-            else:  # tools are found in another way now, so the conversation begins with what there is now
-                self._held = None
-                self._begin(conversation)
+            self._conversation.system, self._offered_first = begun.beginning.system, begun.beginning.offered
+            self._wants_instructions = begun.beginning.wants_instructions
+
+    def _know_anew(self, begun: Standing) -> None:
+        """As at the beginning of this session, where there is more by now: servers connect, `dynamic` asks each run."""
+        tools, listing = self._tools, self._owner.catalogs.listing_of(self._listed)
+        if listing is self._looked_at and _how_found(tools) == begun.beginning.how_found:
+            return
+        self._looked_at, self._held = listing, None
+        tools.begin(self._catalog(has_begun=True))
+        self._know_as_then(tools, begun)
+        system = self._conversation.system
+        self._open()
+        if _how_found(tools) == begun.beginning.how_found:
+            self._conversation.system, self._wants_instructions = system, begun.beginning.wants_instructions
+            self._offered_first = begun.beginning.offered
+        else:  # tools are found in another way now, so the conversation begins with what there is now
+            self._held = None
+            tools.begin(self._catalog(has_begun=True))
+            self._open()
 
     def _know_as_then(self, tools: SessionTools, begun: Standing) -> None:
         """Takes the tools as this conversation knew them; what is different now is told before its next request."""
         now, offered, discovery = tools.catalog, begun.beginning.offered, tools.conversation.discovery
-        found, first = set(discovery.keys.values()), {tool.key for tool in offered}
+        told = told_last(offered, tools.conversation.parts)
+        found = {key for name, key in discovery.keys.items() if name not in discovery.lost}
         pinned = {tools.known[name].definition.key for name in tools.pinned}
         then = listing_as_begun(
             now.listing,
-            offered,
+            told,
             found,
+            lost={discovery.keys[name] for name in discovery.lost if name in discovery.keys},
             descriptions=begun.told.descriptions,
             connecting=begun.told.connecting,
             searching=begun.beginning.how_found[0],
-            newly_offered=pinned - first - found,
+            newly_offered=pinned - told.keys() - found,
         )
         names = {tool.definition.key: name for name, tool in tools.known.items()}
-        if then.tools is now.listing.tools and all(names.get(tool.key) == tool.name for tool in offered):
+        if then.tools is now.listing.tools and all(names.get(key) == tool.name for key, tool in told.items()):
             tools.listing = then
         else:
             shared = self._owner.catalogs.shared
-            self._held = catalog_as_begun(then, offered, now.search, listed=self._listed, shared=shared)
+            self._held = catalog_as_begun(then, told.values(), now.search, listed=self._listed, shared=shared)
             tools.begin(self._held)
-        tools.pinned = tuple(tool.name for tool in offered if tool.name in tools.known)
+        tools.pinned = tuple(tool.name for tool in offered)
 
     def _open(self) -> None:
         """The session's own tools, and the system prompt, by what there is now."""
@@ -553,6 +573,9 @@ class Session(Generic[Deps]):
             return
         with run.entered():
             self._listed = await self._owner.definition.sources.from_toolsets()
+            if self._begun is not None:
+                begun, self._begun = self._begun, None
+                self._know_anew(begun)
             self.refresh()
             instructions = self._owner.definition.instructions
             if callable(instructions) and self._wants_instructions:
@@ -572,7 +595,8 @@ class Session(Generic[Deps]):
             await sources.settle(self._owner.emit, 0.0)
         else:
             await run.wait(partial(sources.settle, run.emit))
-        self._waits_for_servers = False
+        if self._begun is not None and run is None:
+            self._know_anew(self._begun)
         self.refresh()
 
     def refresh(self) -> None:
@@ -585,8 +609,8 @@ class Session(Generic[Deps]):
             return
         if self._owner.model is not self._model:
             self._go_on()
-        if self._waits_for_servers and self._owner.catalogs.listing_of(self._listed).connecting:
-            return  # what is not there yet is not gone
+        if self._begun is not None:
+            return  # what is not there before the first run is not gone
         catalog, tools = self._catalog(self._has_begun), self._tools
         if catalog is tools.catalog and catalog.listing is tools.listing:
             return
@@ -655,7 +679,9 @@ class Session(Generic[Deps]):
             self._keeper.write_anew()
 
     def stop_keeping(self) -> None:
-        """Goes on in memory alone; what was written stays, and other processes can have it."""
+        """Goes on in memory alone; what was said so far stays, and other processes can have it."""
+        if self._run is None:
+            self._keep_soon()  # what a program put into a namespace since the last run
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.release()

@@ -254,6 +254,7 @@ class _RecordedSources(WrappedSources):
     def __init__(self, sources: AgentSources, recorder: Recorder) -> None:
         super().__init__(sources, recorder.recorded_tool)
         self.path = recorder.path
+        self.secrets: list[str] = []
         self._recorder = recorder
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
@@ -262,7 +263,8 @@ class _RecordedSources(WrappedSources):
         self._recorder.sources = self.inside
         exits.callback(self._recorder.close)
         await self.inside.open(exits, emit, on_change)
-        self._recorder.hide(self.inside.secrets)
+        self.secrets = self.inside.secrets
+        self._recorder.hide(self.secrets)
 
 
 class _RecordedModel:

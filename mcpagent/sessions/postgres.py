@@ -191,13 +191,16 @@ class PostgresBackend(SessionBackend):
 
     def _found_version(self) -> int:
         """That of the tables; 0 if there are none. Raises `SessionStoreError` where this user may not look at them."""
-        schema, may_use = self.execute(
-            "SELECT to_regnamespace('mcpagent')::text, coalesce(has_schema_privilege('mcpagent', 'USAGE'), true)"
-            " WHERE to_regnamespace('mcpagent') IS NOT NULL UNION ALL SELECT NULL, true LIMIT 1"
-        )[0]
+        # By the tables themselves: what `to_regclass` finds may be older than a lock that was just waited for.
+        schema = self.execute(
+            "SELECT has_schema_privilege(n.oid, 'USAGE'), EXISTS (SELECT 1 FROM pg_class c"
+            " WHERE c.relnamespace = n.oid AND c.relname = 'store_version')"
+            " FROM pg_namespace n WHERE n.nspname = 'mcpagent'"
+        )
+        may_use, has_tables = schema[0] if schema else (True, False)
         if not may_use:
             raise SessionStoreError(f"{self.where}: {_grant(self._user)}")
-        if schema is None or self.execute("SELECT to_regclass('mcpagent.store_version')::text")[0][0] is None:
+        if not has_tables:
             return 0
         found = self.execute("SELECT version FROM store_version")
         return int(found[0][0]) if found else 0
@@ -216,7 +219,7 @@ class PostgresBackend(SessionBackend):
         assert self._connection is not None
         with self._connection.transaction():
             self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATING,))
-            if self.execute("SELECT to_regnamespace('mcpagent')::text")[0][0] is None:
+            if not self.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'mcpagent'"):
                 self.execute("CREATE SCHEMA mcpagent")
             found = self._found_version()  # another process may have been faster
             if found == 0:

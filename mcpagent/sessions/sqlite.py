@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
@@ -18,8 +19,12 @@ from mcpagent.sessions.backend import Migrations, SessionBackend
 from mcpagent.sessions.kept import Holder
 from mcpagent.text.safe_text import safe_line
 
+_T = TypeVar("_T")
+
 BUSY_SECONDS = 30.0
 """So long a write waits for those of other processes, each of which takes about a millisecond."""
+
+_WAIT_SECONDS = (0.0005, 0.002)
 
 APPLICATION_ID = 0x6D637061
 """"mcpa", by which `file` and we know the file (https://sqlite.org/fileformat2.html#application_id)."""
@@ -72,9 +77,8 @@ class SqliteBackend(SessionBackend):
         """All or nothing."""
         try:
             connection = self._opened()
-            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            self._begin(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
             try:
-                self._require_known(connection)  # a newer mcpagent may have come to it meanwhile
                 yield
                 connection.execute("COMMIT")
             except BaseException:
@@ -93,13 +97,14 @@ class SqliteBackend(SessionBackend):
     def _connect(self) -> sqlite3.Connection:
         make_private(self.path.parent)
         # SQLite gives its other files the rights of this one; what a umask took away is not to be given back to others.
-        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600))
+        os.close(_private(self.path))
         connection = sqlite3.connect(
-            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
+            self.path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         try:
-            found = self._require_known(connection)
-            self._write_ahead(connection)
+            found = self._begin(connection, "BEGIN")
+            connection.execute("COMMIT")
+            _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
             if found < self.version:
                 self._migrate(connection)
@@ -107,6 +112,19 @@ class SqliteBackend(SessionBackend):
             connection.close()
             raise
         return connection
+
+    def _begin(self, connection: sqlite3.Connection, how: str) -> int:
+        """Begins a transaction in tables that this code knows, and gives their version."""
+
+        def begin() -> int:
+            connection.execute(how)
+            try:
+                return self._require_known(connection)  # also later on: a newer mcpagent may have come to it
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+
+        return _patiently(begin)
 
     def _require_known(self, connection: sqlite3.Connection) -> int:
         """The version of its tables. Raises `SessionStoreError` for a newer one, and for what is no file of ours."""
@@ -120,9 +138,8 @@ class SqliteBackend(SessionBackend):
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """To the version of this code, in one transaction: a reader and a crash find the old one or the new one."""
-        connection.execute("BEGIN IMMEDIATE")
+        found = self._begin(connection, "BEGIN IMMEDIATE")  # another process may have been faster
         try:
-            found = self._require_known(connection)  # another process may have been faster
             for statement in (statement for step in self.migrations[found:] for statement in step):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -133,19 +150,6 @@ class SqliteBackend(SessionBackend):
                 connection.execute("ROLLBACK")
             raise
 
-    def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        """Asked once, it may be refused while another process does the same, whatever the time limit."""
-        until = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
-
     # -- who is alive -------------------------------------------------------------------------------------------------
 
     def be_alive(self) -> None:
@@ -153,7 +157,7 @@ class SqliteBackend(SessionBackend):
         if self._alive is None:
             folder = self._holders
             make_private(folder)
-            self._alive = os.open(folder / self.me.token, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
+            self._alive = _private(folder / self.me.token)
             _lock(self._alive)
 
     def is_alive(self, holder: Holder) -> bool:
@@ -227,6 +231,22 @@ class SqliteBackend(SessionBackend):
             self._alive = None
 
 
+def _patiently(work: Callable[[], _T]) -> _T:
+    """Tried anew while other processes are in the way.
+
+    SQLite's own way of waiting asks less and less often, so that who waits longest waits on: of 8 processes that write
+    all the time, one write in a hundred took 3 s.
+    """
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(random.uniform(*_WAIT_SECONDS))  # noqa: S311 - no secret
+
+
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
@@ -239,6 +259,8 @@ def _told(error: sqlite3.Error | OSError) -> str:
     if isinstance(error, sqlite3.OperationalError):
         if "full" in text:
             return "the disk is full; make room and go on"
+        if "disk I/O error" in text:
+            return "the disk takes no more (disk I/O error): full, at a limit of yours, or broken; make room and go on"
         if "readonly" in text or "unable to open" in text:
             return f"cannot be written ({text}); make it writable, or name another file: --session-db FILE"
         if "locked" in text:
@@ -248,6 +270,18 @@ def _told(error: sqlite3.Error | OSError) -> str:
     if isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text):
         return f"is no file of sessions, or a damaged one ({text}); see `mcpagent sessions doctor`, or move it away"
     return text
+
+
+def _private(path: Path) -> int:
+    """The file, open; a new one is its user's only, whatever the umask."""
+    flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+    try:
+        handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags)
+    if sys.platform != "win32":
+        os.fchmod(handle, 0o600)
+    return handle
 
 
 def _lock(handle: int) -> bool:

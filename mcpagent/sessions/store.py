@@ -284,6 +284,9 @@ class SessionStore:
             self._redactor = (known, value_redactor({*self._values, *known}))
         return self._redactor[1](text)
 
+    def _name(self, text: str) -> str:
+        return _sendable(self.redact(text))
+
     def as_json(self, data: Any) -> str:
         """As JSON; keys are found in each text by itself, since `\\n` before one would hide its beginning."""
         text = _json(data)
@@ -312,16 +315,16 @@ class SessionStore:
                 for message in change.messages
             ),
             steps={place: self.as_json(step) for place, step in change.steps.items()},
-            calls=None if calls is None else {call: self.as_json(data) for call, data in calls.items()},
+            calls=None if calls is None else {self._name(call): self.as_json(data) for call, data in calls.items()},
             values={name: None if data is None else self.as_json(data) for name, data in change.values.items()},
             columns={
-                "folder": _sendable(self.redact(change.folder)),
-                "model": _sendable(self.redact(change.model)),
+                "folder": self._name(change.folder),
+                "model": self._name(change.model),
                 "tokens": change.tokens,
                 "dollars": change.dollars,
                 "cost_known": int(change.cost_known),
             },
-            title=_sendable(self.redact(title_of(change.title))),
+            title=self._name(title_of(change.title)),
         )
 
 

@@ -115,11 +115,11 @@ def secrets_in(environ: Mapping[str, str]) -> list[str]:
 
 
 def redacted(data: Any, redact: Redact) -> Any:
-    """JSON data with every text in it redacted."""
+    """JSON data with every text in it redacted, keys too."""
     if isinstance(data, str):
         return redact(data)
     if isinstance(data, Mapping):
-        return {key: redacted(value, redact) for key, value in data.items()}
+        return {redacted(key, redact): redacted(value, redact) for key, value in data.items()}
     if isinstance(data, list | tuple):
         return [redacted(value, redact) for value in data]
     return data

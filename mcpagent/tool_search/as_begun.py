@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.messages import Part, ToolDefinition, ToolKey, ToolsChanged
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming, Shared
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
 
 
+def told_last(offered: Sequence[ToolDefinition], parts: Iterable[Part]) -> dict[ToolKey, ToolDefinition]:
+    """What the model was last told of each tool: those offered from the start, and by the history since."""
+    told = {definition.key: definition for definition in offered}
+    for part in parts:
+        if isinstance(part, ToolsChanged):
+            keys = {definition.name: key for key, definition in told.items()}
+            for name in part.removed:
+                told.pop(keys.get(name, ToolKey(None, "")), None)
+            told.update((definition.key, definition) for definition in part.added)
+    return told
+
+
 def listing_as_begun(
     now: Listing,
-    offered: Sequence[ToolDefinition],
+    told: Mapping[ToolKey, ToolDefinition],
     found: Collection[ToolKey],
     *,
+    lost: Collection[ToolKey],
     descriptions: Mapping[str, str],
     connecting: Sequence[str],
     searching: bool,
     newly_offered: Collection[ToolKey],
 ) -> Listing:
-    """What there was then, as far as it matters: what was `offered` from the start as it was described then.
+    """What there was then, as far as it matters: what the model was `told` of, as it was told last.
 
-    `found` are the tools that the history speaks of. Others count as known if the model had to search for them, and so
-    was told nothing of them alone. They are new if they are to be offered now (`newly_offered`), or if it does not
-    search.
+    `found` are the tools that the history speaks of, `lost` those of them that went by themselves. Others count as
+    known if the model had to search for them, and so was told nothing of them alone. They are new if they are to be
+    offered now (`newly_offered`), or if it does not search.
     """
-    then = {definition.key: definition for definition in offered}
+    then = dict(told)
     tools: list[Tool] = []
     for tool in now.tools:
         key = tool.definition.key
         if (was := then.pop(key, None)) is not None:
             same = replace(was, name=tool.definition.name)
             tools.append(tool if same == tool.definition else replace(tool, definition=same))
+        elif key in lost:
+            continue
         elif key in found or (searching and key not in newly_offered and _was_there(key, descriptions)):
             tools.append(tool)
     names = {(tool.definition.server, tool.definition.name) for tool in tools}
@@ -48,15 +63,15 @@ def listing_as_begun(
 
 def catalog_as_begun(
     then: Listing,
-    offered: Sequence[ToolDefinition],
+    told: Iterable[ToolDefinition],
     search: ToolSearch,
     *,
     listed: tuple[Tool, ...],
     shared: Shared,
     others: Sequence[Catalog] = (),
 ) -> Catalog:
-    """A catalogue of that listing in which what was offered has the names that it had."""
-    by_key = {definition.key: definition.name for definition in offered}
+    """A catalogue of that listing in which what the model was told of has the names that it had."""
+    by_key = {definition.key: definition.name for definition in told}
     names = {
         ToolKey(tool.definition.server, tool.definition.name): by_key[tool.definition.key]
         for tool in then.tools

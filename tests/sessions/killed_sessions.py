@@ -1,4 +1,4 @@
-"""Sessions that are killed: `python -m tests.sessions.killed_sessions WHERE FOLDER KILLS`, which prints what became of it.
+"""Sessions that are killed: `python -m tests.sessions.killed_sessions WHERE FOLDER KILLS TIMES SEED`.
 
 `WHERE` is "sqlite" or the address of a PostgreSQL database. Each session is in a process forked from this one, so that
 nothing has to be imported again. With KILLS 0 each is killed at one of the borders between two steps, `TIMES` at each
@@ -203,8 +203,8 @@ BORDERS = {
 """The borders, and how often a session comes to each."""
 
 
-def main(where: str, folder: Path, kills: int, times: int) -> Told:
-    told, chance = Told(), random.Random(7)
+def main(where: str, folder: Path, kills: int, times: int, seed: int) -> Told:
+    told, chance = Told(), random.Random(seed)
     # The whole of a session takes so long; nothing of it is of use after it.
     started = time.monotonic()
     log = folder / "whole"
@@ -233,5 +233,5 @@ def main(where: str, folder: Path, kills: int, times: int) -> Told:
 
 
 if __name__ == "__main__":
-    found = main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    found = main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:6]))
     print(json.dumps({**found.__dict__, "wrong": found.wrong[:20]}))

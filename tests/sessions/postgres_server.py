@@ -46,8 +46,9 @@ class PostgresServer:
         """One statement, by its superuser."""
         import psycopg
 
-        with psycopg.connect(self.address(database), autocommit=True) as connection:
-            cursor = connection.execute(sql)  # type: ignore[arg-type]  # words of a test
+        own = "-c search_path=mcpagent"
+        with psycopg.connect(self.address(database), autocommit=True, options=own) as connection:
+            cursor = connection.execute(sql)  # words of a test
             return cursor.fetchall() if cursor.description is not None else []
 
     def new_database(self) -> str:

@@ -1,0 +1,78 @@
+"""The two kinds of places where sessions are kept, so that one test holds both."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpagent import SessionStore
+from mcpagent.sessions.backend import Migrations, SessionBackend
+from tests.sessions.postgres_server import PostgresServer, postgres_server
+
+
+@dataclass
+class Place:
+    """One place that is empty at first; each `open` is as another process would open it."""
+
+    where: str
+    server: PostgresServer | None = None
+    database: str = ""
+    opened: list[SessionStore] = field(default_factory=list[SessionStore])
+
+    def open(self, **options: Any) -> SessionStore:
+        store = SessionStore(self.where, **options)
+        self.opened.append(store)
+        return store
+
+    def backend(self, migrations: Migrations | None = None) -> SessionBackend:
+        if self.server is not None:
+            from mcpagent.sessions import postgres
+
+            return postgres.PostgresBackend(self.where, "normal", migrations or postgres.MIGRATIONS)
+        from mcpagent.sessions import sqlite
+
+        return sqlite.SqliteBackend(Path(self.where), "normal", migrations or sqlite.MIGRATIONS)
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """One statement, past the store."""
+        if self.server is not None:
+            return self.server.run(sql, self.database)
+        with sqlite3.connect(self.where, timeout=10) as connection:
+            found = connection.execute(sql).fetchall()
+        connection.close()
+        return found
+
+    def lose_hold(self, store: SessionStore) -> None:
+        """As if the process of this store had ended, which it does not know."""
+        backend: Any = store._backend
+        if self.server is None:
+            backend.disown()
+            return
+        self.server.run(f"SELECT pg_terminate_backend({backend._connection.info.backend_pid}, 5000)", self.database)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "postgres":
+        server = postgres_server()
+        database = server.new_database()
+        place = Place(server.address(database), server, database)
+    else:
+        place = Place(str(tmp_path / "kept" / "sessions.db"))
+    yield place
+    for store in place.opened:
+        store.close()
+    if place.server is not None:
+        place.server.run(f"DROP DATABASE {place.database} WITH (FORCE)")
+
+
+async def settled() -> None:
+    """Lets what was asked for by `call_soon` happen."""
+    for _ in range(5):
+        await asyncio.sleep(0)
