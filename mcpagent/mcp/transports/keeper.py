@@ -54,7 +54,7 @@ done 2>/dev/null
 """
 
 
-class Keeper:
+class ProcessGuard:
     """The watching process of this one: there is one while servers run. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-KEEPER = Keeper()
+KEEPER = ProcessGuard()
 
 
 if sys.platform == "win32":
