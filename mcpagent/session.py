@@ -502,7 +502,7 @@ class Session(Generic[Deps]):
         self.id = uuid4().hex
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
-        self._is_restored = False
+        self._is_restored, self._spent = False, Spent()
         if self._store is not None:
             self._keeper = Keeper(self._store, self.id)
 

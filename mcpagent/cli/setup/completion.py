@@ -124,7 +124,9 @@ def _candidates(place: _Place, open_word: str, command: Any, names: Names) -> It
     elif open_word.startswith("-") and not place.is_closed:
         leaf = place.leaf if place.path else command.commands["ask" if place.is_asking else "chat"]
         for param in options_in(leaf):
-            shown = [name for name in param.opts if name.startswith("--") and not param.hidden]
+            shown = [
+                name for name in (*param.opts, *param.secondary_opts) if name.startswith("--") and not param.hidden
+            ]
             yield from (Completed(name, _short(param.help or "")) for name in shown)
         yield Completed("--help", "the page of this command")
     elif place.is_asking or place.is_closed:
