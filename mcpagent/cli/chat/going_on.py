@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -102,8 +101,7 @@ class GoingOn:
         desk.asked, trace = questions_of(messages, kept.steps)
         desk.trace = replace(trace, last=last_request(desk.agent, messages, kept.steps, trace.requests))
         desk.kept.clear()
-        glyphs, width = desk.terminal.glyphs, desk.width
-        desk.say(*resumed_lines(kept.info, desk.asked, messages, glyphs, width, time.time()))
+        desk.say(*resumed_lines(kept.info, desk.asked, messages, desk.terminal, self.options.folder))
         if kept.info.model and kept.info.model != desk.agent.model.name:
             model = safe_line(kept.info.model, 80)
             desk.note(f"  so far with {model}; /model {model} goes on with it")
@@ -120,7 +118,9 @@ class GoingOn:
             return None
         length = finished_length(kept.messages)
         copy = await asyncio.to_thread(store.fork, error.session, None, length=length)
-        desk.note("a copy" if length is None else "a copy, without the question that is being answered there")
+        desk.note(
+            "this is a copy" if length is None else "this is a copy, without the question that is being answered there"
+        )
         return copy
 
     async def go_on_with_what_waits(self, *, is_new: bool = False) -> None:

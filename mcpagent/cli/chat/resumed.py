@@ -7,24 +7,28 @@ were kept. It does not tell how long a search took, nor what was found and not s
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 from mcpagent import Agent
-from mcpagent.cli.chat.session_rows import title_of
+from mcpagent.cli.chat.session_rows import quoted_lines, title_of
 from mcpagent.cli.chat.slash.desk import ChatQuestion
 from mcpagent.cli.chat.trace import SentRequest, Trace, next_request
+from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.kept_sessions import ago
-from mcpagent.cli.screen.lines import behind_bar
-from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.cli.screen.terminal import Terminal
+from mcpagent.conversation import UNKNOWN
 from mcpagent.events import ToolsSearched
 from mcpagent.messages import Image, Message, Step, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.messages import Text as Words
 from mcpagent.sessions import SessionInfo
+from mcpagent.text.safe_text import safe_line, safe_text
 
 MAX_QUESTION, MAX_ANSWER = 300, 900
 """Characters of the last question and its answer that are shown."""
@@ -121,17 +125,15 @@ def last_request(agent: Agent, messages: Sequence[Message], steps: Sequence[Step
 
 
 def resumed_lines(
-    info: SessionInfo,
-    asked: Sequence[ChatQuestion],
-    messages: Sequence[Message],
-    glyphs: Glyphs,
-    width: int,
-    now: float,
+    info: SessionInfo, asked: Sequence[ChatQuestion], messages: Sequence[Message], terminal: Terminal, folder: Path
 ) -> list[Text]:
     """What it is, and its last question and answer, cut."""
-    facts = [counted(info.turns, "turn"), counted(info.messages, "message"), f"last used {ago(now - info.updated)}"]
-    head = Text.assemble((f"{glyphs.loaded} ", "ok"), (title_of(info), "user"))
-    lines = [head, Text(f"  {f' {glyphs.dot} '.join(facts)}", "dim")]
+    facts = [counted(info.turns, "turn"), f"last used {ago(time.time() - info.updated)}"]
+    if info.folder and info.folder != str(folder):
+        facts.append(f"in {short_path(info.folder, Path('/nowhere'))}")
+    dot, loaded = terminal.glyphs.dot, terminal.glyphs.loaded
+    head = Text.assemble((f"{loaded} ", "ok"), (title_of(info), "user"))
+    lines = [head, Text(f"  {f' {dot} '.join(facts)}", "dim")]
     if not asked:
         return lines
     question = asked[-1]
@@ -139,13 +141,15 @@ def resumed_lines(
     later = messages[question.length :]
     answers = [message.text for message in later if message.role == "assistant" and message.text.strip()]
     if answers:
-        lines += behind_bar(_cut(answers[-1], MAX_ANSWER), glyphs, width)
+        lines += quoted_lines(_cut(answers[-1], MAX_ANSWER), terminal)
+    unknown = {part.name for message in later for part in message.tool_results if part.text == UNKNOWN}
+    if unknown and later[-1].role == "tool":
+        names = ", ".join(safe_line(name, 60) for name in sorted(unknown))
+        lines.append(Text(f"  {names}: under way when it ended, so it may have run; it is not made again", "dim"))
     return lines
 
 
 def _cut(text: str, limit: int) -> str:
-    from mcpagent.text.safe_text import safe_text
-
     shown = safe_text(text).strip()
     return shown if len(shown) <= limit else f"{shown[:limit].rstrip()} ..."
 

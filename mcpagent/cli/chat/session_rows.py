@@ -14,9 +14,10 @@ from mcpagent.cli.chat.status_line import short_model
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.frame.kept_sessions import ago, short_id
-from mcpagent.cli.screen.lines import column
+from mcpagent.cli.screen.lines import MAX_WIDTH, column
+from mcpagent.cli.screen.terminal import Terminal
 from mcpagent.sessions import Found, SessionInfo
-from mcpagent.text.safe_text import safe_line
+from mcpagent.text.safe_text import safe_line, safe_text
 
 LEAST_TITLE = 24
 MOST_TITLE = 80
@@ -76,6 +77,14 @@ def _cut(text: str, width: int) -> str:
 def _end(folder: str) -> str:
     """The end of a long one: it tells most."""
     return folder if len(folder) <= MOST_FOLDER else f"...{folder[3 - MOST_FOLDER :]}"
+
+
+def quoted_lines(words: str, terminal: Terminal) -> list[Text]:
+    """What a model said, behind a bar so that it cannot pass for ours, wrapped at words; empty lines are left out."""
+    console, mark = terminal.out, f"  {terminal.glyphs.bar} "
+    lines = [Text(line) for line in safe_text(words).expandtabs(4).splitlines() if line.strip()]
+    pieces = [piece for line in lines for piece in line.wrap(console, max(min(console.width, MAX_WIDTH) - 5, 20))]
+    return [Text.assemble((mark, "dim"), piece) for piece in pieces]
 
 
 def found_lines(found: Sequence[Found], width: int, now: float | None = None) -> list[Text]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from rich.text import Text
 
 from mcpagent.cli.chat.resumed import question_places
-from mcpagent.cli.chat.session_rows import found_lines, info_document, session_rows, title_of
+from mcpagent.cli.chat.session_rows import found_lines, info_document, quoted_lines, session_rows, title_of
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.kept_sessions import (
@@ -20,7 +20,7 @@ from mcpagent.cli.frame.kept_sessions import (
     where_shown,
 )
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.screen.lines import behind_bar, short_arguments, table
+from mcpagent.cli.screen.lines import short_arguments, table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.errors import SessionStoreError
 from mcpagent.messages import Message, dump_messages
@@ -103,16 +103,15 @@ def _said(kept: KeptSession, terminal: Terminal) -> list[Text]:
 
 def _message_lines(message: Message, terminal: Terminal) -> list[Text]:
     """A question, an answer behind a bar, each call as one line."""
-    glyphs, width = terminal.glyphs, terminal.out.width
     lines: list[Text] = []
     if message.role == "user":
         lines += [Text(""), Text.assemble(("> ", "user"), safe_text(message.text).strip())]
     elif message.role == "assistant" and message.text.strip():
-        lines += behind_bar(safe_text(message.text).strip(), glyphs, width)
+        lines += quoted_lines(message.text.strip(), terminal)
     for call in message.tool_calls:
         arguments = short_arguments(call.arguments)
         name = safe_line(call.name, 80)
-        lines.append(Text.assemble(f"  {glyphs.call} ", (name, "tool"), (f"  {arguments}", "dim")))
+        lines.append(Text.assemble(f"  {terminal.glyphs.call} ", (name, "tool"), (f"  {arguments}", "dim")))
     return lines
 
 
