@@ -155,7 +155,7 @@ class _OneShot:
                 put(self.terminal.err, line, style="dim")
 
         session = await asyncio.to_thread(session_to_ask, options, store, tell)
-        return session or uuid4().hex, store
+        return session if session is not None else uuid4().hex, store
 
     async def _fitting(self, agent: Agent, schema: AnswerSchema) -> RunFinished:
         """Asks until the answer fits, three times at most. Raises `MisfitError` for one that still does not."""
