@@ -442,7 +442,7 @@ class Agent(Generic[Deps]):
 
     @property
     def own_session(self) -> Session[Deps]:
-        """The session that `ask`, `messages` and the like mean. Raises `AgentStateError` before the agent is started."""
+        """The session that `ask`, `messages` and the like mean. Raises `AgentStateError` before there is one."""
         return self._current
 
     @property

@@ -13,7 +13,7 @@ _TRIED: Mapping[str, str] = {
     "chat": "repl go start interactive",
     "--continue": "continue last",
     "--resume": "resume restore",
-    "sessions list": "session history conversations chats",
+    "sessions list": "session history conversations",
     "mcp list": "server servers",
     "mcp test": "test",
     "doctor": "check status health",

@@ -89,7 +89,7 @@ def test_every_command_and_every_shown_option_is_offered() -> None:
                 opt
                 for param in leaf.params
                 if param.param_type_name == "option" and not param.hidden
-                for opt in param.opts
+                for opt in (*param.opts, *param.secondary_opts)
             }
             assert set(words(f"mcpagent {path} --")) == {opt for opt in shown if opt.startswith("--")} | {"--help"}
 

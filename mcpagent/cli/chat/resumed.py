@@ -16,7 +16,7 @@ from typing import Any
 from rich.text import Text
 
 from mcpagent import Agent
-from mcpagent.cli.chat.session_rows import quoted_lines, title_of
+from mcpagent.cli.chat.session_rows import quoted_lines, shown_title
 from mcpagent.cli.chat.slash.desk import ChatQuestion
 from mcpagent.cli.chat.trace import SentRequest, Trace, next_request
 from mcpagent.cli.frame.configuration import short_path
@@ -132,7 +132,7 @@ def resumed_lines(
     if info.folder and info.folder != str(folder):
         facts.append(f"in {short_path(info.folder, Path('/nowhere'))}")
     dot, loaded = terminal.glyphs.dot, terminal.glyphs.loaded
-    head = Text.assemble((f"{loaded} ", "ok"), (title_of(info), "user"))
+    head = Text.assemble((f"{loaded} ", "ok"), (shown_title(info), "user"))
     lines = [head, Text(f"  {f' {dot} '.join(facts)}", "dim")]
     if not asked:
         return lines

@@ -24,7 +24,7 @@ MOST_TITLE = 80
 MOST_FOLDER = 30
 
 
-def title_of(info: SessionInfo) -> str:
+def shown_title(info: SessionInfo) -> str:
     """Printable; words that stand for an empty one."""
     return safe_line(info.title, MOST_TITLE) or "(no words)"
 
@@ -67,7 +67,7 @@ def _facts(info: SessionInfo, folder: Path, now: float) -> tuple[str, ...]:
 
 
 def _marked(info: SessionInfo) -> str:
-    return f"{title_of(info)} (open)" if info.holder is not None else title_of(info)
+    return f"{shown_title(info)} (open)" if info.holder is not None else shown_title(info)
 
 
 def _cut(text: str, width: int) -> str:
@@ -97,7 +97,7 @@ def found_lines(found: Sequence[Found], width: int, now: float | None = None) ->
     for items in by_session.values():
         info = items[0].session
         when = ago(now - info.updated)
-        title = safe_line(title_of(info), max(width - 30, LEAST_TITLE))
+        title = safe_line(shown_title(info), max(width - 30, LEAST_TITLE))
         lines.append(Text.assemble((short_id(info.id), "tool"), "  ", (title, "user"), (f"  {when}", "dim")))
         lines += [Text(f"    {safe_line(item.excerpt, max(width - 6, LEAST_TITLE))}") for item in items]
     return lines

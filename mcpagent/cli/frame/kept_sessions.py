@@ -24,7 +24,7 @@ _OURS_BEGUN = re.compile(rf"[0-9a-f]{{{SHORT},31}}")
 _ADDRESS = ("postgresql://", "postgres://")
 
 
-def place_of(options: Options) -> str | Path:
+def store_place(options: Options) -> str | Path:
     """The address of a database, or a file, which need not be there."""
     if (named := options.session_db) and named.startswith(_ADDRESS):
         return named
@@ -37,12 +37,12 @@ def store_of(options: Options) -> SessionStore:
     """The store; nothing is opened before it is needed."""
     from mcpagent.sessions import SessionStore
 
-    return SessionStore(place_of(options))
+    return SessionStore(store_place(options))
 
 
 def is_begun(options: Options) -> bool:
     """Whether anything can be kept there: what only looks makes no file."""
-    place = place_of(options)
+    place = store_place(options)
     return isinstance(place, str) or place.exists()
 
 
@@ -114,7 +114,7 @@ def short_id(session: str) -> str:
 
 def where_shown(options: Options) -> str:
     """The file, or the kind of database."""
-    place = place_of(options)
+    place = store_place(options)
     return "the database" if isinstance(place, str) else short_path(str(place), options.folder)
 
 
@@ -127,7 +127,7 @@ def resume_words(options: Options, session: str) -> str:
     """What goes on with it, typed in a shell."""
     named_by = session[:SHORT] if _OURS.fullmatch(session) else session
     words = ["mcpagent", *((f"--resume={named_by}",) if named_by.startswith("-") else ("--resume", named_by))]
-    place = place_of(options)
+    place = store_place(options)
     named = options.session_db is not None and options.session_db != options.environ.get("MCPAGENT_SESSION_DB")
     if named and isinstance(place, Path):  # an address may hold a password
         words += ["--session-db", str(options.session_db)]

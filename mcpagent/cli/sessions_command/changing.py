@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from mcpagent.cli.chat.resumed import finished_length
-from mcpagent.cli.chat.session_rows import title_of
+from mcpagent.cli.chat.session_rows import shown_title
 from mcpagent.cli.chat.transcript import FORMATS, Transcript
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted
@@ -29,7 +29,7 @@ _AGE = re.compile(r"(\d{1,6})\s*([hdwmy])")
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
 
 
-def rendered(kept: KeptSession, form: str) -> str:
+def kept_as(kept: KeptSession, form: str) -> str:
     """A kept conversation in one of the formats of `/export`."""
     info, values = kept.info, kept.values
     usage = (values.get("spent") or {}).get("usage") or {}
@@ -52,7 +52,7 @@ def export_session(options: Options, wanted: str, form: str, to: Path | None) ->
     """`mcpagent sessions export`. Raises `InputError` for a file that is there already or cannot be made."""
     terminal, store = open_terminal(options.color), store_of(options)
     kept = store.read(the_one(options, store, wanted, terminal).id)
-    text = rendered(kept, form)
+    text = kept_as(kept, form)
     if to is None:
         write_out(text)
         return ExitCode.OK
@@ -77,7 +77,7 @@ def fork_session(options: Options, wanted: str, title: str | None) -> ExitCode:
     if title:
         store.rename(copy, title)
     left_out = ", without the question that is being answered there" if length is not None else ""
-    terminal.done(f'a copy of "{title_of(info)}"{left_out}: {resume_words(options, copy)}')
+    terminal.done(f'a copy of "{shown_title(info)}"{left_out}: {resume_words(options, copy)}')
     return ExitCode.OK
 
 
@@ -100,7 +100,7 @@ def delete_session(options: Options, wanted: str, *, yes: bool) -> ExitCode:
     if not (yes or _agreed(terminal, "delete it for good?")):
         return _left(terminal)
     store.delete(info.id)
-    terminal.done(f'deleted "{title_of(info)}"')
+    terminal.done(f'deleted "{shown_title(info)}"')
     return ExitCode.OK
 
 

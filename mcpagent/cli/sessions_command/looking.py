@@ -7,7 +7,7 @@ from datetime import datetime
 from rich.text import Text
 
 from mcpagent.cli.chat.resumed import question_places
-from mcpagent.cli.chat.session_rows import found_lines, info_document, quoted_lines, session_rows, title_of
+from mcpagent.cli.chat.session_rows import found_lines, info_document, quoted_lines, session_rows, shown_title
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.kept_sessions import (
@@ -88,7 +88,7 @@ def _facts(kept: KeptSession, options: Options) -> list[Text]:
     if kept.values.get("pending"):
         rows.append(("waits", f"{counted(len(kept.values['pending']), 'call')} for an answer"))
     rows.append(("go on", resume_words(options, info.id)))
-    return [Text(title_of(info), "user"), *table([[(name, "dim"), value] for name, value in rows])]
+    return [Text(shown_title(info), "user"), *table([[(name, "dim"), value] for name, value in rows])]
 
 
 def _said(kept: KeptSession, terminal: Terminal) -> list[Text]:
