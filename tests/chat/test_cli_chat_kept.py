@@ -21,7 +21,6 @@ from tests.terminal.process import SMALL_SERVER, Screen, on_a_terminal, run, ser
 PROMPT = r"(?m)^>"
 BARE = ["-m", "offline", *server_option("good", "small")]
 GOOD = [*BARE, "--allow", "small.*"]
-ENOUGH = "answer|degrees"
 
 
 def store_in(folder: Path) -> SessionStore:
@@ -79,6 +78,7 @@ def test_a_chat_that_is_killed_in_a_call_goes_on(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "home" / "data" / "sessions.db").stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_two_chats_on_one_conversation(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as first:
         first.wait_for("connected in")
@@ -111,6 +111,7 @@ def test_two_chats_on_one_conversation(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_one_is_chosen_by_typing_and_left_by_esc(tmp_path: Path) -> None:
     store = store_in(tmp_path)
 
@@ -148,6 +149,7 @@ def test_one_is_chosen_by_typing_and_left_by_esc(tmp_path: Path) -> None:
         assert "\x1b" not in screen.raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["option", "variable", "settings"])
 def test_nothing_is_kept_if_that_is_asked_for(how: str, tmp_path: Path) -> None:
     if how == "settings":
@@ -164,6 +166,7 @@ def test_nothing_is_kept_if_that_is_asked_for(how: str, tmp_path: Path) -> None:
     assert not (tmp_path / "home" / "data" / "sessions.db").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_opened_before_something_is_said(tmp_path: Path) -> None:
     with on_a_terminal(BARE, tmp_path) as screen:
         screen.wait_for("connected in")
@@ -173,6 +176,7 @@ def test_nothing_is_opened_before_something_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "home" / "data" / "sessions.db").exists()
 
 
+@pytest.mark.slow
 def test_calls_that_wait_come_up_again_and_are_never_approved_by_themselves(tmp_path: Path) -> None:
     server = {"command": sys.executable, "args": [str(SMALL_SERVER), "good"]}
     store = store_in(tmp_path)
@@ -204,7 +208,10 @@ def test_calls_that_wait_come_up_again_and_are_never_approved_by_themselves(tmp_
     assert [result.error for message in kept.messages for result in message.tool_results] == [None, "denied"]
 
 
-@pytest.mark.parametrize("what", ["newer", "damaged", "folder", "full"])
+@pytest.mark.parametrize(
+    "what",
+    ["damaged", *(pytest.param(what, marks=pytest.mark.slow) for what in ("newer", "folder", "full"))],
+)
 def test_a_store_that_cannot_be_used_costs_no_question(what: str, tmp_path: Path) -> None:
     file, env = tmp_path / "s.db", dict[str, str]()
     if what == "newer":
@@ -240,6 +247,7 @@ def test_a_store_that_cannot_be_used_costs_no_question(what: str, tmp_path: Path
     assert "to go on" not in text
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_read_is_told_and_a_new_one_begins(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(b"no database" * 500)
     with on_a_terminal([*BARE, "--session-db", "s.db", "--resume"], tmp_path, columns=300) as screen:
@@ -252,6 +260,7 @@ def test_one_that_cannot_be_read_is_told_and_a_new_one_begins(tmp_path: Path) ->
         leave(screen)
 
 
+@pytest.mark.slow
 def test_without_a_terminal_there_is_a_list_and_an_error(tmp_path: Path) -> None:
     store = store_in(tmp_path)
 

@@ -33,7 +33,10 @@ async def test_questions_searches_and_calls_are_those_of_the_chat_that_had_them(
         kept = store.read(session)
         asked, trace = questions_of(agent.messages, kept.steps)
         assert [(it.typed, it.length) for it in asked] == [(it.typed, it.length) for it in desk.asked]
-        for ours, theirs in ((trace, desk.trace), *((one.trace, two.trace) for one, two in zip(asked, desk.asked, strict=True))):
+        for ours, theirs in (
+            (trace, desk.trace),
+            *((one.trace, two.trace) for one, two in zip(asked, desk.asked, strict=True)),
+        ):
             assert ours.requests == theirs.requests
             assert ours.used == theirs.used
             assert {name: ours.called[name] for name in ours.called} == dict(theirs.called)

@@ -47,6 +47,7 @@ from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.messages import Usage
 from mcpagent.run import check_budget
 from mcpagent.sessions import SessionStore
+from mcpagent.sessions.store import usable_id
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 
@@ -124,7 +125,7 @@ class _OneShot:
         if options.replay is None:
             agent.mcp.has_waited(options.server_wait)
         try:
-            if session is not None:  # before anything is asked: what cannot be kept is not begun
+            if session is not None:
                 await agent.go_on_with(session)
             self.prompt = self.prompt or next(iter(getattr(agent.definition.sources, "questions", ())), "")
             if not self.prompt:
@@ -155,7 +156,9 @@ class _OneShot:
                 put(self.terminal.err, line, style="dim")
 
         session = await asyncio.to_thread(session_to_ask, options, store, tell)
-        return session if session is not None else uuid4().hex, store
+        session = usable_id(session if session is not None else uuid4().hex)
+        await asyncio.to_thread(store.open, session)  # what cannot be kept, or is another's, is told before all else
+        return session, store
 
     async def _fitting(self, agent: Agent, schema: AnswerSchema) -> RunFinished:
         """Asks until the answer fits, three times at most. Raises `MisfitError` for one that still does not."""
