@@ -33,6 +33,7 @@ from mcpagent.events import RunFinished, ToolCallFinished, ToolsSearched
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
 
+_VALUED = ("--model", "-m", "--output", "-o", "--config", "--resume", "-r")
 GRAMMAR = Grammar(
     commands=("chat", "ask", "tools", "mcp", "demo"),
     groups={"tools": "list", "mcp": "list", "cards": "--help", "sessions": "list"},

@@ -158,6 +158,7 @@ class _OneShot:
         session = await asyncio.to_thread(session_to_ask, options, store, tell)
         session = usable_id(session if session is not None else uuid4().hex)
         await asyncio.to_thread(store.open, session)  # what cannot be kept, or is another's, is told before all else
+        store.release(session)  # the agent takes it
         return session, store
 
     async def _fitting(self, agent: Agent, schema: AnswerSchema) -> RunFinished:
