@@ -150,6 +150,36 @@ def test_one_is_chosen_by_typing_and_left_by_esc(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_terminal_that_closes_at_a_question_says_no_to_nothing_and_a_stopped_answer_goes_on(tmp_path: Path) -> None:
+    with on_a_terminal(BARE, tmp_path) as screen:
+        screen.wait_for("connected in")
+        screen.type("what is the weather in Tokyo?\r")
+        screen.wait_for("run it")
+        screen.hang_up()
+        assert screen.ended() == 129
+    with on_a_terminal([*GOOD, "-c"], tmp_path) as screen:
+        screen.wait_for(r"this question was not finished")
+        screen.wait_for(PROMPT)
+        screen.type("wait 30 seconds\r")
+        screen.wait_for("running wait_seconds")
+        screen.type("\x03")
+        screen.wait_for("stopped; the conversation can go on; /continue goes on with this question")
+        screen.wait_for(PROMPT)
+        screen.type("/continue\r")
+        screen.wait_for("cancelled before it ended")
+        screen.wait_for(r"\d requests?")
+        screen.type("/continue\r")
+        screen.wait_for("nothing is unfinished here")
+        leave(screen)
+    store = store_in(tmp_path)
+    (info,) = store.sessions()
+    errors = [result.error for message in store.read(info.id).messages for result in message.tool_results]
+    store.close()
+    assert errors
+    assert "denied" not in errors
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["option", "variable", "settings"])
 def test_nothing_is_kept_if_that_is_asked_for(how: str, tmp_path: Path) -> None:
     if how == "settings":

@@ -31,6 +31,7 @@ from mcpagent.config import (
 from mcpagent.config.file_changes import write_text
 from mcpagent.errors import InputError
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import without_shapes
 
 
 def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCode:
@@ -70,7 +71,9 @@ def _values_in_force(
                     setting = settings.values.get(param.name)
                     origin = short_path(f"{setting.file}:{setting.line}", folder) if setting is not None else "default"
                     origin = f"env {param.envvar}" if environ.get(param.envvar) else origin
-                    found[param.name] = {"value": context.params.get(param.name), "origin": origin}
+                    value = context.params.get(param.name)
+                    shown = without_shapes(value) if param.name == "session_db" and value else value  # has a password
+                    found[param.name] = {"value": shown, "origin": origin}
     return dict(sorted(found.items()))
 
 
