@@ -246,6 +246,7 @@ def test_doctor_says_that_all_is_well(home: Home) -> None:
 # -- one question in a session ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_question_is_kept_only_when_asked_for(home: Home) -> None:
     code, out, _ = home.run("-p", "6 times 7", "-m", "offline", "-o", "json")
     assert code == 0

@@ -14,14 +14,13 @@ from rich.text import Text
 
 from mcpagent import Model
 from mcpagent.cli.chat.completions import ChatCompleter, words_of
-from mcpagent.cli.chat.going_on import GoingOn
+from mcpagent.cli.chat.going_on import MAY_GO_ON, GoingOn
 from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave, is_command
 from mcpagent.cli.chat.startup import Startup, search_line
 from mcpagent.cli.chat.status_line import Status, StatusCommand, short_model, status_document, status_line
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.error_lines import MAX_LINE, report_exception
 from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end, within
-from mcpagent.cli.frame.kept_sessions import resume_words
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.asking import Asking, ask_about_call, forget_typed_ahead, read_above_output
 from mcpagent.cli.may_run.project_trust import trusted_configuration
@@ -138,8 +137,7 @@ class Chat:
                     self._say("")
                 code = await self._converse()
             finally:
-                if self.startup.is_entered:
-                    how_to_go_on = self._how_to_go_on()
+                how_to_go_on = self.going_on.how()
                 await self.startup.close()
                 if self._own_status is not None:
                     await self._own_status.close()
@@ -149,12 +147,6 @@ class Chat:
         if how_to_go_on:
             self._say(Text(how_to_go_on, "dim"))
         return code
-
-    def _how_to_go_on(self) -> str:
-        """The command, if anything was said and kept."""
-        session = self.agent.own_session
-        is_there = session.is_kept and session.messages and not self.options.quiet
-        return f"to go on: {resume_words(self.options, session.id)}" if is_there else ""
 
     async def _converse(self) -> ExitCode:
         interrupts = 0
@@ -194,19 +186,16 @@ class Chat:
         try:
             task.result()
         except asyncio.CancelledError:
-            self._say(Text(f"stopped; the conversation can go on{self._or_continue()}", "dim"))
+            more = f"; {MAY_GO_ON}" if self.going_on.is_unfinished else ""
+            self._say(Text(f"stopped; the conversation can go on{more}", "dim"))
         except Leave:
             raise
         except (McpAgentError, TimeoutError) as error:
             self._say(Text(f"{self.terminal.glyphs.failed} {safe_line(str(error), MAX_LINE)}", "error"))
-            if words := self._or_continue():
-                self._say(Text(words.removeprefix("; "), "dim"))
+            if self.going_on.is_unfinished:
+                self._say(Text(MAY_GO_ON, "dim"))
         except Exception as error:  # noqa: BLE001 - a mistake in one turn must not cost the conversation
             report_exception(error, debug=self.options.debug)
-
-    def _or_continue(self) -> str:
-        is_unfinished = self.startup.is_entered and self.agent.own_session.is_unfinished
-        return "; /continue goes on with this question" if is_unfinished else ""
 
     async def _read(self) -> str:
         if not self._interrupted:

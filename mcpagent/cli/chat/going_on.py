@@ -12,7 +12,7 @@ from mcpagent.cli.chat.resumed import finished_length, last_request, questions_o
 from mcpagent.cli.chat.session_picker import pick_session
 from mcpagent.cli.chat.slash.desk import Desk, Leave
 from mcpagent.cli.chat.startup import Startup
-from mcpagent.cli.frame.kept_sessions import last_here, meant_sessions, short_id
+from mcpagent.cli.frame.kept_sessions import last_here, meant_sessions, resume_words, short_id
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Approvals
 from mcpagent.cli.screen.terminal import warning_line
@@ -21,6 +21,7 @@ from mcpagent.sessions import SessionInfo, SessionStore
 from mcpagent.text.safe_text import safe_line
 
 UNFINISHED = "this question was not finished; [Enter] goes on, or ask something else"
+MAY_GO_ON = "/continue goes on with this question"
 MAX_ERROR = 400
 
 
@@ -155,6 +156,19 @@ class GoingOn:
             definition = tool.asked(call.arguments) if tool is not None else None
             answers.append(await self.approvals.decide_again(call, definition))
         await self.follow(lambda: agent.resume(answers))
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the last question has no answer."""
+        return self.startup.is_entered and self.desk.agent.own_session.is_unfinished
+
+    def how(self) -> str:
+        """The command that goes on with this chat; "" if nothing was said, or kept, or the agent is not there."""
+        if not self.startup.is_entered or self.options.quiet:
+            return ""
+        session = self.desk.agent.own_session
+        is_there = session.is_kept and session.messages
+        return f"to go on: {resume_words(self.options, session.id)}" if is_there else ""
 
     def stop_keeping(self, error: SessionStoreError) -> None:
         """Goes on in memory, and says so."""
