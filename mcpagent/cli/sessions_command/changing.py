@@ -29,7 +29,7 @@ _AGE = re.compile(r"(\d{1,6})\s*([hdwmy])")
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
 
 
-def kept_as(kept: KeptSession, form: str) -> str:
+def export_of(kept: KeptSession, form: str) -> str:
     """A kept conversation in one of the formats of `/export`."""
     info, values = kept.info, kept.values
     usage = (values.get("spent") or {}).get("usage") or {}
@@ -52,7 +52,7 @@ def export_session(options: Options, wanted: str, form: str, to: Path | None) ->
     """`mcpagent sessions export`. Raises `InputError` for a file that is there already or cannot be made."""
     terminal, store = open_terminal(options.color), store_of(options)
     kept = store.read(the_one(options, store, wanted, terminal).id)
-    text = kept_as(kept, form)
+    text = export_of(kept, form)
     if to is None:
         write_out(text)
         return ExitCode.OK
