@@ -146,7 +146,8 @@ def test_rename_fork_export(home: Home) -> None:
     assert (copy.title, copy.messages) == ("a copy", 4)
     assert f"mcpagent --resume {copy.id[:8]}" in out
     code, out, _ = home.run("sessions", "export", OURS)
-    assert out.startswith("# Conversation with `scripted:test`")
+    assert out.startswith("# ")
+    assert "scripted:test" in out
     assert "Twelve." in out
     document = json.loads(home.run("sessions", "export", OURS, "--format", "json")[1])
     assert [message["role"] for message in document["messages"]] == ["user", "assistant"] * 2
