@@ -468,6 +468,11 @@ class Agent(Generic[Deps]):
         return self._own.messages if self._own is not None else ()
 
     @property
+    def own_session(self) -> Session[Deps]:
+        """The session that `ask`, `messages` and the like mean. Raises `AgentStateError` before there is one."""
+        return self._current
+
+    @property
     def system(self) -> str:
         """The system prompt of the agent's own session."""
         return self._own.system if self._own is not None else ""

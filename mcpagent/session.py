@@ -415,7 +415,7 @@ class Session(Generic[Deps]):
         self._info = SessionInfo(self.id, "", time.time(), 0.0)
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
-        self._is_restored, self._begun = False, None
+        self._is_restored, self._begun, self._spent = False, None, Spent()
         if self._store is not None:
             self._keep_in(Keeper(self._store, self.id))
 

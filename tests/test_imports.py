@@ -50,6 +50,7 @@ ORDER = (
     "cli/tools_command",
     "cli/servers",
     "cli/chat",
+    "cli/sessions_command",
     "cli/setup",
     "cli",
 )

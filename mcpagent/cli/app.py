@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ from mcpagent.cli.frame.exit_codes import ExitCode, code_of_error
 from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
+from mcpagent.cli.sessions_app import sessions_app
 from mcpagent.cli.setup_app import approvals_app, cards_app, completion, config_app, doctor, keys_app
 from mcpagent.cli.tools_app import tools_app
 from mcpagent.errors import ConfigError, McpAgentError, ModelError, ServerError
@@ -39,11 +41,14 @@ Json = Annotated[bool, typer.Option("--json", envvar="MCPAGENT_JSON", help="The 
 _ASKING = ("model", "thinking", "profile", "set", "provider_tool", *opt.CATALOGUE, *opt.RULES)
 _TRUSTING = ("trust_changes", "trust_project", "max_turns")
 _LIMITS = ("max_tokens", "max_cost", "json_schema", "estimate")
+_KEEPING = ("continue_last", "session_db")
 _RECORDING = ("record", "replay", "timeout", "server_wait")
 _TELLING = ("quiet", "verbose", "debug", "color")
 
 
-@opt.taking(["output", *_ASKING, "denied_ok", *_TRUSTING, *_LIMITS, *_RECORDING, *_TELLING], json=Json)
+@opt.taking(
+    ["output", *_ASKING, "denied_ok", *_TRUSTING, *_LIMITS, *_KEEPING, "session", *_RECORDING, *_TELLING], json=Json
+)
 def ask(
     options: opt.Options,
     prompt: Prompt = None,
@@ -54,18 +59,30 @@ def ask(
     return _answer(options, prompt or "", files or ())
 
 
-@opt.taking([*_ASKING, *_TRUSTING, *_RECORDING, "status_line", *_TELLING])
+@opt.taking([*_ASKING, *_TRUSTING, *_KEEPING, "resume", "sessions", *_RECORDING, "status_line", *_TELLING])
 def chat(options: opt.Options) -> int:
     """Talk to the agent in the terminal. If stdin is no terminal, what is piped in is asked once."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
 
     if not is_a_terminal(sys.stdin):
-        return _answer(options, "", ())
+        return _answer(_naming_the_session(options), "", ())
     from mcpagent.cli.chat.conversation_loop import run_chat
     from mcpagent.cli.setup.first_steps import first_steps
 
     terminal = open_terminal(options.color)
     return run_chat(first_steps(options, terminal), terminal)
+
+
+def _naming_the_session(options: opt.Options) -> opt.Options:
+    """`--resume` where nobody can choose: the session that it names. Raises `InputError`, under a list, for several."""
+    if options.resume is None:
+        return options
+    from mcpagent.cli.frame.kept_sessions import store_of
+    from mcpagent.cli.screen.terminal import open_terminal
+    from mcpagent.cli.sessions_command.looking import the_one
+
+    terminal = open_terminal(options.color)
+    return replace(options, session=the_one(options, store_of(options), options.resume, terminal).id)
 
 
 def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
@@ -102,6 +119,7 @@ app.command()(doctor)
 app.add_typer(config_app, name="config")
 app.add_typer(keys_app, name="keys")
 app.add_typer(approvals_app, name="approvals")
+app.add_typer(sessions_app, name="sessions")
 app.command()(completion)
 
 
@@ -190,8 +208,14 @@ def _grammar(command: Any) -> Grammar:
     return Grammar(
         commands=tuple(command.commands),
         groups={name: _alone(item) for name, item in command.commands.items() if hasattr(item, "commands")},
-        options={"--help", *(name for option in options for name in option.opts)},
+        options={"--help", *(name for option in options for name in (*option.opts, *option.secondary_opts))},
         value_options={name for option in options if not option.is_flag for name in option.opts},
+        may_be_bare={
+            name: max(option.opts, key=len)
+            for option in options
+            if (option.metavar or "").startswith("[")
+            for name in option.opts
+        },
     )
 
 

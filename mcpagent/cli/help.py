@@ -25,14 +25,14 @@ Commands
   config show|path|edit    your settings and where each comes from
   keys list|set|remove     API keys and other secrets, in the system keyring
   approvals list|forget    what runs without a question since you answered "always"
+  sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
   completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute
 
 Common options (each also as a variable, MCPAGENT_MODEL for --model)
   -m, --model NAME         provider:model, e.g. anthropic:claude-sonnet-5-5, ollama:qwen3, offline
-  --config FILE            servers to use instead of .mcp.json and the user's mcp.json
-  --server NAME='command'  one more server, also NAME=https://...
-  --tool-search MODE       auto, on or off
+  -c, --continue           the last chat of this folder goes on; -r, --resume: one that you choose
+  --server NAME='command'  one more server, also NAME=https://...; --config FILE: only its
   -h, --help, --version    this page, and the version; mcpagent COMMAND --help tells more
 """
 
@@ -67,14 +67,19 @@ _HELP_ROW = ("-h, --help", "Show this page.")
 
 def option_names(param: Any) -> str:
     """`-m, --model NAME`."""
-    names = ", ".join(sorted(param.opts, key=len))
+    opposite = param.secondary_opts if param.default is True else ()  # what is so anyway nobody needs to write
+    names = ", ".join(sorted(opposite or param.opts, key=len))
     return names if param.is_flag else f"{names} {param.metavar}"
 
 
 def option_text(param: Any) -> str:
     """What the option does, its default and its variable."""
     default = getattr(param.default, "value", param.default)
-    shown = f" Default: {default}." if default not in (None, False, "") and "Default" not in (param.help or "") else ""
+    shown = (
+        f" Default: {default}."
+        if default not in (None, False, True, "") and "Default" not in (param.help or "")
+        else ""
+    )
     variable = f" [{param.envvar}]" if param.envvar else ""
     return f"{param.help or ''}{shown}{variable}"
 

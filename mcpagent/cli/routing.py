@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from mcpagent.text.safe_text import safe_line
@@ -11,6 +11,9 @@ from mcpagent.text.safe_text import safe_line
 _TRIED: Mapping[str, str] = {
     'ask "..."': "prompt print run exec query",
     "chat": "repl go start interactive",
+    "--continue": "continue last",
+    "--resume": "resume restore",
+    "sessions list": "session history conversations",
     "mcp list": "server servers",
     "mcp test": "test",
     "doctor": "check status health",
@@ -36,13 +39,15 @@ class UnknownCommandError(Exception):
 class Grammar:
     """The commands, all options, and those that take the next word as their value.
 
-    `groups` are the commands with subcommands, each with what it does alone: a subcommand, or `--help`.
+    `groups` are the commands with subcommands, each with what it does alone: a subcommand, or `--help`. `may_be_bare`
+    are those of the options whose value may be left out, each with its long name.
     """
 
     commands: Collection[str]
     groups: Mapping[str, str]
     options: Collection[str]
     value_options: Collection[str]
+    may_be_bare: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
@@ -51,6 +56,7 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     A text with white space, or any with -p, is a question. Raises `UnknownCommandError` for another word that is no
     command, so that a typo is never sent to a model.
     """
+    arguments = _with_values(arguments, grammar.may_be_bare)
     first, flags = _read(arguments, grammar.value_options)
     given = list(arguments)
     # `mcpagent "a question" -p` is a question too, unless the first word is a command.
@@ -71,6 +77,16 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     if any(item.startswith("--") and item.partition("=")[0] not in grammar.options for item in before):
         return ["chat", *given]  # a mistyped option, whose value this word may be: the parser says so
     raise UnknownCommandError(_unknown(word, grammar.commands))
+
+
+def _with_values(arguments: Sequence[str], may_be_bare: Mapping[str, str]) -> list[str]:
+    """`--resume` without a value as `--resume=`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    following = [*arguments[1:end], "-"]
+    bare = {place for place, after in enumerate(following[:end]) if after.startswith("-")}
+    return [
+        f"{may_be_bare[word]}=" if at in bare and word in may_be_bare else word for at, word in enumerate(arguments)
+    ]
 
 
 _PRINT = {"-p", "--print"}

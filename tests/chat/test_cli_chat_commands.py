@@ -16,6 +16,7 @@ from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave
 from mcpagent.cli.chat.slash.slash_table import COMMANDS, run_command
 from mcpagent.cli.chat.status_line import context_window_of
 from mcpagent.cli.frame.configuration import Configuration
+from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Rules
 from mcpagent.cli.screen.terminal import Glyphs, Terminal
 from mcpagent.config import ServerConfig, ServersConfig
@@ -24,6 +25,7 @@ from mcpagent.events import Event
 from mcpagent.messages import Image, Message, Prompt, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
+from mcpagent.sessions import SessionInfo, SessionStore
 from tests.scenes import CountedTools, offered
 
 SECRET = "sk-live-0123456789abcdef"
@@ -59,7 +61,11 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    tmp_path: Path, *replies: object, width: int = 100, name: str = "scripted:test"
+    tmp_path: Path,
+    *replies: object,
+    width: int = 100,
+    name: str = "scripted:test",
+    store: SessionStore | None = None,
 ) -> AsyncIterator[Scene]:
     model = ScriptedModel(list(replies), name=name)  # type: ignore[arg-type]
     screen = io.StringIO()
@@ -71,7 +77,7 @@ async def scene(
         desk.trace = desk.trace.after(event, agent)
 
     servers = ServersConfig((ServerConfig("web", command="x", env={"API_KEY": SECRET}, disabled_tools=("fetch*",)),))
-    agent = Agent(model, tool_search=ToolSearch(), on_event=follow, tools=[files])
+    agent = Agent(model, tool_search=ToolSearch(), on_event=follow, tools=[files], sessions=store)
 
     async def ready() -> None:
         return None
@@ -81,6 +87,12 @@ async def scene(
 
     async def edit(_text: str) -> str:
         return made.editor_saves
+
+    async def pick(_found: list[SessionInfo]) -> None:
+        return None
+
+    async def go_on_with(session: str) -> None:
+        await agent.go_on_with(session)
 
     desk = Desk(
         agent=agent,
@@ -92,6 +104,11 @@ async def scene(
         ready=ready,
         ask=ask,
         edit=edit,
+        options=Options(folder=tmp_path, session_db=str(tmp_path / "s.db")),
+        store=store,
+        pick=pick,
+        go_on_with=go_on_with,
+        finish=ready,
     )
     made = Scene(desk, model, screen, files)
     async with agent:

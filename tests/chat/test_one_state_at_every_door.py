@@ -20,6 +20,7 @@ from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.chat.slash.slash_table import run_command
 from mcpagent.cli.chat.status_line import Status, servers_field, status_document
 from mcpagent.cli.frame.configuration import Configuration
+from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Rules
 from mcpagent.cli.screen.terminal import Glyphs, Terminal
 from mcpagent.cli.servers.probing import probe
@@ -123,6 +124,11 @@ async def doors(tmp_path: Path, server: dict[str, Any], *replies: object, second
         ready=nothing,
         ask=nothing,
         edit=nothing,
+        options=Options(folder=tmp_path),
+        store=None,
+        pick=nothing,
+        go_on_with=nothing,
+        finish=nothing,
     )
     made = Doors(agent, model, desk, screen, tmp_path)
     async with asyncio.timeout(WAIT_SECONDS), agent:

@@ -32,6 +32,7 @@ KNOWN = Names(
     servers=lambda: [Completed("git"), Completed("github"), Completed("time")],
     tools=lambda: [Completed("git.git_status"), Completed("time.now")],
     parameters=lambda tool: [Completed("zone=")] if tool in ("now", "time.now") else [],
+    sessions=lambda: [Completed("1a2b3c4d"), Completed("job")],
 )
 """Of an imagined configuration."""
 
@@ -51,6 +52,11 @@ def words(line: str) -> list[str]:
         ("mcpagent mcp remove --scope user t", ["time"]),
         ("mcpagent mcp remove git g", []),
         ("mcpagent tools show ti", ["time.now"]),
+        ("mcpagent sessions show 1", ["1a2b3c4d"]),
+        ("mcpagent sessions ex", ["export"]),
+        ("mcpagent --resume ", ["1a2b3c4d", "job"]),
+        ("mcpagent -p --session j", ["job"]),
+        ("mcpagent --no-s", ["--no-session"]),
         ("mcpagent tools call time.now ", ["zone="]),
         ("mcpagent tools call time.now zone=x z", ["zone="]),
         ("mcpagent --color a", ["auto", "always"]),
@@ -90,7 +96,7 @@ def test_every_command_and_every_shown_option_is_offered() -> None:
                 opt
                 for param in leaf.params
                 if param.param_type_name == "option" and not param.hidden
-                for opt in param.opts
+                for opt in (*param.opts, *param.secondary_opts)
             }
             assert set(words(f"mcpagent {path} --")) == {opt for opt in shown if opt.startswith("--")} | {"--help"}
 

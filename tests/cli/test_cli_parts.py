@@ -33,11 +33,26 @@ from mcpagent.events import RunFinished, ToolCallFinished, ToolsSearched
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
 
+_VALUED = ("--model", "-m", "--output", "-o", "--config", "--resume", "-r")
 GRAMMAR = Grammar(
     commands=("chat", "ask", "tools", "mcp", "demo"),
-    groups={"tools": "list", "mcp": "list", "cards": "--help"},
-    options=("--model", "-m", "--output", "-o", "--quiet", "-q", "--print", "-p", "--config", "--help"),
-    value_options=("--model", "-m", "--output", "-o", "--config"),
+    groups={"tools": "list", "mcp": "list", "cards": "--help", "sessions": "list"},
+    options=[
+        "--model",
+        "-m",
+        "--output",
+        "-o",
+        "--quiet",
+        "-q",
+        "--print",
+        "-p",
+        "--config",
+        "--help",
+        "--resume",
+        "-r",
+    ],
+    value_options=("--model", "-m", "--output", "-o", "--config", "--resume", "-r"),
+    may_be_bare={"--resume": "--resume", "-r": "--resume"},
 )
 
 # --- routing ---------------------------------------------------------------------------------------------------------
@@ -70,6 +85,14 @@ GRAMMAR = Grammar(
         (["--help"], ["--help"]),
         (["help", "tools"], ["tools", "--help"]),
         (["--modl", "x"], ["chat", "--modl", "x"]),
+        (["--resume"], ["chat", "--resume="]),
+        (["-r", "-q"], ["chat", "--resume=", "-q"]),
+        (["-r", "1a2b", "-q"], ["chat", "-r", "1a2b", "-q"]),
+        (["--resume", "two words"], ["chat", "--resume", "two words"]),
+        (["-c"], ["chat", "-c"]),
+        (["-c", "a question"], ["ask", "-c", "a question"]),
+        (["--no-session", "tools"], ["tools", "list", "--no-session"]),
+        (["sessions"], ["sessions", "list"]),
     ],
 )
 def test_what_is_typed_becomes_a_command(typed: list[str], routed: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mcpagent import Model
 from mcpagent.cli.chat.completions import ChatCompleter, words_of
+from mcpagent.cli.chat.going_on import MAY_GO_ON, GoingOn
 from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave, is_command
 from mcpagent.cli.chat.startup import Startup, search_line
 from mcpagent.cli.chat.status_line import Status, StatusCommand, short_model, status_document, status_line
@@ -24,13 +25,13 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.asking import Asking, ask_about_call, forget_typed_ahead, read_above_output
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.may_run.server_requests import ServerRequests
-from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approvals, rules_without_effect
+from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approvals, rules_without_effect, session_store
 from mcpagent.cli.screen.input import InputLine
 from mcpagent.cli.screen.keys_during_answer import on_interrupt, typing_ahead, usual_terminal
 from mcpagent.cli.screen.lines import notice_line, unfolded_lines
 from mcpagent.cli.screen.rendering import Activity, TurnView, print_failed_server
 from mcpagent.cli.screen.terminal import Terminal, put, warning_line
-from mcpagent.errors import McpAgentError
+from mcpagent.errors import McpAgentError, SessionStoreError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.server_options import stored_lists
@@ -60,6 +61,9 @@ class Chat:
         self._asking = Asking(terminal.out, terminal.glyphs, read_above_output, self._aside)
         self.approvals = make_approvals(options, configuration, partial(ask_about_call, self._asking))
         self.cache = stored_lists(options.environ)
+        goes_on = options.continue_last or options.resume is not None
+        is_kept = (options.sessions or goes_on) and options.replay is None
+        self.store = session_store(options, configuration) if is_kept else None
         self.agent = make_agent(
             options,
             configuration,
@@ -70,6 +74,7 @@ class Chat:
             cache=self.cache,
             allow_change=self._allow_change,
             requests=ServerRequests(self._asking, self._notify_waiting),
+            sessions=self.store,
         )
         self._activity = Activity(terminal.out, terminal.glyphs)
         self.startup = Startup(
@@ -85,6 +90,20 @@ class Chat:
             ready=self.startup.ready,
             ask=self._answer,
             edit=self._edit,
+            options=options,
+            store=self.store,
+            pick=lambda found: self.going_on.pick(found),
+            go_on_with=lambda session: self.going_on.go_on_with(session),
+            finish=lambda: self.going_on.go_on_with_what_waits(),
+        )
+        self.going_on = GoingOn(
+            options=options,
+            store=self.store,
+            desk=self.desk,
+            approvals=self.approvals,
+            startup=self.startup,
+            follow=self._follow,
+            choose=self._choose,
         )
         completer = ChatCompleter(lambda: words_of(self.agent, options.folder, is_started=self.startup.is_entered))
         self.input = InputLine(terminal, options.environ, status=self._status, completer=completer, unfold=self._unfold)
@@ -103,17 +122,30 @@ class Chat:
     async def run(self) -> ExitCode:
         """From the greeting until the user leaves. Raises what kept the agent from starting."""
         with typing_ahead(), on_interrupt(self._interrupt):
-            self._greet()
-            await self.startup.begin(self.desk.configuration.enabled, self.cache, self.input.shown)
             try:
+                earlier = await self.going_on.at_start()
+            except Leave:
+                return ExitCode.OK
+            self._greet()
+            if earlier is not None:  # no input line is shown before it is there
+                self.input.shown.set()
+            await self.startup.begin(self.desk.configuration.enabled, self.cache, self.input.shown)
+            how_to_go_on = ""
+            try:
+                if earlier is not None:
+                    await self._guarded(self.going_on.begin_with(earlier))
+                    self._say("")
                 code = await self._converse()
             finally:
+                how_to_go_on = self.going_on.how()
                 await self.startup.close()
                 if self._own_status is not None:
                     await self._own_status.close()
                 await self.agent.aclose()
         if self.startup.failure is not None:
             raise self.startup.failure
+        if how_to_go_on:
+            self._say(Text(how_to_go_on, "dim"))
         return code
 
     async def _converse(self) -> ExitCode:
@@ -130,8 +162,11 @@ class Chat:
                 self._say(Text("Ctrl-C again quits, Ctrl-D too", "dim"))
                 continue
             interrupts = 0
+            goes_on, self.going_on.enter_goes_on = self.going_on.enter_goes_on, False
             if not line.strip():
-                continue
+                if not goes_on:
+                    continue
+                line = "/continue"
             try:
                 await self._guarded(self._do(line))
             except Leave:
@@ -151,11 +186,14 @@ class Chat:
         try:
             task.result()
         except asyncio.CancelledError:
-            self._say(Text("stopped; the conversation can go on", "dim"))
+            more = f"; {MAY_GO_ON}" if self.going_on.is_unfinished else ""
+            self._say(Text(f"stopped; the conversation can go on{more}", "dim"))
         except Leave:
             raise
         except (McpAgentError, TimeoutError) as error:
             self._say(Text(f"{self.terminal.glyphs.failed} {safe_line(str(error), MAX_LINE)}", "error"))
+            if self.going_on.is_unfinished:
+                self._say(Text(MAY_GO_ON, "dim"))
         except Exception as error:  # noqa: BLE001 - a mistake in one turn must not cost the conversation
             report_exception(error, debug=self.options.debug)
 
@@ -220,18 +258,30 @@ class Chat:
         if desk.kept:
             prompt = joined_parts(prompt, desk.kept)
         asked = ChatQuestion(typed, prompt, len(self.agent.messages), desk.trace)
+        try:
+            await self._follow(lambda: self.agent.ask(prompt))
+        finally:
+            if len(self.agent.messages) > asked.length:
+                desk.asked.append(asked)
+                desk.kept.clear()
+
+    async def _follow(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Shows what a run does. What it says is never lost: if it cannot be kept, it goes on in memory."""
         self._view = view = TurnView(self.terminal.out, self.terminal.out, self.terminal.glyphs)
         self._unfolded = 0
         self._say("")
         try:
             async with within(self.options.timeout):
-                await self.agent.ask(prompt)
+                try:
+                    await work()
+                except SessionStoreError as error:
+                    with view.paused():
+                        self.going_on.stop_keeping(error)
+                    if self.agent.own_session.is_unfinished:
+                        await self.agent.resume()
         finally:
             self._view = None
             view.close()
-            if len(self.agent.messages) > asked.length:
-                desk.asked.append(asked)
-                desk.kept.clear()
 
     async def _edit(self, text: str) -> str:
         from mcpagent.cli.frame.programs import edited

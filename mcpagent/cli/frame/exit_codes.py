@@ -17,12 +17,13 @@ from mcpagent.errors import (
     McpAgentError,
     ModelError,
     ServerError,
+    SessionStoreError,
 )
 from mcpagent.events import StopReason
 
 
 class ExitCode(IntEnum):
-    """Codes up to 7 are ours; 124 is timeout(1)'s, those above are the shell's: 128 and the signal's number."""
+    """Codes up to 8 are ours; 124 is timeout(1)'s, those above are the shell's: 128 and the signal's number."""
 
     meaning: str
 
@@ -39,6 +40,7 @@ class ExitCode(IntEnum):
     SERVERS = 5, "a required server, or every server, failed; `mcp test`: one failed"
     DENIED = 6, "answered, but a tool call was denied; `--denied-ok` makes it 0"
     LIMIT = 7, "a limit ended it: turns, tokens, money, the length of the answer, repeated calls"
+    SESSION = 8, "a conversation cannot be read or written, or another process has it"
     TIMEOUT = 124, "`--timeout` ended it"
     HUNG_UP = 129, "the terminal was closed"
     INTERRUPTED = 130, "Ctrl-C"
@@ -56,6 +58,7 @@ _ERRORS: Mapping[type[BaseException], tuple[str, ExitCode]] = {
     InputError: ("input", ExitCode.USAGE),
     ModelError: ("model", ExitCode.ERROR),
     ServerError: ("server", ExitCode.SERVERS),
+    SessionStoreError: ("session", ExitCode.SESSION),
     LimitError: ("limit", ExitCode.LIMIT),
     MisfitError: ("answer", ExitCode.ERROR),
     TimeoutError: ("timeout", ExitCode.TIMEOUT),

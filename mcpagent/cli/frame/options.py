@@ -55,7 +55,8 @@ def one_of(choices: Any) -> str:
 def _option(default: Any, *short: str, **declared: Any) -> Any:
     """A field of `Options` that is an option: `--its-name` and `short`, set by MCPAGENT_ITS_NAME too.
 
-    `declared` is for `typer.Option`; `envvar=None`: no variable sets it.
+    `declared` is for `typer.Option`; `envvar=None`: no variable sets it. `named`: how the option is written, if not as
+    the field.
     """
     return field(default=default, metadata={"short": short, **declared})
 
@@ -205,6 +206,36 @@ class Options:
         metavar="FILE",
         help="Take all answers of the model and the tools from a recording: no network, no key, no server.",
     )
+    sessions: bool = _option(
+        True,
+        named="--sessions/--no-session",
+        help="Keep nothing of this chat; else (--sessions) it is kept, for --continue and --resume.",
+    )
+    session_db: str | None = _option(
+        None,
+        metavar="FILE|postgresql://...",
+        help="Where conversations are kept. Default: sessions.db in your data folder, see mcpagent config path.",
+    )
+    continue_last: bool = _option(
+        False,
+        "-c",
+        named="--continue",
+        envvar=None,
+        help="Go on with the conversation that was last used in this folder.",
+    )
+    resume: str | None = _option(
+        None,
+        "-r",
+        envvar=None,
+        metavar="[ID|WORDS]",
+        help="Go on with a kept conversation: its id, its beginning, or words of it; else you choose from a list.",
+    )
+    session: str | None = _option(
+        None,
+        envvar=None,
+        metavar="ID",
+        help="Go on with the conversation of this id, and keep it; one that is not there begins.",
+    )
     timeout: float | None = _option(
         None,
         metavar="SECONDS",
@@ -241,7 +272,7 @@ def _declarations() -> Iterator[tuple[str, Any]]:
             if get_origin(kind) is Literal:
                 declared.setdefault("metavar", one_of(kind))
             declared.setdefault("envvar", f"MCPAGENT_{name.upper()}")
-            names = (f"--{name.replace('_', '-')}", *declared.pop("short"))
+            names = (declared.pop("named", f"--{name.replace('_', '-')}"), *declared.pop("short"))
             yield name, Annotated[kind, typer.Option(*names, **declared)]
 
 

@@ -207,10 +207,18 @@ class Approvals:
     async def decide(self, request: PendingCall) -> CallAnswer:
         """The answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
         tool = self._called.get((request.server, request.tool, _digest(request.arguments)))
-        label = label_of(tool, request.tool)
         verdict = self._judge(tool) if tool is not None else "ask"
         if verdict == "run":  # said "always" while this one waited
             return request.approve()
+        return await self._decided(request, tool, verdict)
+
+    async def decide_again(self, request: PendingCall, tool: ToolDefinition | None) -> CallAnswer:
+        """The answer to a call that waits since an earlier run: a rule may deny it, but only the user says yes."""
+        verdict = self._judge(tool) if tool is not None else "ask"
+        return await self._decided(request, tool, "ask" if verdict == "run" else verdict)
+
+    async def _decided(self, request: PendingCall, tool: ToolDefinition | None, verdict: Verdict) -> CallAnswer:
+        label = label_of(tool, request.tool)
         if verdict == "deny" or self._ask is None:
             self.denials.append(self._denial(request, tool, label))
             nobody = "" if verdict == "deny" else ", and nobody can be asked"

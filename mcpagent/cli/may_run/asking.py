@@ -129,6 +129,12 @@ async def _line(asking: Asking, question: str, default: str = "") -> str:
         signal.raise_signal(signal.SIGINT)
         await asyncio.Event().wait()  # ends with the turn
         raise
+    except OSError:  # the terminal was closed: nobody said no, and the call waits for when the conversation goes on
+        if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) in (signal.SIG_IGN, signal.SIG_DFL):
+            raise
+        signal.raise_signal(signal.SIGHUP)
+        await asyncio.Event().wait()  # ends with the chat
+        raise
 
 
 def box_lines(

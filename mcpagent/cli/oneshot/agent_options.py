@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mcpagent.models.model_settings import ModelSettings
     from mcpagent.models.provider_run.provider_tools import ProviderTool
     from mcpagent.search import SearchHistory
+    from mcpagent.sessions import SessionStore
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
 _SERVERS_HINT = "bundled demo server. Your own: .mcp.json or --server NAME='command'"
@@ -53,6 +54,7 @@ def make_agent(
     cache: ListCache | None = None,
     allow_change: AllowChange | None = None,
     requests: ServerRequests | None = None,
+    sessions: SessionStore | None = None,
 ) -> Agent:
     """An agent, not started. Raises `ConfigError` for a model that means nothing.
 
@@ -60,7 +62,7 @@ def make_agent(
     `approvals` decides on tool calls; without it every call runs. With a `cache`, servers whose lists are known are
     started by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since it
     was first used may be called; without it, only if `--trust-changes` is given. `requests` answers what servers ask
-    that may ask something.
+    that may ask something. `sessions` keeps the conversations.
     """
     from mcpagent.agent import Agent, ApprovalPolicy
     from mcpagent.cards.agent_cards import agent_from_card
@@ -91,6 +93,7 @@ def make_agent(
             max_dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
         ),
         "on_event": report,
+        "sessions": sessions,
         "wrappers": _wrappers(options),
         "tools": _provider_tools(options),
     }
@@ -108,6 +111,17 @@ def make_agent(
     if requests is not None:
         requests.agent = agent
     return agent
+
+
+def session_store(options: Options, configuration: Configuration) -> SessionStore:
+    """Where the conversations of an agent with these servers are kept, without the servers' secrets."""
+    from mcpagent.cli.frame.kept_sessions import store_of
+    from mcpagent.mcp.redaction import secrets_of
+
+    members = configuration.team.members_servers() if configuration.team is not None else ()
+    store = store_of(options)
+    store.hide(secret for server in (*members, *configuration.enabled) for secret in secrets_of(server))
+    return store
 
 
 def _settings(options: Options) -> ModelSettings:

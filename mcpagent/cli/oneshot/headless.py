@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from rich.text import Text
 
@@ -17,6 +19,7 @@ from mcpagent.approval import PendingCall
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.exit_codes import ExitCode, MisfitError, code_of_stop, run_to_end, within
 from mcpagent.cli.frame.figures import counted, money
+from mcpagent.cli.frame.kept_sessions import session_to_ask
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Denial, label_of
 from mcpagent.cli.may_run.asking import Asking, ask_about_call, read_answer
@@ -29,6 +32,7 @@ from mcpagent.cli.oneshot.agent_options import (
     make_approvals,
     require_a_server,
     rules_without_effect,
+    session_store,
 )
 from mcpagent.cli.oneshot.output import JsonReport
 from mcpagent.cli.oneshot.prompts import ATTEMPTS, AnswerSchema
@@ -42,6 +46,8 @@ from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.messages import Usage
 from mcpagent.run import check_budget
+from mcpagent.sessions import SessionStore
+from mcpagent.sessions.store import usable_id
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 
@@ -98,6 +104,7 @@ class _OneShot:
         can_ask = is_a_terminal(sys.stdin) and self.terminal.err.is_terminal
         approvals = make_approvals(options, self.configuration, partial(ask_about_call, asking) if can_ask else None)
         self.denials = approvals.denials
+        session, store = await self._session_to_ask()
         agent = make_agent(
             options,
             self.configuration,
@@ -108,6 +115,7 @@ class _OneShot:
             allow_change=self._refuse_change,
             # One-shot runs are left alone: whatever a server asks is declined, and said so.
             requests=ServerRequests(replace(asking, read=None)),
+            sessions=store,
         )
         self._say_what_is_used(agent)
         with connecting(self.terminal, self.configuration) if self.shows_steps else nullcontext():
@@ -117,6 +125,8 @@ class _OneShot:
         if options.replay is None:
             agent.mcp.has_waited(options.server_wait)
         try:
+            if session is not None:
+                await agent.go_on_with(session)
             self.prompt = self.prompt or next(iter(getattr(agent.definition.sources, "questions", ())), "")
             if not self.prompt:
                 raise InputError("the recording holds no question; write one")
@@ -133,6 +143,23 @@ class _OneShot:
             raise LimitError(re.sub("|".join(_FLAGS), lambda found: _FLAGS[found[0]], str(error))) from None
         finally:
             await agent.aclose()
+
+    async def _session_to_ask(self) -> tuple[str | None, SessionStore | None]:
+        """The session that the question is asked in, and the store that has it; none if nothing is to be kept."""
+        options = self.options
+        if options.session is None and not options.continue_last:
+            return None, None
+        store = session_store(options, self.configuration)
+
+        def tell(line: str) -> None:
+            if not options.quiet:
+                put(self.terminal.err, line, style="dim")
+
+        session = await asyncio.to_thread(session_to_ask, options, store, tell)
+        session = usable_id(session if session is not None else uuid4().hex)
+        await asyncio.to_thread(store.open, session)  # what cannot be kept, or is another's, is told before all else
+        store.release(session)  # the agent takes it
+        return session, store
 
     async def _fitting(self, agent: Agent, schema: AnswerSchema) -> RunFinished:
         """Asks until the answer fits, three times at most. Raises `MisfitError` for one that still does not."""

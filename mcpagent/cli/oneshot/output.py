@@ -135,13 +135,19 @@ class JsonReport:
             }
             for name, status in agent.servers.items()
         }
-        self._about_agent = {"model": agent.model.name, "known": len(agent.known_tools), "servers": servers}
+        session = agent.own_session
+        self._about_agent = {
+            "model": agent.model.name,
+            "known": len(agent.known_tools),
+            "servers": servers,
+            "session_id": session.id if session.is_kept else None,
+        }
 
     def _figures(self, spent: Spent, denials: Sequence[Denial]) -> Document:
         last = self._last_request
         return {
             "model": self._about_agent["model"],
-            "session_id": None,
+            "session_id": self._about_agent["session_id"],
             "usage": asdict(spent.usage),
             "cost_usd": round(spent.dollars, 6) if spent.cost_known else None,
             "cost_known": spent.cost_known,

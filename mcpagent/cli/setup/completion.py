@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -76,6 +76,7 @@ def split_line(line: str) -> list[str]:
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
 HELP_WIDTH = 60
+MOST_SESSIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class Names:
     servers: Callable[[], Iterable[Completed]]
     tools: Callable[[], Iterable[Completed]]
     parameters: Callable[[str], Iterable[Completed]]
+    sessions: Callable[[], Iterable[Completed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,9 @@ def _candidates(place: _Place, open_word: str, command: Any, names: Names) -> It
     elif open_word.startswith("-") and not place.is_closed:
         leaf = place.leaf if place.path else command.commands["ask" if place.is_asking else "chat"]
         for param in options_in(leaf):
-            shown = [name for name in param.opts if name.startswith("--") and not param.hidden]
+            shown = [
+                name for name in (*param.opts, *param.secondary_opts) if name.startswith("--") and not param.hidden
+            ]
             yield from (Completed(name, _short(param.help or "")) for name in shown)
         yield Completed("--help", "the page of this command")
     elif place.is_asking or place.is_closed:
@@ -174,6 +178,8 @@ def _values(option: Any, names: Names) -> Iterator[Completed]:
     if option.name in ("always_load", "allow", "deny"):
         yield from names.tools()
         yield from (Completed(f"{server.word}.*", "all of its tools") for server in names.servers())
+    elif option.name in ("resume", "session"):
+        yield from names.sessions()
     elif option.name == "model":
         from mcpagent.models.resolve import PROVIDERS
 
@@ -201,6 +207,8 @@ def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
             return names.tools()
         case "tools", "arguments":
             return names.parameters(place.arguments[0]) if place.arguments else ()
+        case "sessions", "session":
+            return names.sessions()
         case "completion", "shell":
             return map(Completed, get_args(Shell))
         case "config", "what":
@@ -259,4 +267,16 @@ def known_names(options: Options) -> Names:
         ]
         return [Completed(f"{item.word}=", item.about) for item in plain_names(texts)]
 
-    return Names(servers, tools, parameters)
+    def sessions() -> Iterable[Completed]:
+        from mcpagent.cli.frame.kept_sessions import is_begun, short_id, store_of, store_place
+
+        named = replace(options, session_db=options.environ.get("MCPAGENT_SESSION_DB") or None)
+        if not isinstance(store_place(named), Path) or not is_begun(named):  # a database is too far for a key
+            return []
+        try:
+            found = store_of(named).sessions(MOST_SESSIONS)
+        except McpAgentError:
+            return []
+        return plain_names((short_id(info.id), info.title) for info in found)
+
+    return Names(servers, tools, parameters, sessions)

@@ -31,6 +31,7 @@ from mcpagent.config import (
 from mcpagent.config.file_changes import write_text
 from mcpagent.errors import InputError
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import without_shapes
 
 
 def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCode:
@@ -76,10 +77,12 @@ def _values_in_force(
 
 
 def _shown(name: str, value: Any) -> Any:
-    """An option's value as it may be shown: a model's name can hold headers."""
+    """An option's value as it may be shown: a model's name can hold headers, a database's address a password."""
     from mcpagent.models.model_names import shown_spec
 
-    return shown_spec(value) if name == "model" and isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return shown_spec(value) if name == "model" else without_shapes(value) if name == "session_db" else value
 
 
 # --- path and edit ---

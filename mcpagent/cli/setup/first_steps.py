@@ -112,7 +112,8 @@ def _do(pressed: str, options: Options, terminal: Terminal, around: Surroundings
 def _is_new_here(options: Options, terminal: Terminal) -> bool:
     """Nothing was chosen, set or configured, and somebody watches who has not typed anything yet."""
     chosen = options.model or options.card or options.replay or options.config or options.server or options.quiet
-    if chosen or not (is_a_terminal(sys.stdin) and terminal.out.is_terminal) or _has_typed():
+    goes_on = options.continue_last or options.resume is not None
+    if chosen or goes_on or not (is_a_terminal(sys.stdin) and terminal.out.is_terminal) or _has_typed():
         return False
     environ = with_stored_keys(options.environ)
     names = [name for provider in PROVIDERS.values() for name in provider.key_variables]

@@ -11,10 +11,12 @@ from rich.text import Text
 from mcpagent import Agent
 from mcpagent.cli.chat.trace import Trace
 from mcpagent.cli.frame.configuration import Configuration
+from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Rules
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.messages import Image, Prompt
 from mcpagent.messages import Text as Words
+from mcpagent.sessions import SessionInfo, SessionStore
 
 
 class Leave(Exception):  # noqa: N818 - not an error: `/exit`
@@ -37,8 +39,9 @@ class Desk:
     """A chat as its commands see it.
 
     `ready` waits until there are tools to look at; `ask` has a question answered, `edit` gives a text to the user's
-    editor and returns it as it was saved. `asked` are the questions of this conversation. `kept` is what the next
-    question takes along.
+    editor and returns it as it was saved. `store` keeps the conversations, None: nothing does; `pick` lets the user
+    choose one, `go_on_with` takes up the one of this id, `finish` goes on with what is unfinished in this one. `asked`
+    are the questions of this conversation. `kept` is what the next question takes along.
     """
 
     agent: Agent
@@ -50,6 +53,11 @@ class Desk:
     ready: Callable[[], Awaitable[None]]
     ask: Callable[[str, Prompt], Awaitable[None]]
     edit: Callable[[str], Awaitable[str]]
+    options: Options
+    store: SessionStore | None
+    pick: Callable[[list[SessionInfo]], Awaitable[SessionInfo | None]]
+    go_on_with: Callable[[str], Awaitable[None]]
+    finish: Callable[[], Awaitable[None]]
     trace: Trace = field(default_factory=Trace)
     asked: list[ChatQuestion] = field(default_factory=list[ChatQuestion])
     kept: list[Words | Image] = field(default_factory=list["Words | Image"])

@@ -19,10 +19,12 @@ from mcpagent.cli.chat.status_line import context_window_of
 from mcpagent.cli.chat.trace import Trace, context_lines
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted, money, tokens
+from mcpagent.cli.frame.kept_sessions import short_id
 from mcpagent.cli.frame.programs import output_of
 from mcpagent.config.file_changes import write_beside
 from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError
+from mcpagent.messages import Spent
 from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.text.secret_shapes import Redact, redactor, secrets_in
 
@@ -33,11 +35,16 @@ MAX_OSC_52 = 74_994
 
 async def new(desk: Desk, _argument: str) -> None:
     """a new conversation; servers stay connected"""
+    before = desk.agent.own_session
+    left = f"; /resume {short_id(before.id)} goes back" if before.is_kept and before.messages else ""
+    was_kept = before.is_kept
     desk.agent.new_conversation()
+    if not was_kept:  # nor is this one
+        desk.agent.own_session.stop_keeping()
     desk.trace = Trace()
     desk.asked.clear()
     desk.kept.clear()
-    desk.note("new conversation")
+    desk.note(f"new conversation{left}")
 
 
 async def retry(desk: Desk, _argument: str) -> None:
@@ -139,19 +146,26 @@ async def context(desk: Desk, _argument: str) -> None:
 
 async def cost(desk: Desk, _argument: str) -> None:
     """what this chat took so far, and what tool search saved"""
-    spent = desk.agent.spent
-    usage = spent.usage
-    cached = f" ({tokens(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""
-    price = money(spent.dollars, known=spent.cost_known)
+    spent, conversation = desk.agent.spent, desk.agent.own_session.spent
+    desk.say(f"{counted(desk.trace.requests, 'request')} in this conversation")
+    if conversation != spent:
+        desk.say(f"this conversation, since it began: {_taken(conversation)}")
     desk.say(
-        f"{counted(desk.trace.requests, 'request')} in this conversation",
-        f"the whole chat: in {tokens(usage.input_tokens)}{cached}, out {tokens(usage.output_tokens)}, {price}",
+        f"the whole chat: {_taken(spent)}",
         f"tool definitions: about {tokens(spent.definition_tokens)} tokens of it",
     )
     if spent.saved_tokens > 0:
         desk.say(f"offering every tool each time would have added {tokens(spent.saved_tokens)}")
     if not spent.cost_known:
         desk.note("? some prices are not known")
+
+
+def _taken(spent: Spent) -> str:
+    """`in 1.2k (800 from the cache), out 90, $0.021`."""
+    usage = spent.usage
+    cached = f" ({tokens(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""
+    price = money(spent.dollars, known=spent.cost_known)
+    return f"in {tokens(usage.input_tokens)}{cached}, out {tokens(usage.output_tokens)}, {price}"
 
 
 # -- the conversation as a file --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from rich.text import Text
 
+from mcpagent.cli.chat.slash import slash_kept as kept
 from mcpagent.cli.chat.slash import slash_session as session
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.chat.slash.slash_servers import VERBS, mcp
@@ -66,6 +67,11 @@ COMMANDS: Mapping[str, Command] = {
     "/cost": Command("context", session.cost),
     "/save": Command("session", session.save, "[NAME]"),
     "/export": Command("session", session.export, "[md|json|html]"),
+    "/sessions": Command("session", kept.sessions, "[WORDS]", waits=True),
+    "/resume": Command("session", kept.resume, "[ID|WORDS]", waits=True),
+    "/continue": Command("session", kept.go_on, waits=True),
+    "/fork": Command("session", kept.fork, "[TITLE]", waits=True),
+    "/rename": Command("session", kept.rename, "TITLE", waits=True, asks="what is its title? /rename TITLE"),
     "/model": Command("setup", session.model, "[NAME]"),
     "/help": Command("setup", show_help, "[all|COMMAND]"),
 }

@@ -1,0 +1,179 @@
+"""Going on with a kept conversation in the chat: which one, opening it, its last words, calls that wait, keeping on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from mcpagent.approval import CallAnswer, PendingCall
+from mcpagent.cli.chat.resumed import finished_length, last_request, questions_of, resumed_lines
+from mcpagent.cli.chat.session_picker import pick_session
+from mcpagent.cli.chat.slash.desk import Desk, Leave
+from mcpagent.cli.chat.startup import Startup
+from mcpagent.cli.frame.kept_sessions import last_here, meant_sessions, resume_words, short_id
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.may_run.approvals import Approvals
+from mcpagent.cli.screen.terminal import warning_line
+from mcpagent.errors import AgentStateError, McpAgentError, SessionBusyError, SessionStoreError
+from mcpagent.sessions import SessionInfo, SessionStore
+from mcpagent.text.safe_text import safe_line
+
+UNFINISHED = "this question was not finished; [Enter] goes on, or ask something else"
+MAY_GO_ON = "/continue goes on with this question"
+MAX_ERROR = 400
+
+
+@dataclass(kw_only=True)
+class GoingOn:
+    """What a chat does with its store.
+
+    `follow` shows what a run does, `choose` asks for one line. `enter_goes_on`: it was just said that Enter does.
+    """
+
+    options: Options
+    store: SessionStore | None
+    desk: Desk
+    approvals: Approvals
+    startup: Startup
+    follow: Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]
+    choose: Callable[[str], Awaitable[str]]
+    enter_goes_on: bool = False
+
+    async def at_start(self) -> str | None:
+        """The id that the options ask for; None: a new conversation. Raises `Leave`, and `InputError` for what is none.
+
+        A store that cannot be read costs the conversation in it, not this one.
+        """
+        options, store = self.options, self.store
+        if store is None:
+            return None
+        try:
+            if options.resume is not None:
+                found = await asyncio.to_thread(meant_sessions, options, store, options.resume)
+                if len(found) == 1 and options.resume.strip():
+                    return found[0].id
+                chosen = await self.pick(found)
+                if chosen is None:
+                    raise Leave
+                return chosen.id
+            if options.continue_last:
+                return await asyncio.to_thread(last_here, options, store, self.desk.note)
+        except SessionStoreError as error:
+            self._warn(f"{error}; a new conversation begins")
+        return None
+
+    async def pick(self, found: list[SessionInfo]) -> SessionInfo | None:
+        """The one that the user chooses."""
+        return await pick_session(found, self.desk.terminal, self.options.folder)
+
+    async def begin_with(self, session: str) -> None:
+        """`go_on_with` for a chat that starts: if it cannot be had, a new conversation begins."""
+        with contextlib.suppress(McpAgentError):  # what kept the agent from starting is told at the end
+            await self.startup.entered()
+        if not self.startup.is_entered:
+            return
+        try:
+            await self.go_on_with(session)
+        except SessionStoreError as error:
+            self._warn(f"{error}; a new conversation begins")
+        if not self.options.sessions:
+            self.desk.agent.own_session.stop_keeping()
+            self.desk.note("what is said here is not kept (--no-session)")
+
+    async def go_on_with(self, session: str) -> None:
+        """Makes it the chat's conversation, shows its last words, and asks about calls that wait.
+
+        One that another process has can be gone on with in a copy. Raises `SessionStoreError`.
+        """
+        desk, store = self.desk, self.store
+        assert store is not None
+        await self.startup.entered()
+        try:
+            await desk.agent.go_on_with(session)
+        except SessionBusyError as error:
+            copy = await self._copy_of(store, error)
+            if copy is None:
+                return
+            await desk.agent.go_on_with(copy)
+            session = copy
+        kept, messages = await asyncio.to_thread(store.read, session), desk.agent.messages
+        desk.asked, trace = questions_of(messages, kept.steps)
+        desk.trace = replace(trace, last=last_request(desk.agent, messages, kept.steps, trace.requests))
+        desk.kept.clear()
+        desk.say(*resumed_lines(kept.info, desk.asked, messages, desk.terminal, self.options.folder))
+        if kept.info.model and kept.info.model != desk.agent.model.name:
+            model = safe_line(kept.info.model, 80)
+            desk.note(f"  so far with {model}; /model {model} goes on with it")
+        await self.go_on_with_what_waits(is_new=True)
+
+    async def _copy_of(self, store: SessionStore, error: SessionBusyError) -> str | None:
+        """A copy up to where it is finished: what is under way goes on over there, and must not be done twice."""
+        desk = self.desk
+        kept = await asyncio.to_thread(store.read, error.session)
+        title = safe_line(kept.info.title, 60) or short_id(error.session)
+        self._warn(f'"{title}" is open in {error.holder}')
+        if (await self.choose("go on in a copy of it? [y] yes  [N] no: ")).lower() not in ("y", "yes"):
+            desk.note("it was left there" if desk.agent.messages else "it was left there; this is a new conversation")
+            return None
+        length = finished_length(kept.messages)
+        copy = await asyncio.to_thread(store.fork, error.session, None, length=length)
+        desk.note(
+            "this is a copy" if length is None else "this is a copy, without the question that is being answered there"
+        )
+        return copy
+
+    async def go_on_with_what_waits(self, *, is_new: bool = False) -> None:
+        """Has calls decided on that wait, or a question answered that was not; `is_new`: the latter is only offered."""
+        session = self.desk.agent.own_session
+        if waiting := session.pending:
+            await self._decide(waiting)
+        elif not session.is_unfinished:
+            if not is_new:
+                self.desk.say("nothing is unfinished here; ask something")
+        elif is_new:
+            self.desk.warn(UNFINISHED)
+            self.enter_goes_on = True
+        else:
+            await self.follow(self.desk.agent.resume)
+
+    async def _decide(self, waiting: tuple[PendingCall, ...]) -> None:
+        desk, agent = self.desk, self.desk.agent
+        if outside := [call for call in waiting if call.kind == "external"]:
+            names = ", ".join(safe_line(call.tool, 60) for call in outside)
+            desk.warn(f"{names}: waits for a result from outside, which a chat cannot give; the next question goes on")
+            return
+        with contextlib.suppress(AgentStateError):  # a replay starts no servers
+            await agent.mcp.settle(
+                self.options.server_wait,
+                lambda _servers: None,
+                enough=lambda: all(agent.tools.find(call.tool) is not None for call in waiting),
+            )
+        answers: list[CallAnswer] = []
+        for call in waiting:
+            tool = agent.tools.find(call.tool)
+            definition = tool.asked(call.arguments) if tool is not None else None
+            answers.append(await self.approvals.decide_again(call, definition))
+        await self.follow(lambda: agent.resume(answers))
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the last question has no answer."""
+        return self.startup.is_entered and self.desk.agent.own_session.is_unfinished
+
+    def how(self) -> str:
+        """The command that goes on with this chat; "" if nothing was said, or kept, or the agent is not there."""
+        if not self.startup.is_entered or self.options.quiet:
+            return ""
+        session = self.desk.agent.own_session
+        is_there = session.is_kept and session.messages
+        return f"to go on: {resume_words(self.options, session.id)}" if is_there else ""
+
+    def stop_keeping(self, error: SessionStoreError) -> None:
+        """Goes on in memory, and says so."""
+        self._warn(f"{error}; the chat goes on in memory: what is said from here on is not kept")
+        self.desk.agent.own_session.stop_keeping()
+
+    def _warn(self, text: str) -> None:
+        self.desk.say(warning_line(text, self.desk.terminal.glyphs, MAX_ERROR))

@@ -1,0 +1,163 @@
+"""A conversation that was taken up again: what the chat knows of its questions and requests, rebuilt from its history.
+
+The history tells the questions, the searches, what was added and called; what each answer took is in the steps that
+were kept. It does not tell how long a search took, nor what was found and not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from mcpagent import Agent
+from mcpagent.cli.chat.session_rows import quoted_lines, shown_title
+from mcpagent.cli.chat.slash.desk import ChatQuestion
+from mcpagent.cli.chat.trace import SentRequest, Trace, next_request
+from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.frame.kept_sessions import ago
+from mcpagent.cli.screen.terminal import Terminal
+from mcpagent.conversation import UNKNOWN
+from mcpagent.events import ToolsSearched
+from mcpagent.messages import Image, Message, Step, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.messages import Text as Words
+from mcpagent.sessions import SessionInfo
+from mcpagent.text.safe_text import safe_line, safe_text
+
+MAX_QUESTION, MAX_ANSWER = 300, 900
+"""Characters of the last question and its answer that are shown."""
+
+
+def questions_of(messages: Sequence[Message], steps: Sequence[Step] = ()) -> tuple[list[ChatQuestion], Trace]:
+    """The questions, each with the trace as it was before it, and the trace at the end."""
+    asked: list[ChatQuestion] = []
+    trace, begins = Trace(), 0
+    took = {step.place: step for step in steps}
+    open_calls: Mapping[str, ToolCall] = {}
+    for place, message in enumerate(messages):
+        if message.role == "user" and (not place or messages[place - 1].role != "user"):
+            begins = place
+        if _is_question(messages, place):
+            prompt = [part for part in message.parts if isinstance(part, Words | Image)]
+            asked.append(ChatQuestion(message.text, prompt, begins, trace))
+        if message.role == "assistant":
+            used = took[place].usage.input_tokens if place in took else trace.used
+            trace = replace(trace, requests=trace.requests + 1, used=used)
+            open_calls = {call.id: call for call in message.tool_calls}
+        trace = _after(trace, message, open_calls)
+    return asked, trace
+
+
+def question_places(messages: Sequence[Message]) -> set[int]:
+    """Where a person says something."""
+    return {place for place in range(len(messages)) if _is_question(messages, place)}
+
+
+def _is_question(messages: Sequence[Message], place: int) -> bool:
+    """Whether a person said it: not news of tools, which stand before a question, or after results in an answer."""
+    message, before = messages[place], messages[place - 1 : place][0] if place else None
+    if message.role != "user" or any(isinstance(part, ToolsChanged | ToolsShown) for part in message.parts):
+        return False
+    if place + 1 < len(messages) and messages[place + 1].role == "user":
+        return False
+    first = place
+    while first and messages[first - 1].role == "user":
+        first -= 1
+    if first < place or before is None or before.role != "tool":
+        return True
+    return any(result.error == "cancelled" for result in before.tool_results)  # the answer before it broke off
+
+
+def _after(trace: Trace, message: Message, calls: Mapping[str, ToolCall]) -> Trace:
+    now = trace.requests
+    shown: tuple[str, ...] = ()
+    for part in reversed(message.parts):  # what a search showed stands behind its result
+        match part:
+            case ToolsShown(names=names):
+                shown = names
+            case ToolsChanged(added=added, removed=removed):
+                shown = tuple(tool.name for tool in added)
+                trace = replace(
+                    trace,
+                    loaded={**trace.loaded, **dict.fromkeys(shown, now + 1)},
+                    removed={**trace.removed, **dict.fromkeys(removed, now + 1)},
+                )
+            case ToolResult(call_id=call_id, name=name) if call_id in calls:
+                trace = replace(trace, called={**trace.called, name: (*trace.called.get(name, ()), now)})
+                if name == "search_tools" and part.error is None:
+                    event = ToolsSearched(_query(calls[call_id].arguments), _found(part.text), shown, 0, 0.0)
+                    trace = replace(trace, searches=(*trace.searches, (now, event)))
+                shown = ()
+    return trace
+
+
+def _query(arguments: Mapping[str, Any]) -> str:
+    more = arguments.get("queries")
+    words = [arguments.get("query"), *(more if isinstance(more, list) else ())]
+    return ", ".join(str(word) for word in words if word)
+
+
+def _found(answer: str) -> int:
+    try:
+        return int(json.loads(answer)["found"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return 0
+
+
+def last_request(agent: Agent, messages: Sequence[Message], steps: Sequence[Step], number: int) -> SentRequest | None:
+    """What the last request held, with what the provider counted; tools that are gone are not in it."""
+    if not steps or steps[-1].place > len(messages):
+        return None
+    step, now = steps[-1], next_request(agent, number)
+    known = {tool.name: tool for tool in now.tools}
+    known |= {name: tool for name, tool in agent.known_tools.items() if name not in known}
+    offered = tuple(known[name] for name in step.offered if name in known)
+    sent = {tool.name for tool in offered}
+    tokens = agent.tools.tokens
+    deferred = {name: tokens([name]) for name in agent.tools.known if name not in sent}
+    return SentRequest(number, now.system, tuple(messages[: step.place]), offered, deferred, step.usage)
+
+
+def resumed_lines(
+    info: SessionInfo, asked: Sequence[ChatQuestion], messages: Sequence[Message], terminal: Terminal, folder: Path
+) -> list[Text]:
+    """What it is, and its last question and answer, cut."""
+    facts = [counted(info.turns, "turn"), f"last used {ago(time.time() - info.updated)}"]
+    if info.folder and info.folder != str(folder):
+        facts.append(f"in {short_path(info.folder, Path('/nowhere'))}")
+    dot, loaded = terminal.glyphs.dot, terminal.glyphs.loaded
+    head = Text.assemble((f"{loaded} ", "ok"), (shown_title(info), "user"))
+    lines = [head, Text(f"  {f' {dot} '.join(facts)}", "dim")]
+    if not asked:
+        return lines
+    question = asked[-1]
+    lines += [Text.assemble(("> ", "user"), _cut(question.typed, MAX_QUESTION) or "(an image)")]
+    later = messages[question.length :]
+    answers = [message.text for message in later if message.role == "assistant" and message.text.strip()]
+    if answers:
+        lines += quoted_lines(_cut(answers[-1], MAX_ANSWER), terminal)
+    unknown = {part.name for message in later for part in message.tool_results if part.text == UNKNOWN}
+    if unknown and later[-1].role == "tool":
+        names = ", ".join(safe_line(name, 60) for name in sorted(unknown))
+        lines.append(Text(f"  {names}: under way when it ended, so it may have run; it is not made again", "dim"))
+    return lines
+
+
+def _cut(text: str, limit: int) -> str:
+    shown = safe_text(text).strip()
+    return shown if len(shown) <= limit else f"{shown[:limit].rstrip()} ..."
+
+
+def finished_length(messages: Sequence[Message]) -> int | None:
+    """How many messages are before a question without an answer; None if all questions have one."""
+    last = messages[-1] if messages else None
+    if last is None or (last.role == "assistant" and not last.tool_calls):
+        return None
+    asked, _ = questions_of(messages)
+    return asked[-1].length if asked else 0

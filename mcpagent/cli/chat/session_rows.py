@@ -1,0 +1,122 @@
+"""Kept conversations as lines: title, when, folder, model, turns, cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from mcpagent.cli.chat.status_line import short_model
+from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.figures import counted, money
+from mcpagent.cli.frame.kept_sessions import ago, short_id
+from mcpagent.cli.screen.lines import MAX_WIDTH, column
+from mcpagent.cli.screen.terminal import Terminal
+from mcpagent.sessions import Found, SessionInfo
+from mcpagent.text.safe_text import safe_line, safe_text
+
+LEAST_TITLE = 24
+MOST_TITLE = 80
+MOST_FOLDER = 30
+
+
+def shown_title(info: SessionInfo) -> str:
+    """Printable; words that stand for an empty one."""
+    return safe_line(info.title, MOST_TITLE) or "(no words)"
+
+
+def session_rows(
+    infos: Sequence[SessionInfo], names: Sequence[str], folder: Path, width: int, now: float | None = None
+) -> list[Text]:
+    """One line each, behind its name (a number or an id). What does not fit is left out, the title last.
+
+    A folder is left empty where it is this one.
+    """
+    now = time.time() if now is None else now
+    facts = [_facts(info, folder, now) for info in infos]
+    widths = [max(map(cell_len, cells)) for cells in zip(*facts, strict=True)]
+    name_width = max(map(cell_len, names), default=0)
+    longest = max((cell_len(_marked(info)) for info in infos), default=0)
+    kept = {place for place, size in enumerate(widths) if size}
+    for left_out in (1, 2, 4, 3):  # folder, model, cost, turns
+        room = width - 1 - name_width - 2 - sum(widths[place] + 2 for place in kept)
+        if room >= min(longest, LEAST_TITLE):
+            break
+        kept.discard(left_out)
+    room = width - 1 - name_width - 2 - sum(widths[place] + 2 for place in kept)
+    title_width = max(min(longest, room), 8)
+    lines = []
+    for name, info, cells in zip(names, infos, facts, strict=True):
+        line = Text.assemble((column(name, name_width), "tool"), "  ", (_cut(_marked(info), title_width), "user"))
+        for place in sorted(kept):
+            shown = column(cells[place], widths[place])
+            line.append(f"  {shown}", "dim")
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def _facts(info: SessionInfo, folder: Path, now: float) -> tuple[str, ...]:
+    where = "" if info.folder == str(folder) else _end(short_path(info.folder, Path("/nowhere")))
+    cost = money(info.dollars, known=info.cost_known) if info.dollars or not info.cost_known else ""
+    return ago(now - info.updated), where, short_model(info.model), counted(info.turns, "turn"), cost
+
+
+def _marked(info: SessionInfo) -> str:
+    return f"{shown_title(info)} (open)" if info.holder is not None else shown_title(info)
+
+
+def _cut(text: str, width: int) -> str:
+    return column(text, width) if cell_len(text) <= width else f"{column(text, width - 3)}..."
+
+
+def _end(folder: str) -> str:
+    """The end of a long one: it tells most."""
+    return folder if len(folder) <= MOST_FOLDER else f"...{folder[3 - MOST_FOLDER :]}"
+
+
+def quoted_lines(words: str, terminal: Terminal) -> list[Text]:
+    """What a model said, behind a bar so that it cannot pass for ours, wrapped at words; empty lines are left out."""
+    console, mark = terminal.out, f"  {terminal.glyphs.bar} "
+    lines = [Text(line) for line in safe_text(words).expandtabs(4).splitlines() if line.strip()]
+    pieces = [piece for line in lines for piece in line.wrap(console, max(min(console.width, MAX_WIDTH) - 5, 20))]
+    return [Text.assemble((mark, "dim"), piece) for piece in pieces]
+
+
+def found_lines(found: Sequence[Found], width: int, now: float | None = None) -> list[Text]:
+    """What a search found, by conversation: its id and title, and under it the words around each hit."""
+    now = time.time() if now is None else now
+    by_session: dict[str, list[Found]] = {}
+    for item in found:
+        by_session.setdefault(item.session.id, []).append(item)
+    lines: list[Text] = []
+    for items in by_session.values():
+        info = items[0].session
+        when = ago(now - info.updated)
+        title = safe_line(shown_title(info), max(width - 30, LEAST_TITLE))
+        lines.append(Text.assemble((short_id(info.id), "tool"), "  ", (title, "user"), (f"  {when}", "dim")))
+        lines += [Text(f"    {safe_line(item.excerpt, max(width - 6, LEAST_TITLE))}") for item in items]
+    return lines
+
+
+def info_document(info: SessionInfo) -> dict[str, Any]:
+    """For `--json`; times in seconds since 1970."""
+    holder = info.holder
+    return {
+        "id": info.id,
+        "title": info.title,
+        "created": info.created,
+        "updated": info.updated,
+        "folder": info.folder,
+        "model": info.model,
+        "turns": info.turns,
+        "messages": info.messages,
+        "tokens": info.tokens,
+        "cost_usd": info.dollars if info.cost_known else None,
+        "is_named": info.is_named,
+        "held_by": {"pid": holder.pid, "host": holder.host, "since": holder.since} if holder is not None else None,
+    }

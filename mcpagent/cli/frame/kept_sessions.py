@@ -1,0 +1,136 @@
+"""Kept conversations as the command line names them: where they are, which one is meant, how one goes on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.figures import age, counted
+from mcpagent.cli.frame.options import Options
+from mcpagent.config.user_folders import user_data_folder
+from mcpagent.errors import InputError
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcpagent.sessions import SessionInfo, SessionStore
+
+SHORT = 8
+_OURS = re.compile(r"[0-9a-f]{32}")
+_OURS_BEGUN = re.compile(rf"[0-9a-f]{{{SHORT},31}}")
+_ADDRESS = ("postgresql://", "postgres://")
+
+
+def store_place(options: Options) -> str | Path:
+    """The address of a database, or a file, which need not be there."""
+    if (named := options.session_db) and named.startswith(_ADDRESS):
+        return named
+    if named:
+        return Path(named).expanduser()
+    return user_data_folder(options.environ) / "sessions.db"
+
+
+def store_of(options: Options) -> SessionStore:
+    """The store; nothing is opened before it is needed."""
+    from mcpagent.sessions import SessionStore
+
+    return SessionStore(store_place(options))
+
+
+def is_begun(options: Options) -> bool:
+    """Whether anything can be kept there: what only looks makes no file."""
+    place = store_place(options)
+    return isinstance(place, str) or place.exists()
+
+
+# -- which one is meant ------------------------------------------------------------------------------------------------
+
+
+class UnclearError(InputError):
+    """Words that mean several conversations: `found`."""
+
+    def __init__(self, text: str, found: Sequence[SessionInfo]) -> None:
+        super().__init__(text)
+        self.found = found
+
+
+def meant_sessions(options: Options, store: SessionStore, wanted: str) -> list[SessionInfo]:
+    """Those meant by an id, by its beginning, or by words; all without any. Raises `InputError` if there is none."""
+    found = (store.match(wanted) if wanted.strip() else store.sessions()) if is_begun(options) else []
+    if not found:
+        if wanted.strip() and is_begun(options):
+            raise InputError(f'no conversation is meant by "{safe_line(wanted, 60)}"; see mcpagent sessions list')
+        raise InputError(f"no conversation is kept in {safe_line(where_shown(options), 200)} yet")
+    return found
+
+
+def meant_session(options: Options, store: SessionStore, wanted: str) -> SessionInfo:
+    """The one that is meant. Raises `UnclearError` if several are."""
+    found = meant_sessions(options, store, wanted)
+    if len(found) > 1:
+        what = f'"{safe_line(wanted, 60)}" means' if wanted.strip() else "there are"
+        raise UnclearError(f"{what} {counted(len(found), 'conversation')}; name one by its id", found)
+    return found[0]
+
+
+def session_to_ask(options: Options, store: SessionStore, tell: Callable[[str], None]) -> str | None:
+    """The id that a single question is asked in: that of `--session`, or of the last one of this folder.
+
+    None, and it is told, if there is no last one. Of an id that we made the beginning will do.
+    """
+    if options.session is not None and options.continue_last:
+        raise InputError("--session and --continue name two conversations; write one of them")
+    if options.session is None:
+        return last_here(options, store, tell)
+    wanted = options.session
+    if _OURS_BEGUN.fullmatch(wanted) and is_begun(options):
+        begun = [info for info in store.match(wanted) if _OURS.fullmatch(info.id) and info.id.startswith(wanted)]
+        if len(begun) > 1:
+            raise UnclearError(
+                f"--session {wanted} means {counted(len(begun), 'conversation')}; write more of it", begun
+            )
+        return begun[0].id if begun else wanted
+    return wanted
+
+
+def last_here(options: Options, store: SessionStore, tell: Callable[[str], None]) -> str | None:
+    """The id of the conversation that was last used in this folder; that there is none is told."""
+    found = store.sessions(1, folder=options.folder) if is_begun(options) else []
+    if not found:
+        tell("no conversation of this folder is kept; a new one begins")
+    return found[0].id if found else None
+
+
+# -- how they are shown ------------------------------------------------------------------------------------------------
+
+
+def short_id(session: str) -> str:
+    """The beginning of an id that we made; another one is whole. Printable."""
+    return session[:SHORT] if _OURS.fullmatch(session) else safe_line(session, 60)
+
+
+def where_shown(options: Options) -> str:
+    """The file, or the kind of database."""
+    place = store_place(options)
+    return "the database" if isinstance(place, str) else short_path(str(place), options.folder)
+
+
+def ago(seconds: float) -> str:
+    """`just now`, `12 min ago`."""
+    return f"{age(seconds)} ago" if seconds >= 60 else "just now"
+
+
+def resume_words(options: Options, session: str) -> str:
+    """What goes on with it, typed in a shell."""
+    named_by = session[:SHORT] if _OURS.fullmatch(session) else session
+    words = ["mcpagent", *((f"--resume={named_by}",) if named_by.startswith("-") else ("--resume", named_by))]
+    place = store_place(options)
+    named = options.session_db is not None and options.session_db != options.environ.get("MCPAGENT_SESSION_DB")
+    if named and isinstance(place, Path):  # an address may hold a password
+        words += ["--session-db", str(options.session_db)]
+    if options.card is not None:
+        words += ["--card", str(options.card)]
+    return safe_line(shlex.join(words), 400)

@@ -1,0 +1,126 @@
+"""`mcpagent sessions`: commands and their options; what they do is loaded when one runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from mcpagent.cli.frame import options as opt
+
+sessions_app = typer.Typer(help="Kept conversations: look, search, hand on, tidy up.", **opt.PLAIN)
+
+Which = Annotated[
+    str,
+    typer.Argument(metavar="SESSION", help="Its id, the beginning of it, or words of its title or of what was said."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Without a question.")]
+Form = Literal["md", "json", "html"]
+
+_LOOKS = ("session_db", *opt.REPORT)
+_CHANGES = ("session_db", *opt.QUIET)
+
+
+@opt.command(sessions_app, "list", _LOOKS)
+def sessions_list(
+    options: opt.Options,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="WORDS", help="Only those that have these words.")
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="Only those of this folder.")] = False,
+    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, help="Conversations shown.")] = 50,
+) -> int:
+    """The kept conversations, the one used last first: title, when, folder, model, turns, cost."""
+    from mcpagent.cli.sessions_command.looking import list_sessions
+
+    return list_sessions(options, " ".join(words or ()), limit, here=here)
+
+
+@opt.command(sessions_app, "show", _LOOKS)
+def sessions_show(options: opt.Options, session: Which) -> int:
+    """What was asked and answered in one, what was called, and how to go on with it."""
+    from mcpagent.cli.sessions_command.looking import show_session
+
+    return show_session(options, session)
+
+
+@opt.command(sessions_app, "search", _LOOKS)
+def sessions_search(
+    options: opt.Options,
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="All of them, in any order.")],
+    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=100, help="Messages shown.")] = 20,
+) -> int:
+    """Searches all that was said, by you and by models. Exit code 1: nothing was found."""
+    from mcpagent.cli.sessions_command.looking import search_sessions
+
+    return search_sessions(options, " ".join(words), limit)
+
+
+@opt.command(sessions_app, "export", _CHANGES)
+def sessions_export(
+    options: opt.Options,
+    session: Which,
+    form: Annotated[Form, typer.Option("--format", metavar=opt.one_of(Form), help="What is written to stdout.")] = "md",
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="Write it to this new file, readable by you only.")
+    ] = None,
+) -> int:
+    """One as Markdown, JSON or HTML, to read or pass on."""
+    from mcpagent.cli.sessions_command.changing import export_session
+
+    return export_session(options, session, form, to)
+
+
+@opt.command(sessions_app, "fork", _CHANGES)
+def sessions_fork(
+    options: opt.Options,
+    session: Which,
+    title: Annotated[str | None, typer.Option("--title", metavar="TITLE", help="The copy's title.")] = None,
+) -> int:
+    """Copies one, also while it is open elsewhere: the copy goes on by itself."""
+    from mcpagent.cli.sessions_command.changing import fork_session
+
+    return fork_session(options, session, title)
+
+
+@opt.command(sessions_app, "rename", _CHANGES)
+def sessions_rename(
+    options: opt.Options,
+    session: Which,
+    title: Annotated[list[str], typer.Argument(metavar="TITLE", help="What it is called from now on.")],
+) -> int:
+    """Gives one another title."""
+    from mcpagent.cli.sessions_command.changing import rename_session
+
+    return rename_session(options, session, " ".join(title))
+
+
+@opt.command(sessions_app, "delete", _CHANGES)
+def sessions_delete(options: opt.Options, session: Which, yes: Yes = False) -> int:
+    """Forgets one for good, after a question."""
+    from mcpagent.cli.sessions_command.changing import delete_session
+
+    return delete_session(options, session, yes=yes)
+
+
+@opt.command(sessions_app, "prune", _CHANGES)
+def sessions_prune(
+    options: opt.Options,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="AGE", help="Not used for so long: 30d, 12h, 8w, 1y.")
+    ],
+    yes: Yes = False,
+) -> int:
+    """Forgets those that nobody used for long, after a question."""
+    from mcpagent.cli.sessions_command.changing import prune_sessions
+
+    return prune_sessions(options, older_than, yes=yes)
+
+
+@opt.command(sessions_app, "doctor", _LOOKS)
+def sessions_doctor(options: opt.Options) -> int:
+    """Whether the store is whole and can be written. Exit code 8: it is not."""
+    from mcpagent.cli.sessions_command.looking import check_store
+
+    return check_store(options)

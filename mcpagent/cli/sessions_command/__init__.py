@@ -1,0 +1,1 @@
+"""`mcpagent sessions`: what it shows, and what it changes."""

@@ -1,0 +1,121 @@
+"""`mcpagent sessions export|fork|rename|delete|prune`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from mcpagent.cli.chat.resumed import finished_length
+from mcpagent.cli.chat.session_rows import shown_title
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.frame.kept_sessions import is_begun, resume_words, short_id, store_of, where_shown
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, open_terminal, put, write_out
+from mcpagent.cli.sessions_command.looking import listed_lines, the_one
+from mcpagent.errors import InputError, SessionBusyError
+from mcpagent.sessions import exported
+from mcpagent.text.safe_text import safe_line
+
+_AGE = re.compile(r"(\d{1,6})\s*([hdwmy])")
+_SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
+
+
+def export_session(options: Options, wanted: str, form: str, to: Path | None) -> ExitCode:
+    """`mcpagent sessions export`. Raises `InputError` for a file that is there already or cannot be made."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    kept = store.read(the_one(options, store, wanted, terminal).id)
+    text = exported(kept, form)
+    if to is None:
+        write_out(text)
+        return ExitCode.OK
+    shown = safe_line(str(to), 200)
+    try:
+        with open(to.expanduser(), "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"--to {shown}: there is such a file already; name a new one") from None
+    except OSError as error:
+        raise InputError(f"--to {shown} cannot be written: {error.strerror}") from None
+    terminal.done(f"written to {shown}")
+    return ExitCode.OK
+
+
+def fork_session(options: Options, wanted: str, title: str | None) -> ExitCode:
+    """`mcpagent sessions fork`; of one that is open elsewhere, up to where it is finished."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    info = the_one(options, store, wanted, terminal)
+    length = finished_length(store.read(info.id).messages) if info.holder is not None else None
+    copy = store.fork(info.id, length=length)
+    if title:
+        store.rename(copy, title)
+    left_out = ", without the question that is being answered there" if length is not None else ""
+    terminal.done(f'a copy of "{shown_title(info)}"{left_out}: {resume_words(options, copy)}')
+    return ExitCode.OK
+
+
+def rename_session(options: Options, wanted: str, title: str) -> ExitCode:
+    """`mcpagent sessions rename`."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    info = the_one(options, store, wanted, terminal)
+    store.rename(info.id, title)
+    terminal.done(f'{short_id(info.id)} is "{safe_line(title, 80)}"')
+    return ExitCode.OK
+
+
+def delete_session(options: Options, wanted: str, *, yes: bool) -> ExitCode:
+    """`mcpagent sessions delete`. Raises `SessionBusyError` for one that is open."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    info = the_one(options, store, wanted, terminal)
+    if info.holder is not None:
+        raise SessionBusyError(info.id, info.holder)
+    put(terminal.err, *listed_lines([info], options, terminal))
+    if not (yes or _agreed(terminal, "delete it for good?")):
+        return _left(terminal)
+    store.delete(info.id)
+    terminal.done(f'deleted "{shown_title(info)}"')
+    return ExitCode.OK
+
+
+def prune_sessions(options: Options, older_than: str, *, yes: bool) -> ExitCode:
+    """`mcpagent sessions prune`. Raises `InputError` for what is no age."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    before = time.time() - seconds_of(older_than)
+    infos = store.sessions() if is_begun(options) else []
+    old = [info for info in infos if info.updated < before and info.holder is None]
+    if not old:
+        terminal.done(f"nothing in {safe_line(where_shown(options), 200)} is older than {safe_line(older_than, 20)}")
+        return ExitCode.OK
+    put(terminal.err, *listed_lines(old[:20], options, terminal))
+    if len(old) > 20:
+        put(terminal.err, f"{len(old) - 20:,} more", style="dim")
+    if not (yes or _agreed(terminal, f"delete {counted(len(old), 'conversation')} for good?")):
+        return _left(terminal)
+    terminal.done(f"deleted {counted(len(store.prune(before)), 'conversation')}")
+    return ExitCode.OK
+
+
+def seconds_of(age: str) -> float:
+    """`30d`, `12h`, `8w`, `6m`, `1y`. Raises `InputError` for anything else."""
+    found = _AGE.fullmatch(age.strip().lower())
+    if found is None:
+        raise InputError(f'--older-than "{safe_line(age, 20)}" is no age; write 30d, 12h, 8w or 1y')
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def _agreed(terminal: Terminal, question: str) -> bool:
+    """Raises `InputError` where nobody can be asked."""
+    if not (is_a_terminal(sys.stdin) and terminal.err.is_terminal):
+        raise InputError("nobody can be asked here; --yes deletes without a question")
+    terminal.err.file.write(f"{question} [y] yes  [N] no ")
+    terminal.err.file.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _left(terminal: Terminal) -> ExitCode:
+    put(terminal.err, "nothing was deleted", style="dim")
+    return ExitCode.OK

@@ -1,0 +1,149 @@
+"""`mcpagent sessions list|show|search|doctor`: nothing is changed, and no store is made where there is none."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rich.text import Text
+
+from mcpagent.cli.chat.resumed import question_places
+from mcpagent.cli.chat.session_rows import found_lines, info_document, quoted_lines, session_rows, shown_title
+from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.frame.figures import counted, money, tokens
+from mcpagent.cli.frame.kept_sessions import (
+    UnclearError,
+    is_begun,
+    meant_session,
+    resume_words,
+    short_id,
+    store_of,
+    where_shown,
+)
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.screen.lines import short_arguments, table
+from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
+from mcpagent.errors import SessionStoreError
+from mcpagent.messages import Message, dump_messages
+from mcpagent.sessions import KeptSession, SessionInfo, SessionStore
+from mcpagent.text.safe_text import safe_line, safe_text
+
+
+def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> ExitCode:
+    """`mcpagent sessions list`."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    found: list[SessionInfo] = []
+    if is_begun(options):
+        found = store.match(words) if words else store.sessions(folder=options.folder if here else None)
+    if here:
+        found = [info for info in found if info.folder == str(options.folder)]
+    shown = found[:limit]
+    lines = listed_lines(shown, options, terminal)
+    if not shown:
+        which = " with these words" if words else " of this folder" if here else ""
+        lines = [Text(f"no conversation{which} is kept in {safe_line(where_shown(options), 200)}", "dim")]
+    terminal.report(options, [info_document(info) for info in shown], *lines)
+    if len(found) > limit and options.output == "text":
+        put(terminal.err, f"{len(found) - limit:,} more; -k {len(found)} shows all", style="dim")
+    return ExitCode.OK
+
+
+def listed_lines(infos: list[SessionInfo], options: Options, terminal: Terminal) -> list[Text]:
+    """One line each, by the id that names it."""
+    return session_rows(infos, [short_id(info.id) for info in infos], options.folder, terminal.out.width)
+
+
+def the_one(options: Options, store: SessionStore, wanted: str, terminal: Terminal) -> SessionInfo:
+    """The conversation that is meant; where several are, they are listed on stderr. Raises `InputError`."""
+    try:
+        return meant_session(options, store, wanted)
+    except UnclearError as error:
+        put(terminal.err, *listed_lines(list(error.found[:20]), options, terminal))
+        raise
+
+
+def show_session(options: Options, wanted: str) -> ExitCode:
+    """`mcpagent sessions show`."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    info = the_one(options, store, wanted, terminal)
+    kept = store.read(info.id)
+    document = {**info_document(info), "history": dump_messages(kept.messages)}
+    terminal.report(options, document, *_facts(kept, options), *_said(kept, terminal))
+    return ExitCode.OK
+
+
+def _facts(kept: KeptSession, options: Options) -> list[Text]:
+    info = kept.info
+    times = [datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M") for at in (info.created, info.updated)]
+    rows = [
+        ("id", safe_line(info.id, 200)),
+        ("folder", safe_line(info.folder, 300)),
+        ("model", safe_line(info.model, 100)),
+        ("begun", times[0]),
+        ("used", times[1]),
+        ("turns", f"{info.turns}, {counted(info.messages, 'message')}"),
+        ("took", f"{tokens(info.tokens)} tokens, {money(info.dollars, known=info.cost_known)}"),
+    ]
+    if info.holder is not None:
+        rows.append(("open", f"in {safe_line(str(info.holder), 100)}"))
+    if kept.values.get("pending"):
+        rows.append(("waits", f"{counted(len(kept.values['pending']), 'call')} for an answer"))
+    rows.append(("go on", resume_words(options, info.id)))
+    return [Text(shown_title(info), "user"), *table([[(name, "dim"), value] for name, value in rows])]
+
+
+def _said(kept: KeptSession, terminal: Terminal) -> list[Text]:
+    asked = question_places(kept.messages)
+    return [
+        line
+        for place, message in enumerate(kept.messages)
+        if message.role != "user" or place in asked  # the others are news of tools
+        for line in _message_lines(message, terminal)
+    ]
+
+
+def _message_lines(message: Message, terminal: Terminal) -> list[Text]:
+    """A question, an answer behind a bar, each call as one line."""
+    lines: list[Text] = []
+    if message.role == "user":
+        lines += [Text(""), Text.assemble(("> ", "user"), safe_text(message.text).strip())]
+    elif message.role == "assistant" and message.text.strip():
+        lines += quoted_lines(message.text.strip(), terminal)
+    for call in message.tool_calls:
+        arguments = short_arguments(call.arguments)
+        name = safe_line(call.name, 80)
+        lines.append(Text.assemble(f"  {terminal.glyphs.call} ", (name, "tool"), (f"  {arguments}", "dim")))
+    return lines
+
+
+def search_sessions(options: Options, words: str, limit: int) -> ExitCode:
+    """`mcpagent sessions search`."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    found = store.search(words, limit) if is_begun(options) else []
+    documents = [
+        {"session": info_document(item.session), "place": item.place, "excerpt": item.excerpt} for item in found
+    ]
+    lines = found_lines(found, terminal.out.width)
+    if not found:
+        lines = [Text("nothing that was said has these words", "dim")]
+    terminal.report(options, documents, *lines)
+    if found and options.output == "text":
+        put(terminal.err, f"{resume_words(options, found[0].session.id)} goes on with the first", style="dim")
+    return ExitCode.OK if found else ExitCode.ERROR
+
+
+def check_store(options: Options) -> ExitCode:
+    """`mcpagent sessions doctor`."""
+    terminal, store = open_terminal(options.color), store_of(options)
+    where = safe_line(where_shown(options), 200)
+    count, wrong = 0, list[str]()
+    if is_begun(options):
+        try:
+            wrong = store.check()
+            count = len(store.sessions())
+        except SessionStoreError as error:
+            wrong = [str(error)]
+    kept = f"{where}: {counted(count, 'conversation')}, whole" if is_begun(options) else f"{where}: nothing is kept yet"
+    ok = Text.assemble((terminal.glyphs.ok, "ok"), f" {kept}")
+    failed = [Text(f"{terminal.glyphs.failed} {safe_line(line, 400)}", "error") for line in wrong]
+    terminal.report(options, {"where": where, "conversations": count, "wrong": wrong}, *(failed or [ok]))
+    return ExitCode.SESSION if wrong else ExitCode.OK
