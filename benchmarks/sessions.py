@@ -229,6 +229,7 @@ async def _idle(store: SessionStore | None, sessions: int) -> int:
 
 async def idle(where: str, sessions: int) -> list[Figure]:
     """What sessions take that wait for somebody to come back."""
+    await _idle(None, 20)  # what is made once is nobody's
     without = await _idle(None, sessions)
     store = SessionStore(where)
     kept = await _idle(store, sessions)

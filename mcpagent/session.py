@@ -92,7 +92,8 @@ class Session(Generic[Deps]):
         self._spent = standing.spent
         self._pending = standing.pending
         self._unfinished = standing.run
-        self._is_restored = kept is not None
+        self._only_asked_wait = kept is not None
+        """Whether open calls that nobody was asked about are ones that were not begun."""
         self._begun: Standing | None = standing if kept is not None else None
         self._run: RunContext[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -257,6 +258,8 @@ class Session(Generic[Deps]):
             if run.conversation is self._conversation:
                 if not run.tally.is_over:
                     self._unfinished = UnfinishedRun(run.begins_at, run.tally.turns)
+                    if conversation.open_calls and conversation.place > earlier:
+                        self._only_asked_wait = True  # its last calls were written down, and not begun
                 self._pending = run.tally.pending if run.tally.is_over else self._pending
                 self._keep_soon()
             _learn(conversation, earlier, self._tools.options, run.emit)
@@ -282,7 +285,7 @@ class Session(Generic[Deps]):
         if run.answers is None:
             return
         waiting = {call.id: call for call in run.conversation.open_calls}
-        if self._is_restored:  # others were not begun yet, or can be made again
+        if self._only_asked_wait:  # others were not begun yet, or can be made again
             asked = {call.call_id for call in self._pending} | run.answers.keys()
             waiting = {call_id: call for call_id, call in waiting.items() if call_id in asked}
         if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
@@ -359,7 +362,7 @@ class Session(Generic[Deps]):
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for an answer: those that the history has without a result, unless they are running."""
         asked = {call.call_id: call for call in self._pending}
-        is_known = self.is_answering or self._is_restored
+        is_known = self.is_answering or self._only_asked_wait
         known = set(asked) if is_known else {call.id for call in self._conversation.open_calls}
         waiting = waiting_calls(self._conversation, self._tools, self.id) if known else []
         return tuple(asked.get(call.call_id, call) for call in waiting if call.call_id in known)
@@ -415,7 +418,7 @@ class Session(Generic[Deps]):
         self._info = SessionInfo(self.id, "", time.time(), 0.0)
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
-        self._is_restored, self._begun, self._spent = False, None, Spent()
+        self._only_asked_wait, self._begun, self._spent = False, None, Spent()
         if self._store is not None:
             self._keep_in(Keeper(self._store, self.id))
 

@@ -100,6 +100,11 @@ class SessionBackend(ABC):
 
     # -- what each database has of its own ----------------------------------------------------------------------------
 
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether anything was asked of it; what is not open holds nothing."""
+
     @abstractmethod
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Runs one statement, `?` for each value, and gives its rows."""
@@ -175,6 +180,8 @@ class SessionBackend(ABC):
 
     def release(self, session: str) -> None:
         """Lets other processes have it."""
+        if not self.is_open:
+            return
         with self.transaction():
             self.execute("UPDATE sessions SET holder = NULL WHERE id = ? AND holder = ?", (session, self.me.token))
 

@@ -117,6 +117,11 @@ class PostgresBackend(SessionBackend):
         self._durability = durability
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is there."""
+        return self._connection is not None
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Runs one statement."""
         assert self._connection is not None

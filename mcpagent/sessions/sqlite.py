@@ -67,6 +67,11 @@ class SqliteBackend(SessionBackend):
         self._connection: sqlite3.Connection | None = None
         self._alive: int | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is there."""
+        return self._connection is not None
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Runs one statement."""
         assert self._connection is not None

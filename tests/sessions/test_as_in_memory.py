@@ -314,14 +314,14 @@ def test_what_a_run_that_was_left_came_to_is_there(happening: list[tuple[str, An
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=300)
 @given(happening=operations, search=st.booleans())
 def test_it_is_as_it_would_be_in_memory_often(happening: list[tuple[str, Any]], search: bool) -> None:
     asyncio.run(both(happening, search=search))
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=300)
 @given(happening=left, search=st.booleans())
 def test_what_a_run_that_was_left_came_to_is_there_often(happening: list[tuple[str, Any]], search: bool) -> None:
     asyncio.run(again(happening, search=search))

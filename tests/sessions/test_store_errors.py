@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -249,8 +250,14 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 SECRET = "pa55w0rd/@x"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> PostgresServer:
+    return _with_users()
+
+
+@cache
+def _with_users() -> PostgresServer:
+    """Once for each server, whatever order its tests come in."""
     server = postgres_server()
     server.run(f"CREATE ROLE ann LOGIN PASSWORD '{SECRET}'")
     server.run("CREATE ROLE readers LOGIN PASSWORD 'readers'")

@@ -171,7 +171,7 @@ def test_what_is_found_stands_in_an_excerpt(place: Place) -> None:
 
 def test_a_very_long_message_is_kept(place: Place) -> None:
     store = place.open()
-    text = " ".join(f"w{number}" for number in range(300_000))
+    text = " ".join(f"w{number}" for number in range(150_000))
     written(store, "a", said("user", text))
     assert store.read("a").messages[0].text == text
     assert len(store.search("w77")) == 1
