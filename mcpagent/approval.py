@@ -146,7 +146,10 @@ def _fits(value: object, kind: Any) -> bool:
     return isinstance(value, str) and value in kind if kind is _KINDS else isinstance(value, kind)
 
 
-OnApproval: TypeAlias = Callable[[PendingCall], bool | CallAnswer | Awaitable[bool | CallAnswer]]
+Decision: TypeAlias = "bool | CallAnswer | PendingCall"
+"""Yes or no, an answer, or the request itself, which then waits as if there were nobody to decide."""
+
+OnApproval: TypeAlias = Callable[[PendingCall], "Decision | Awaitable[Decision]"]
 """Decides on one call in the same process; whatever it raises is a denial."""
 
 

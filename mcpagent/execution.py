@@ -335,7 +335,8 @@ async def _decided(
     if isinstance(waiting, PendingCall) and waiting.kind == "approval" and run.on_approval is not None:
         if not await _is_written(run):  # a person may take long
             return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
-        return await _answered(call, await _asked(waiting, run.on_approval, run.asking), tool, run)
+        decided = await _asked(waiting, run.on_approval, run.asking)
+        return waiting if isinstance(decided, PendingCall) else await _answered(call, decided, tool, run)
     return waiting
 
 
@@ -359,14 +360,14 @@ def _pending(kind: PendingKind, call: ToolCall, definition: ToolDefinition, run:
     return PendingCall.of(kind, call, definition, place=run.conversation.place, session=run.thread_id)
 
 
-async def _asked(request: PendingCall, on_approval: OnApproval, asking: asyncio.Lock) -> CallAnswer:
+async def _asked(request: PendingCall, on_approval: OnApproval, asking: asyncio.Lock) -> CallAnswer | PendingCall:
     try:
         async with asking:
             answer = on_approval(request)
             answer = await answer if inspect.isawaitable(answer) else answer
     except Exception as error:  # noqa: BLE001 - the user's code; without an answer the call is denied
         return request.deny(f"nobody could be asked ({type(error).__name__}: {error})")
-    if isinstance(answer, CallAnswer):
+    if isinstance(answer, CallAnswer) or answer is request:
         return answer
     return request.approve() if answer is True else request.deny()
 

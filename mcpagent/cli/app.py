@@ -73,6 +73,34 @@ def chat(options: opt.Options) -> int:
     return run_chat(first_steps(options, terminal), terminal)
 
 
+@opt.taking([*_ASKING, *_TRUSTING, "max_tokens", "max_cost", "session_db", "server_wait", *_TELLING])
+def worker(
+    options: opt.Options,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            "--database",
+            envvar="MCPAGENT_DATABASE",
+            metavar="FILE|postgresql://...",
+            help="Where durable runs are. Default: runs.db in your data folder. Of PostgreSQL, sessions are there too.",
+        ),
+    ] = None,
+    at_once: Annotated[int, typer.Option("--at-once", metavar="N", min=1, help="Runs at the same time, of all.")] = 10,
+    per_user: Annotated[
+        int | None, typer.Option("--per-user", metavar="N", min=1, help="Of those, one user's.")
+    ] = None,
+    per_minute: Annotated[
+        int | None, typer.Option("--per-minute", metavar="N", min=1, help="Runs that begin in a minute.")
+    ] = None,
+) -> int:
+    """Does durable runs, also those that a worker began which died, until Ctrl-C or SIGTERM."""
+    from mcpagent.cli.oneshot.worker import work
+    from mcpagent.cli.screen.terminal import open_terminal
+
+    terminal = open_terminal(options.color)
+    return work(options, terminal, database, at_once=at_once, per_user=per_user, per_minute=per_minute)
+
+
 def _naming_the_session(options: opt.Options) -> opt.Options:
     """`--resume` where nobody can choose: the session that it names. Raises `InputError`, under a list, for several."""
     if options.resume is None:
@@ -115,6 +143,7 @@ for _command in (ask, chat, demo):
 app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(cards_app, name="cards")
+app.command()(worker)
 app.command()(doctor)
 app.add_typer(config_app, name="config")
 app.add_typer(keys_app, name="keys")

@@ -25,6 +25,7 @@ Commands
   config show|path|edit    your settings and where each comes from
   keys list|set|remove     API keys and other secrets, in the system keyring
   approvals list|forget    what runs without a question since you answered "always"
+  worker                   does durable runs, also those of workers that died
   sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
   completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute

@@ -212,6 +212,11 @@ class Approvals:
             return request.approve()
         return await self._decided(request, tool, verdict)
 
+    async def decide_or_wait(self, request: PendingCall) -> CallAnswer | PendingCall:
+        """As `decide`, but what somebody would be asked about waits for whoever answers later."""
+        tool = self._called.get((request.server, request.tool, _digest(request.arguments)))
+        return request if tool is not None and self._judge(tool) == "ask" else await self.decide(request)
+
     async def decide_again(self, request: PendingCall, tool: ToolDefinition | None) -> CallAnswer:
         """The answer to a call that waits since an earlier run: a rule may deny it, but only the user says yes."""
         verdict = self._judge(tool) if tool is not None else "ask"

@@ -20,7 +20,10 @@ from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcpagent import Agent, Model, ToolSearch
+    from mcpagent.agent import ApprovalPolicy
     from mcpagent.cli.frame.configuration import Configuration
     from mcpagent.cli.frame.options import Options
     from mcpagent.cli.may_run.approvals import Approvals, Ask
@@ -55,6 +58,8 @@ def make_agent(
     allow_change: AllowChange | None = None,
     requests: ServerRequests | None = None,
     sessions: SessionStore | None = None,
+    wrappers: Sequence[Wrapper] = (),
+    waits: bool = False,
 ) -> Agent:
     """An agent, not started. Raises `ConfigError` for a model that means nothing.
 
@@ -62,9 +67,10 @@ def make_agent(
     `approvals` decides on tool calls; without it every call runs. With a `cache`, servers whose lists are known are
     started by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since it
     was first used may be called; without it, only if `--trust-changes` is given. `requests` answers what servers ask
-    that may ask something. `sessions` keeps the conversations.
+    that may ask something. `sessions` keeps the conversations. With `waits`, calls that somebody would have to be asked
+    about wait for an answer that comes later.
     """
-    from mcpagent.agent import Agent, ApprovalPolicy
+    from mcpagent.agent import Agent
     from mcpagent.cards.agent_cards import agent_from_card
     from mcpagent.run import RunOptions
 
@@ -84,7 +90,7 @@ def make_agent(
         "mcp_config": configuration.servers,
         "pre_discovered_tools": tuple(name for name in options.always_load if not _is_pattern(name)),
         "server_options": replace(servers, startup_seconds=startup_seconds, question_seconds=options.server_wait),
-        "approval": ApprovalPolicy(approvals.needed, approvals.decide) if approvals is not None else False,
+        "approval": _policy(approvals, waits=waits) if approvals is not None else False,
         "options": RunOptions(
             max_turns=options.max_turns,
             settings=_settings(options),
@@ -94,7 +100,7 @@ def make_agent(
         ),
         "on_event": report,
         "sessions": sessions,
-        "wrappers": _wrappers(options),
+        "wrappers": [*_wrappers(options), *wrappers],
         "tools": _provider_tools(options),
     }
     is_search_chosen = options.tool_search != "auto"
@@ -111,6 +117,12 @@ def make_agent(
     if requests is not None:
         requests.agent = agent
     return agent
+
+
+def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
+    from mcpagent.agent import ApprovalPolicy
+
+    return ApprovalPolicy(approvals.needed, approvals.decide_or_wait if waits else approvals.decide)
 
 
 def session_store(options: Options, configuration: Configuration) -> SessionStore:

@@ -1,0 +1,69 @@
+"""`mcpagent worker`: a process that does durable runs, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from rich.text import Text
+
+from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.may_run.project_trust import trusted_configuration
+from mcpagent.cli.oneshot.agent_options import make_agent, make_approvals, require_a_server, session_store
+from mcpagent.cli.screen.lines import notice_line
+from mcpagent.cli.screen.terminal import Terminal, put
+from mcpagent.durable import DurableRuns
+from mcpagent.events import Event, Notice, RunFinished, ServerFailed
+from mcpagent.text.safe_text import safe_line
+
+
+def work(
+    options: Options,
+    terminal: Terminal,
+    database: str | None,
+    *,
+    at_once: int,
+    per_user: int | None,
+    per_minute: int | None,
+) -> ExitCode:
+    """Does runs until Ctrl-C or SIGTERM; those under way have ten seconds then. Raises what keeps it from starting."""
+    return run_to_end(
+        _work(
+            options,
+            terminal,
+            DurableRuns(database, at_once=at_once, per_user=per_user, per_minute=per_minute),
+            database,
+        )
+    )
+
+
+async def _work(options: Options, terminal: Terminal, durable: DurableRuns, database: str | None) -> ExitCode:
+    def report(event: Event) -> None:
+        if isinstance(event, Notice):
+            terminal.warn(notice_line(event, terminal.glyphs).plain)
+        elif isinstance(event, ServerFailed):
+            terminal.warn(safe_line(event.reason, 300))
+        elif isinstance(event, RunFinished) and not options.quiet:
+            put(terminal.err, Text(f"a run ended: {event.stop}, {event.turns} turns, {event.seconds:.1f} s", "dim"))
+
+    configuration = trusted_configuration(options, terminal)
+    if options.session_db is None and database is not None and "://" in database:
+        options = replace(options, session_db=database)
+    agent = make_agent(
+        options,
+        configuration,
+        report,
+        startup_seconds=options.server_wait,
+        approvals=make_approvals(options, configuration, None),
+        sessions=session_store(options, configuration),
+        wrappers=[durable],
+        waits=True,
+    )
+    async with agent, durable.serving(agent):
+        require_a_server(agent)
+        if not options.quiet:
+            where = safe_line(durable.where, 200)
+            put(terminal.err, Text(f"working on the runs in {where}, with {safe_line(agent.model.name, 80)}", "dim"))
+        await asyncio.Event().wait()
+    return ExitCode.OK
