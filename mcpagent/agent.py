@@ -71,8 +71,8 @@ class ApprovalPolicy:
     """Which calls wait for approval, and who decides.
 
     `required` True: those of every tool; a predicate `(context, definition, arguments)`: those for which it holds.
-    `decide` answers at once, for one call at a time; without it, and where it gives its request back, such calls end the
-    run (`CallsPendingError`, `resume`).
+    `decide` answers at once, for one call at a time; without it, and where it gives its request back, such calls end
+    the run (`CallsPendingError`, `resume`).
     """
 
     required: bool | ApprovalPredicate = False
