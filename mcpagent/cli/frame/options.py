@@ -92,6 +92,7 @@ class Options:
     )
     profile: ModelSize | None = _option(
         None,
+        metavar="small|large",
         help="Whether to work as suits a small model: it is given what its question finds, reads a short prompt and "
         "calls what it sees. Default: by the model's window, its size, and its name where it runs on your own server.",
     )
