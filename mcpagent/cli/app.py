@@ -80,7 +80,6 @@ def worker(
         str | None,
         typer.Option(
             "--database",
-            envvar="MCPAGENT_DATABASE",
             metavar="FILE|postgresql://...",
             help="Where durable runs are. Default: runs.db in your data folder. Of PostgreSQL, sessions are there too.",
         ),
@@ -94,7 +93,7 @@ def worker(
     ] = None,
 ) -> int:
     """Does durable runs, also those that a worker began which died, until Ctrl-C or SIGTERM."""
-    from mcpagent.cli.oneshot.worker import work
+    from mcpagent.cli.oneshot.durable_worker import work
     from mcpagent.cli.screen.terminal import open_terminal
 
     terminal = open_terminal(options.color)

@@ -25,16 +25,15 @@ Commands
   config show|path|edit    your settings and where each comes from
   keys list|set|remove     API keys and other secrets, in the system keyring
   approvals list|forget    what runs without a question since you answered "always"
-  worker                   does durable runs, also those of workers that died
   sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
   completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute
+  worker                   does durable runs, also those of workers that died
 
-Common options (each also as a variable, MCPAGENT_MODEL for --model)
+Common options (also as variables, MCPAGENT_MODEL for --model; mcpagent COMMAND --help tells more)
   -m, --model NAME         provider:model, e.g. anthropic:claude-sonnet-5-5, ollama:qwen3, offline
   -c, --continue           the last chat of this folder goes on; -r, --resume: one that you choose
   --server NAME='command'  one more server, also NAME=https://...; --config FILE: only its
-  -h, --help, --version    this page, and the version; mcpagent COMMAND --help tells more
 """
 
 MAX_WIDTH = 100

@@ -47,6 +47,13 @@ NOT_RUN = {
     ("docs/install.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[multilingual]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[tables]'"): "benchmarks/dependencies.py --extras",
+    ("docs/install.md", "pip install -e '.[postgres]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/durable.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
+    (
+        "docs/durable.md",
+        "mcpagent worker --database postgresql://agent@db/agent --model anthropic:claude-sonnet-5-5",
+    ): "tests/durable/test_worker_command.py, in files and offline",
     ("docs/embeddings.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
 }
 """Commands that a `sh` block shows, by page, and who runs them."""
