@@ -347,7 +347,7 @@ class Conversation:
                 results.append(not_run(call, UNKNOWN))
         known_results = {part.call_id for part in results if isinstance(part, ToolResult)}
         results += [
-            not_run(call, NOT_KEPT) for call_id, call in calls.items() if call_id not in known_results and _is_cut(call)
+            not_run(call, NOT_KEPT) for call_id, call in calls.items() if call_id not in known_results and is_cut(call)
         ]
         if results:
             self.append(Message("tool", tuple(results)))
@@ -477,7 +477,8 @@ class Conversation:
             self._folded = fold_discovery((self._messages[place],), self._folded)
 
 
-def _is_cut(call: ToolCall) -> bool:
+def is_cut(call: ToolCall) -> bool:
+    """Whether its arguments were written down without a secret that they had."""
     return REDACTED in json.dumps(call.arguments)
 
 

@@ -106,6 +106,10 @@ async def run_calls(
     try:
         async with asyncio.TaskGroup() as group:
             for position, call in enumerate(calls):
+                if (known := run.conversation.progress.get(call.id)) is not None and known.parts:
+                    batch.parts[position] = known.parts  # it has come to that in a process that ended
+                    run.conversation.note(change for change in known.parts if not isinstance(change, ToolResult))
+                    continue
                 admission = await admit(call, run)
                 run.conversation.note(admission.changes)
                 running = run_call(position, call, admission, run, batch, (answers or {}).get(call.id))

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -88,6 +88,7 @@ class Session(Generic[Deps]):
         self._store = store
         self._keeper: Keeper | None = None
         self._is_given_back = False
+        self.durable_run = ""
         self._info = kept.info if kept is not None else SessionInfo(self.id, "", time.time(), 0.0)
         self._spent = standing.spent
         self._pending = standing.pending
@@ -141,16 +142,25 @@ class Session(Generic[Deps]):
 
     @in_own_loop
     async def run(
-        self, prompt: PromptOrAnswers, *, deps: Deps | None = None, tool_context: ToolContext | None = None
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        before: Callable[[], None] | None = None,
     ) -> RunResult:
         """As `ask`, or with answers as `resume`, with all that the run came to.
 
-        Calls that wait for an answer raise nothing: they are in it.
+        Calls that wait for an answer raise nothing: they are in it. `before` is called in the run, before its first
+        step.
         """
         await self._left()
         earlier = len(self._conversation)
         with self._running(_said(prompt), deps=deps, tool_context=tool_context) as run:
             self._check_answers(run)
+            if before is not None:
+                with run.entered():
+                    before()
             return self._result(await converse(run), earlier)
 
     @in_own_loop
@@ -549,7 +559,7 @@ class Session(Generic[Deps]):
         self._section, self._wants_instructions = section, callable(owner.definition.instructions)
         instructions = owner.definition.instructions if isinstance(owner.definition.instructions, str) else ""
         self._conversation.system = self._prompt(instructions)
-        self._offered_first = tools.definitions(tools.pinned)
+        self._offered_first = tools.definitions(name for name in tools.pinned if name in tools.known)
         if (words := tools.left_out()) and Text(words) not in self._conversation.parts:
             self._conversation.announce(words)
 
@@ -669,6 +679,7 @@ class Session(Generic[Deps]):
             spent=spent,
             run=unfinished,
             state=self.tool_context.dump_namespaces(),
+            durable=self.durable_run,
         )
 
     def snapshot(self) -> KeptSession:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import os
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import Context
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,12 +25,13 @@ from mcpagent.config.file_changes import make_private
 from mcpagent.config.user_folders import user_data_folder
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition
-from mcpagent.durable.steps import WORKFLOW, Workflow, in_steps
-from mcpagent.errors import AgentStateError, ConfigError, InputError, SessionBusyError
+from mcpagent.durable.steps import WORKFLOW, Workflow, in_steps, without_secrets
+from mcpagent.errors import AgentStateError, ConfigError, InputError, McpAgentError, SessionBusyError, SessionStoreError
 from mcpagent.events import StopReason
 from mcpagent.messages import Message, Spent, Text, Usage, dump_messages, load_messages
 from mcpagent.python.argument_checks import checked, expect
 from mcpagent.run import RunResult
+from mcpagent.session import Session
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.standing import steps_from_json, steps_to_json
 from mcpagent.sessions.store import SessionStore, usable_id, written
@@ -81,8 +86,13 @@ class DurableRun:
 
     async def result(self, timeout_seconds: float | None = None) -> DurableResult:
         """What it came to, when it has; raises what ended it, and `TimeoutError` if that takes longer."""
+        from dbos import error
+
         async with asyncio.timeout(timeout_seconds):
-            data = json.loads(await self._handle.get_result(polling_interval_sec=0.2))
+            try:
+                data = json.loads(await self._handle.get_result(polling_interval_sec=0.2))
+            except error.DBOSAwaitedWorkflowCancelledError:
+                raise AgentStateError(f'run "{safe_line(self.id, 60)}" was cancelled') from None
         spent = Spent(**{**data["spent"], "usage": Usage(**data["spent"]["usage"])})
         pending = tuple(PendingCall.from_json(call) for call in data["pending"])
         return DurableResult(data["answer"], data["stop"], spent, pending)
@@ -129,7 +139,10 @@ class DurableRuns:
             )
         self._address, self.where = _address(database)
         self._at_once, self._per_user, self._per_minute = at_once, per_user, per_minute
+        if at_once is not None and per_user is not None and per_user > at_once:
+            raise ConfigError(f"DurableRuns: per_user is {per_user}, and at_once only {at_once}; make per_user smaller")
         self._agent: Agent[Any] | None = None
+        self._queue = ""
         self._active: set[asyncio.Task[Any]] = set()
         self._alone: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -149,7 +162,11 @@ class DurableRuns:
 
         `run` is its id: the same one given twice is one run. Raises `InputError` for an unusable prompt or id.
         """
-        words = "".join(part.text for part in usable_prompt(prompt) if isinstance(part, Text))
+        parts = usable_prompt(prompt)
+        if any(not isinstance(part, Text) for part in parts):
+            raise InputError("start: a durable run is asked with words alone")
+        expect("start: user", user, str, "a name as text", error=InputError)
+        words = "".join(part.text for part in parts if isinstance(part, Text))
         data = {"session": usable_id(session or uuid4().hex), "prompt": words}
         return await self._enqueue(data, user, usable_id(run) if run else None)
 
@@ -162,8 +179,15 @@ class DurableRuns:
         if not given:
             raise InputError("answer: give an answer to each call that waits")
         data = {"session": usable_id(session), "answers": [answer.to_json() for answer in given.values()]}
-        once = "-".join(sorted(answer.fingerprint[:16] for answer in given.values()))
-        return await self._enqueue(data, user, f"{session}-answered-{once}")
+        _, store = self._require_serving()
+        digest = hashlib.sha256(_json(data).encode(errors="surrogatepass")).hexdigest()[:32]
+        # What failed, or answered the same call before the conversation was taken back, is not what is answered now.
+        for number in count(1):
+            once = f"answer-{digest}-{number}"
+            state = await self._state(once)
+            if state in (None, "waiting", "running") or (state == "done" and not _wait(store, session, given)):
+                return await self._enqueue(data, user, once)
+        raise AssertionError
 
     async def run(self, id: str) -> DurableRun:  # noqa: A002 - what everybody calls it
         """The run of this id, begun in whichever process. Raises `InputError` if there is none."""
@@ -174,20 +198,26 @@ class DurableRuns:
             raise InputError(f'{self.where}: there is no run "{safe_line(id, 60)}"')
         return DurableRun(await DBOS.retrieve_workflow_async(id))
 
+    async def _state(self, id: str) -> State | None:  # noqa: A002
+        from dbos import DBOS
+
+        status = await DBOS.get_workflow_status_async(id)
+        return None if status is None else _STATES.get(str(status.status), "failed")
+
     async def cancel(self, id: str) -> None:  # noqa: A002
         """Ends a run before its next step, in whichever process; what it has sent is not taken back."""
         from dbos import DBOS
 
-        self._require_serving()
+        await self.run(id)
         await DBOS.cancel_workflow_async(id)
 
     async def _enqueue(self, data: dict[str, Any], user: str, run: str | None = None) -> DurableRun:
         from dbos import DBOS
 
-        agent, store = self._require_serving()
+        _, store = self._require_serving()
         options: dict[str, Any] = {
             "workflow_name": _WORKFLOW,
-            "queue_name": _queue_of(agent),
+            "queue_name": self._queue,
             "app_version": VERSION,
             "workflow_id": run or uuid4().hex,
         }
@@ -222,21 +252,25 @@ class DurableRuns:
             raise ConfigError("durable runs need an agent that keeps its sessions: Agent(sessions=SessionStore(...))")
         if not agent.is_started:
             raise AgentStateError("start the agent first: `async with agent, durable.serving(agent):`")
-        if self._agent is not None:
-            raise AgentStateError("these durable runs are served already")
+        if self._agent is not None or _SERVING[0] is not None:
+            raise AgentStateError("this process serves durable runs already; it can serve one agent's at a time")
         me = await written(agent.store.join())
-        logging.getLogger("dbos").setLevel(logging.ERROR)
+        logging.getLogger("dbos").setLevel(logging.CRITICAL)  # what went wrong with a run is told by its result
         looking: asyncio.Task[None] | None = None
-        self._agent = agent
+        self._agent, self._queue = agent, _queue_of(agent)
         try:
             DBOS(config=self._config(me))
             if DBOS.__dict__.get("_mcpagent_workflow") is None:
                 DBOS._mcpagent_workflow = DBOS.workflow(name=_WORKFLOW)(_workflow)  # type: ignore[attr-defined]
             _SERVING[0] = self
-            DBOS.listen_queues([_queue_of(agent)] if works else [])
-            DBOS.launch()
+            DBOS.listen_queues([self._queue] if works else [])
+            try:
+                DBOS.launch()
+            except Exception as error:  # noqa: BLE001 - whatever the engine's database raises
+                said = safe_line(str(error).partition("\n")[0], 200)
+                raise SessionStoreError(f"{self.where}: durable runs cannot be kept there ({said})") from None
             await DBOS.register_queue_async(
-                _queue_of(agent),
+                self._queue,
                 global_concurrency=self._at_once,
                 partition_concurrency=self._per_user,
                 limiter={"limit": self._per_minute, "period": 60.0} if self._per_minute is not None else None,
@@ -260,7 +294,7 @@ class DurableRuns:
             "system_database_url": self._address,
             "application_version": VERSION,
             "executor_id": me,
-            "log_level": "ERROR",
+            "log_level": "CRITICAL",
             "enable_otlp": False,
             "notification_listener_polling_interval_sec": 0.2,
         }
@@ -290,44 +324,57 @@ class DurableRuns:
 
     async def execute(self, data: str) -> str:
         """What the workflow does: the same steps in each process."""
+        from dbos import DBOS
+
         agent, store = self._require_serving()
-        task = asyncio.current_task()
+        task, run = asyncio.current_task(), str(DBOS.workflow_id)
         assert task is not None
         self._active.add(task)
-        workflow = Workflow(store)
-        token = WORKFLOW.set(workflow)
+        token = WORKFLOW.set(Workflow(store, await _recorded(run)))
         request = json.loads(data)
         name = str(request["session"])
         try:
             alone = self._alone.setdefault(name, asyncio.Lock())
             async with alone:
-                return await self._in_session(agent, store, name, request)
+                return await self._in_session(agent, store, name, run, request)
+        except McpAgentError as error:
+            raise without_secrets(error, store) from None
         finally:
             WORKFLOW.reset(token)
             self._active.discard(task)
 
-    async def _in_session(self, agent: Agent[Any], store: SessionStore, name: str, request: dict[str, Any]) -> str:
+    async def _in_session(
+        self, agent: Agent[Any], store: SessionStore, name: str, run: str, request: dict[str, Any]
+    ) -> str:
         from dbos import DBOS
 
-        now = await _held(store, name)
+        session, now = await _taken(agent, store, name, run)
 
         async def begin() -> str:
             return _json(_kept_to_json(now))
 
-        begun = await DBOS.run_step_async({"name": "begin"}, begin)
-        session = agent.session_as_of(name, _kept_from_json(name, json.loads(begun)))
-        store.release(name)  # the session has it now
         try:
+            begun = _kept_from_json(name, json.loads(await DBOS.run_step_async({"name": "begin"}, begin)))
+            if not _is_ours(now, begun, run):
+                text = f'session "{safe_line(name, 60)}" went on with something else after the worker of this run died'
+                raise SessionStoreError(f"{text}; the run is given up, nothing that was said is lost")
+            session.give_back()
+            session = agent.session_as_of(name, begun)
+            session.durable_run = run
+            workflow = WORKFLOW.get()
+            assert workflow is not None
             if "answers" in request:
                 answers = [CallAnswer.from_json(answer) for answer in request["answers"]]
-                workflow = WORKFLOW.get()
-                assert workflow is not None
-                workflow.reserve([call.id for call in session.open_calls])
-                result = await session.run(answers)
+                result = await session.run(answers, before=lambda: workflow.reserve(session.open_calls))
             else:
                 result = await session.run(str(request["prompt"]))
-        finally:
+            session.durable_run = ""
+        except Exception:
+            session.durable_run = ""
+            raise
+        finally:  # who is cancelled leaves the session to whoever goes on
             session.give_back()
+            store.release(name)
         return store.as_json(_result_to_json(result))
 
 
@@ -342,16 +389,65 @@ async def _workflow(data: str) -> str:
     return await serving.execute(data)
 
 
-async def _held(store: SessionStore, name: str) -> KeptSession | None:
-    """The session as it is, taken for this process; waits for one that another has."""
+async def _taken(
+    agent: Agent[Any], store: SessionStore, name: str, run: str
+) -> tuple[Session[Any], KeptSession | None]:
+    """The session for this run, and as it is now; waits while somebody else has it, or another run goes on with it.
+
+    It is taken once more than the session takes it: `store.release` gives that back.
+    """
     until = asyncio.get_running_loop().time() + BUSY_SECONDS
     while True:
         try:
-            return await written(store.begin(name))
+            now = await written(store.begin(name))
+            try:
+                other = str((now.values.get("durable") if now is not None else None) or "")
+                if other in ("", run) or not await _is_under_way(other):
+                    return agent.session_as_of(name, now), now
+            except BaseException:
+                store.release(name)
+                raise
+            store.release(name)
         except SessionBusyError:
             if asyncio.get_running_loop().time() > until:
                 raise
-            await asyncio.sleep(LOOK_SECONDS)
+        if asyncio.get_running_loop().time() > until:
+            raise AgentStateError(
+                f'session "{safe_line(name, 60)}" has been in another run for {BUSY_SECONDS:g} seconds'
+            )
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _is_ours(now: KeptSession | None, begun: KeptSession | None, run: str) -> bool:
+    """Whether nobody but this run has written into the session since it began."""
+    if now is not None and now.values.get("durable") == run:
+        return True
+    return bool(_kept_to_json(now) == _kept_to_json(begun))
+
+
+async def _recorded(run: str) -> dict[int, str]:
+    """What the steps of a run gave so far, read outside of it: inside, reading would be a step."""
+    from dbos import DBOS
+
+    look = partial(Context().run, DBOS.list_workflow_steps, run)
+    steps = await asyncio.get_running_loop().run_in_executor(None, look)
+    return {step["function_id"]: step["output"] for step in steps if isinstance(step["output"], str)}
+
+
+async def _is_under_way(run: str) -> bool:
+    from dbos import DBOS
+
+    status = await asyncio.get_running_loop().run_in_executor(
+        None, lambda: Context().run(DBOS.get_workflow_status, run)
+    )
+    return status is not None and _STATES.get(str(status.status)) in ("waiting", "running")
+
+
+def _wait(store: SessionStore, session: str, given: Mapping[str, CallAnswer]) -> bool:
+    """Whether calls with these ids wait in the session now."""
+    kept = store.read(session)
+    waiting = {call["call_id"] for call in kept.values.get("pending") or ()}
+    return bool(waiting & given.keys()) and bool(kept.messages) and kept.messages[-1].role == "assistant"
 
 
 def _queue_of(agent: Agent[Any]) -> str:

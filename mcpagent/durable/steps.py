@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from mcpagent.conversation import UNKNOWN
+from mcpagent.conversation import NOT_KEPT, UNKNOWN, CallProgress, is_cut, not_run
 from mcpagent.definition import Definition
+from mcpagent.errors import McpAgentError
 from mcpagent.events import Emit
-from mcpagent.execution import failure_output
-from mcpagent.messages import ToolDefinition
+from mcpagent.execution import NOTHING_RETURNED, failure_output
+from mcpagent.messages import Part, Text, ToolCall, ToolDefinition, ToolResult
 from mcpagent.models.base import (
     Model,
     ModelRequest,
@@ -42,17 +43,40 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Workflow:
-    """One execution of a run's workflow. `token` is another one in each process that executes it."""
+    """One execution of a run's workflow. `token` is another one in each process that executes it.
+
+    `recorded` has what the steps gave, by number, that an earlier execution came to.
+    """
 
     store: SessionStore
+    recorded: Mapping[int, str] = field(default_factory=dict[int, str])
     token: str = field(default_factory=lambda: uuid4().hex)
     reserved: dict[str, tuple[StepReservation, StepReservation]] = field(default_factory=dict)
 
-    def reserve(self, calls: Mapping[str, object] | Sequence[str]) -> None:
-        """Draws the numbers of the steps of these calls, in their order."""
+    def reserve(self, calls: Sequence[ToolCall]) -> None:
+        """Draws the numbers of the steps of these calls, in their order, and tells the run what is known of them.
+
+        What a call came to in an earlier execution is so, whatever became of its tool, its approval or its state since.
+        """
         from dbos import DBOS
 
-        self.reserved = {call: (DBOS.reserve_step(), DBOS.reserve_step()) for call in calls}
+        run = run_context()
+        self.reserved = {call.id: (DBOS.reserve_step(), DBOS.reserve_step()) for call in calls}
+        for call in calls:
+            sending, giving = self.reserved[call.id]
+            if (given := self.recorded.get(giving.step_id)) is not None:
+                data = json.loads(given)
+                run.tool_context.restore_namespaces(data.pop("state", {}))
+                output = read(CallLine, data).output
+                result = ToolResult(call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error)
+                parts: tuple[Part, ...] = (result, *output.changes)
+            elif self.recorded.get(sending.step_id) is not None:
+                parts = (not_run(call, UNKNOWN),)
+            elif self.recorded and is_cut(call):
+                parts = (not_run(call, NOT_KEPT),)
+            else:
+                continue
+            run.conversation.note_progress(call.id, CallProgress(parts=parts))
 
 
 WORKFLOW: ContextVar[Workflow | None] = ContextVar("mcpagent_durable_workflow", default=None)
@@ -94,14 +118,21 @@ class _StepModel:
             return await self._model.respond(request, emit)
         from dbos import DBOS
 
+        live: list[ModelResponse] = []
+
         async def ask() -> str:
-            response = await _alone(self._model.respond(request, emit))
+            try:
+                response = await _alone(self._model.respond(request, emit))
+            except McpAgentError as error:
+                raise without_secrets(error, workflow.store) from None
+            live.append(response)
             message = json.loads(workflow.store.message_as_json(response.message))
             return _json({**asdict(response_line(0, response, ())), "message": message})
 
         said = await DBOS.run_step_async({"name": "request"}, ask)
-        response = read(ResponseLine, json.loads(said)).response
-        workflow.reserve([call.id for call in response.message.tool_calls])
+        # What is written has no secrets, which the calls of this process may need.
+        response = live[0] if live else read(ResponseLine, json.loads(said)).response
+        workflow.reserve(response.message.tool_calls)
         return response
 
     async def aclose(self) -> None:
@@ -118,26 +149,26 @@ def _step_tool(tool: Tool) -> Tool:
         if workflow is None or reserved is None:
             return await tool.run(arguments)
         sending, giving = reserved
-        by = workflow.token
-        if not (tool.safe_to_repeat or tool.ordered):
+        live: list[ToolOutput] = []
 
-            async def send() -> str:
-                return by
-
-            by = await sending.run_async({"name": f"send {tool.name}"}, send)
+        async def send() -> str:
+            return workflow.token
 
         async def call() -> str:
-            if by != workflow.token:  # another process has sent it, and ended before it had a result
-                output = ToolOutput.of_text(UNKNOWN, error="cancelled")
-            else:
-                try:
-                    output = await _alone(tool.run(arguments))
-                except Exception as error:  # noqa: BLE001 - tools are other people's code
-                    output = failure_output(error, tool)
-            return workflow.store.as_json({"id": "", "name": tool.name, **output_document(output.for_model(), ())})
+            try:
+                output = await _alone(tool.run(arguments))
+            except Exception as error:  # noqa: BLE001 - tools are other people's code
+                output = failure_output(error, tool)
+            live.append(output)
+            state = run_context().tool_context.dump_namespaces()
+            line = {"id": "", "name": tool.name, **output_document(output.for_model(), ())}
+            return workflow.store.as_json({**line, "state": state} if state else line)
 
-        given = await giving.run_async({"name": f"call {tool.name}"}, call)
-        return read(CallLine, json.loads(given)).output
+        if not (tool.safe_to_repeat or tool.ordered):
+            await sending.run_async({"name": f"send {tool.name}"}, send)
+        given = json.loads(await giving.run_async({"name": f"call {tool.name}"}, call))
+        given.pop("state", None)
+        return live[0] if live else read(CallLine, given).output
 
     return replace(tool, run=run)
 
@@ -149,6 +180,12 @@ async def _alone(work: Any) -> Any:
         return await work
     finally:
         WORKFLOW.reset(token)
+
+
+def without_secrets(error: McpAgentError, store: SessionStore) -> McpAgentError:
+    """The error with its words as they may be written down."""
+    error.args = tuple(store.redact(part) if isinstance(part, str) else part for part in error.args)
+    return error
 
 
 def _json(data: Any) -> str:

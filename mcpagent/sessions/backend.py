@@ -218,7 +218,7 @@ class SessionBackend(ABC):
     def write(self, session: str, rows: Rows) -> None:
         """Writes a change; the first one makes the session. Raises `SessionStoreError` if it is another process's."""
         with self.transaction():
-            number = self._mine(session)
+            number = self._mine(session, is_begun=rows.keep > 0)
             with self.together():
                 self._write(number, rows)
 
@@ -256,10 +256,10 @@ class SessionBackend(ABC):
         for table in ("messages", "steps"):
             self.execute(f"DELETE FROM {table} WHERE session = ? AND place >= ?", (number, first))  # noqa: S608 - ours
 
-    def _mine(self, session: str) -> int:
-        """The number of a session that this process holds; a new one is made, and held."""
+    def _mine(self, session: str, *, is_begun: bool) -> int:
+        """The number of a session that this process holds; one that has not begun is made, and held."""
         found = self._holding(session)
-        if found is None:
+        if found is None and not is_begun:
             self._be_known()
             now = time.time()
             self.execute(

@@ -65,7 +65,10 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data."""
+    """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
+
+    `durable` is the id of the durable run that writes it, which must not write over what others have said since.
+    """
 
     beginning: Beginning = field(default_factory=Beginning)
     told: Told = field(default_factory=Told)
@@ -74,6 +77,7 @@ class Standing:
     spent: Spent = field(default_factory=Spent)
     run: UnfinishedRun | None = None
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    durable: str = ""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
@@ -182,5 +186,6 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda data: UnfinishedRun(int(data["begins_at"]), int(data["turns"]), _spent_from_json(data["spent"])),
     ),
     "state": (dict, dict),
+    "durable": (str, str),
 }
 """By name of the field: to JSON, and back."""

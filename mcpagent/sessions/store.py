@@ -210,12 +210,16 @@ class SessionStore:
         others: dict[str, str | None] = {"spent": None}
         if length is not None and length < len(kept.messages):
             others |= {"run": None, "pending": None, "announced": None}
+        elif waiting := kept.values.get("pending"):
+            others["pending"] = self.as_json([{**call, "session": copy} for call in waiting])
         self._result(self._do(lambda: self._backend.fork(session, copy, length, others)))
         return copy
 
     @checked(InputError)
     def delete(self, session: str) -> None:
-        """Forgets a session. Raises `InputError` if there is none, `SessionBusyError` if another process has it."""
+        """Forgets a session. Raises `InputError` if there is none, and `SessionBusyError` while an agent has it."""
+        if session in self._kept:
+            raise SessionBusyError(session, self._backend.me)
         if not self._result(self._do(lambda: self._backend.delete(session))):
             raise self._none(session)
 

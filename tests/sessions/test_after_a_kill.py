@@ -133,3 +133,20 @@ async def test_a_call_that_was_sent_is_unknown_and_asked_questions_go_on(tmp_pat
             told += any(r.text == UNKNOWN for m in session.messages for r in m.tool_results)
         store.close()
     assert told >= 2
+
+
+async def test_a_tool_that_went_and_came_back_while_nobody_was_there(tmp_path: Path) -> None:
+    store, tools = SessionStore(tmp_path / "s.db"), Outside().tools()
+    offers: list[list[str]] = []
+
+    def answer(request: ModelRequest) -> str:
+        offers.append([tool.name for tool in request.tools])
+        return "fine"
+
+    for there in (tools, [], tools, tools[:1], tools):
+        async with Agent(ScriptedModel([answer]), tools=there, sessions=store) as agent:
+            assert await agent.session("ann").ask("And now?") == "fine"
+    assert offers[0] == ["book", "look"]
+    assert sorted(offers[-1]) == ["book", "look"]
+    assert offers[1] == []
+    store.close()
