@@ -122,6 +122,10 @@ async def _nothing() -> None:
     """For a run whose tools never change."""
 
 
+async def nothing_to_keep() -> None:
+    """For a run of a session that nobody writes down."""
+
+
 @dataclass(frozen=True)
 class RunContext(Generic[Deps]):
     """The run that a tool is called in, or a toolset is listed for.
@@ -154,7 +158,7 @@ class RunContext(Generic[Deps]):
     options: RunOptions = field(default_factory=RunOptions, repr=False)
     emit: Emit = field(default=ignore, repr=False, compare=False)
     refresh: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
-    keep: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
+    keep: Callable[[], Awaitable[None]] = field(default=nothing_to_keep, repr=False, compare=False)
     begins_at: int = 0
     on_approval: OnApproval | None = field(default=None, repr=False, compare=False)
     answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)

@@ -34,7 +34,7 @@ from mcpagent.prompt.builder import (
 )
 from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop, running_loop
-from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run
+from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.standing import Announced, Beginning, Standing, Told, UnfinishedRun
@@ -65,6 +65,45 @@ class Session(Generic[Deps]):
     other. `deps` and `tool_context` are what tool functions find in their `RunContext`; a run may be given others.
     """
 
+    # A dict of so many would take two kilobytes more for each session.
+    __slots__ = (
+        "__weakref__",
+        "_begun",
+        "_conversation",
+        "_ended",
+        "_given_length",
+        "_given_system",
+        "_has_begun",
+        "_held",
+        "_info",
+        "_is_closed",
+        "_is_given_back",
+        "_is_small",
+        "_keeper",
+        "_leaving",
+        "_listed",
+        "_looked_at",
+        "_made_at",
+        "_model",
+        "_offered_first",
+        "_only_asked_wait",
+        "_owner",
+        "_pending",
+        "_prompt_text",
+        "_run",
+        "_section",
+        "_spent",
+        "_store",
+        "_task",
+        "_tools",
+        "_unfinished",
+        "_wants_instructions",
+        "deps",
+        "durable_run",
+        "id",
+        "tool_context",
+    )
+
     def __init__(
         self,
         owner: Owner,
@@ -89,7 +128,8 @@ class Session(Generic[Deps]):
         self._keeper: Keeper | None = None
         self._is_given_back = False
         self.durable_run = ""
-        self._info = kept.info if kept is not None else SessionInfo(self.id, "", time.time(), 0.0)
+        self._info = kept.info if kept is not None else None
+        self._made_at = time.time()
         self._spent = standing.spent
         self._pending = standing.pending
         self._unfinished = standing.run
@@ -239,7 +279,7 @@ class Session(Generic[Deps]):
             options=self._owner.definition.options,
             emit=guarded(listener or self._owner.emit),
             refresh=lambda: self._list_again(run),
-            keep=lambda: self._keep(run),
+            keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,
             begins_at=unfinished.begins_at,
             tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
             on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
@@ -425,7 +465,7 @@ class Session(Generic[Deps]):
         self.stop_keeping()
         self._given_system = system
         self.id = uuid4().hex
-        self._info = SessionInfo(self.id, "", time.time(), 0.0)
+        self._info, self._made_at = None, time.time()
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
         self._only_asked_wait, self._begun, self._spent = False, None, Spent()
@@ -644,10 +684,10 @@ class Session(Generic[Deps]):
         self._keeper = keeper
         weakref.finalize(self, keeper.release).atexit = False  # all is given back then
 
-    async def _keep(self, run: RunContext[Any]) -> None:
+    async def _keep(self, conversation: Conversation) -> None:
         """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""
-        if self._keeper is not None and run.conversation is self._conversation:
-            await self._keeper.write(self._conversation, self._standing(run), model=self._owner.model.name)
+        if self._keeper is not None and conversation is self._conversation:
+            await self._keeper.write(conversation, self._standing(self._run), model=self._owner.model.name)
 
     def _keep_soon(self) -> None:
         """As `_keep`, beside whoever asks; what cannot be written is told by the next run."""
@@ -685,7 +725,8 @@ class Session(Generic[Deps]):
     def snapshot(self) -> KeptSession:
         """All of it as a value, as a store keeps it, also without one: for `mcpagent.sessions.exported`."""
         self.refresh()
-        return kept_as(self._info, self._conversation, self._standing(self._run), model=self._owner.model.name)
+        info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
+        return kept_as(info, self._conversation, self._standing(self._run), model=self._owner.model.name)
 
     def write_anew(self) -> None:
         """The next change is written as the whole session, whatever the store has of it."""

@@ -167,7 +167,8 @@ async def test_every_tool_is_found_added_and_called_on_its_own_server(
     answers = {result.call_id: result for result in results(model.requests[-1].messages)}
     for name, tool in known.items():
         assert answers[name].error is None, f"{name}: {answers[name].text}"
-        told = json.loads(answers[name].text)
+        # The stand-ins promise what the real servers do, and give less, which the model is told behind the result.
+        told, _ = json.JSONDecoder().raw_decode(answers[name].text)
         assert (told["server"], told["tool"]) == (tool.server, tool.original_name)
 
 

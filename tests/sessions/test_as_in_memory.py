@@ -314,6 +314,7 @@ def test_what_a_run_that_was_left_came_to_is_there(happening: list[tuple[str, An
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @settings(max_examples=300)
 @given(happening=operations, search=st.booleans())
 def test_it_is_as_it_would_be_in_memory_often(happening: list[tuple[str, Any]], search: bool) -> None:
@@ -321,6 +322,7 @@ def test_it_is_as_it_would_be_in_memory_often(happening: list[tuple[str, Any]], 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @settings(max_examples=300)
 @given(happening=left, search=st.booleans())
 def test_what_a_run_that_was_left_came_to_is_there_often(happening: list[tuple[str, Any]], search: bool) -> None:
