@@ -375,7 +375,7 @@ def test_schemas(fuzz: Fuzz) -> None:
 
 
 GRAMMAR = _grammar(command_line())
-STARTS_OR_TALKS = {"demo", "login", "edit", "import", "doctor"}
+STARTS_OR_TALKS = {"demo", "worker", "login", "edit", "import", "doctor"}
 COMMANDS = sorted(
     {*GRAMMAR.commands, "list", "show", "add", "remove", "enable", "disable", "check", "search", "call", "test", "path"}
     | {"set", "forget", "tokens", "lint", "eval", "learned", "logs", "logout"}
