@@ -327,7 +327,7 @@ FAILS: dict[str, str] = {
     "error-versions-odd": "refused initialize: no",
     "cut": "invalid answer to initialize: it is not valid JSON",
     "id-missing": "invalid answer to initialize: it has no usable id",
-    "http": "did not answer within 4 s; it wrote: HTTP/1.1 400 Bad Request",
+    "http": "did not answer within 4 s; it wrote: Content-Length: 0",
     "help": "did not answer within 4 s; it wrote: server: error: no command given",
     "dies-when-initialized": "exited with code 4 during",
     "list-of-a-call": "invalid answer to tools/list: its result is malformed: tools",

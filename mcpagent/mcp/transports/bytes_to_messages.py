@@ -73,6 +73,10 @@ class TooLong:
     limit: int
 
 
+_FLOOD_BYTES = 16_384
+"""Of so many bytes that come at once not each line is looked at; of fewer, the same is read however they are cut."""
+
+
 class LineSplitter:
     """Cuts a byte stream into lines in linear time, holding at most one line of `limit` bytes."""
 
@@ -157,8 +161,9 @@ class MessageReader:
         """Whether what came after the last line feed is no beginning of a message."""
 
     def lines(self, data: bytes) -> Iterator[bytes | TooLong]:
-        """What `data` completes, each for `decode`; of lines that cannot be messages only two."""
-        if self._is_prose and not self._spread and b"{" not in data and b"jsonrpc" not in data:
+        """What `data` completes, each for `decode`; of a flood of lines that cannot be messages only two."""
+        is_flood = len(data) >= _FLOOD_BYTES and self._is_prose and not self._spread
+        if is_flood and b"{" not in data and b"jsonrpc" not in data:
             yield from self._splitter.pass_over(data)
             return
         for line in self._splitter.feed(data):
