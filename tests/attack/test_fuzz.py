@@ -31,7 +31,7 @@ from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.settings import read_settings, settable
 from mcpagent.config import load_servers
 from mcpagent.errors import McpAgentError
-from mcpagent.mcp.transports.bytes_to_messages import Junk, MessageReader, decode
+from mcpagent.mcp.transports.bytes_to_messages import FLOOD_BYTES, Junk, MessageReader, decode
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.foreign_histories import read_history
 from mcpagent.toolsets.validation import verdict
@@ -338,7 +338,11 @@ def test_frames(fuzz: Fuzz) -> None:
         data, place = given_bytes
         messages = read([data])
         assert all(message.text.isprintable() for message in messages if isinstance(message, Junk))
-        assert repr(read([data[: place % (len(data) + 1)], data[place % (len(data) + 1) :]])) == repr(messages)
+        cut = place % (len(data) + 1)
+        in_two = read([data[:cut], data[cut:]])
+        if len(data) >= FLOOD_BYTES:  # of a flood of other lines only some are looked at
+            in_two, messages = ([one for one in found if not isinstance(one, Junk)] for found in (in_two, messages))
+        assert repr(in_two) == repr(messages)
 
     fuzz.run(st.tuples(damaged(lines), st.integers(0, 10_000)), check)
 

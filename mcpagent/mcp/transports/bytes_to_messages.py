@@ -73,7 +73,7 @@ class TooLong:
     limit: int
 
 
-_FLOOD_BYTES = 16_384
+FLOOD_BYTES = 16_384
 """Of so many bytes that come at once not each line is looked at; of fewer, the same is read however they are cut."""
 
 
@@ -162,7 +162,7 @@ class MessageReader:
 
     def lines(self, data: bytes) -> Iterator[bytes | TooLong]:
         """What `data` completes, each for `decode`; of a flood of lines that cannot be messages only two."""
-        is_flood = len(data) >= _FLOOD_BYTES and self._is_prose and not self._spread
+        is_flood = len(data) >= FLOOD_BYTES and self._is_prose and not self._spread
         if is_flood and b"{" not in data and b"jsonrpc" not in data:
             yield from self._splitter.pass_over(data)
             return
