@@ -102,13 +102,13 @@ async def run_calls(
     Ordered tools (search, add) run one after the other before later calls are judged; all others run at the same
     time. When cancelled, what was finished is kept, the rest is answered as cancelled, and the history is valid.
     """
-    batch = Batch(len(calls))
+    batch, known = Batch(len(calls)), run.conversation.progress
     try:
         async with asyncio.TaskGroup() as group:
             for position, call in enumerate(calls):
-                if (known := run.conversation.progress.get(call.id)) is not None and known.parts:
-                    batch.parts[position] = known.parts  # it has come to that in a process that ended
-                    run.conversation.note(change for change in known.parts if not isinstance(change, ToolResult))
+                if (earlier := known.get(call.id)) is not None and earlier.parts:
+                    batch.parts[position] = earlier.parts  # it has come to that in a process that ended
+                    run.conversation.note(change for change in earlier.parts if not isinstance(change, ToolResult))
                     continue
                 admission = await admit(call, run)
                 run.conversation.note(admission.changes)

@@ -25,7 +25,7 @@ from mcpagent.config.file_changes import make_private
 from mcpagent.config.user_folders import user_data_folder
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition
-from mcpagent.durable.steps import WORKFLOW, Workflow, in_steps, without_secrets
+from mcpagent.durable.steps import WORKFLOW, Workflow, in_steps, storable_error
 from mcpagent.errors import AgentStateError, ConfigError, InputError, McpAgentError, SessionBusyError, SessionStoreError
 from mcpagent.events import StopReason
 from mcpagent.messages import Message, Spent, Text, Usage, dump_messages, load_messages
@@ -338,7 +338,7 @@ class DurableRuns:
             async with alone:
                 return await self._in_session(agent, store, name, run, request)
         except McpAgentError as error:
-            raise without_secrets(error, store) from None
+            raise storable_error(error, store) from None
         finally:
             WORKFLOW.reset(token)
             self._active.discard(task)

@@ -124,7 +124,7 @@ class _StepModel:
             try:
                 response = await _alone(self._model.respond(request, emit))
             except McpAgentError as error:
-                raise without_secrets(error, workflow.store) from None
+                raise storable_error(error, workflow.store) from None
             live.append(response)
             message = json.loads(workflow.store.message_as_json(response.message))
             return _json({**asdict(response_line(0, response, ())), "message": message})
@@ -182,7 +182,7 @@ async def _alone(work: Any) -> Any:
         WORKFLOW.reset(token)
 
 
-def without_secrets(error: McpAgentError, store: SessionStore) -> McpAgentError:
+def storable_error(error: McpAgentError, store: SessionStore) -> McpAgentError:
     """The error with its words as they may be written down."""
     error.args = tuple(store.redact(part) if isinstance(part, str) else part for part in error.args)
     return error
