@@ -18,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,8 @@ def integrity(where: str, told: Told) -> None:
     told.wrong += [line for line in store.check() if "ended without a word" not in line]
     store.close()
     if not where.startswith("postgres"):
-        found = sqlite3.connect(where).execute("PRAGMA integrity_check").fetchall()
+        with closing(sqlite3.connect(where)) as connection:
+            found = connection.execute("PRAGMA integrity_check").fetchall()
         told.wrong += [] if found == [("ok",)] else [str(found)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,8 @@ async def test_each_state_goes_on_to_the_same_answer(tmp_path: Path) -> None:
             assert session.messages == once
             assert not session.is_unfinished
         again.close()
-        assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 async def test_a_call_that_was_sent_is_unknown_and_asked_questions_go_on(tmp_path: Path) -> None:
