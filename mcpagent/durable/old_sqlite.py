@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 
-class Connection(sqlite3.Connection):
+class SqliteConnection(sqlite3.Connection):
     """With `unixepoch('subsec')`, which SQLite has from 3.42 on.
 
     The engine writes it into its tables where Python is 3.12 or newer, whatever SQLite that Python has; it is null

@@ -25,7 +25,7 @@ from mcpagent.config.file_changes import make_private
 from mcpagent.config.user_folders import user_data_folder
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition
-from mcpagent.durable.old_sqlite import Connection
+from mcpagent.durable.old_sqlite import SqliteConnection
 from mcpagent.durable.steps import WORKFLOW, Workflow, in_steps, storable_error
 from mcpagent.errors import AgentStateError, ConfigError, InputError, McpAgentError, SessionBusyError, SessionStoreError
 from mcpagent.events import StopReason
@@ -294,7 +294,7 @@ class DurableRuns:
         return {
             "name": "mcpagent",
             "system_database_url": self._address,
-            "db_engine_kwargs": {"connect_args": {"factory": Connection}} if is_file else {},
+            "db_engine_kwargs": {"connect_args": {"factory": SqliteConnection}} if is_file else {},
             "application_version": VERSION,
             "executor_id": me,
             "log_level": "CRITICAL",
