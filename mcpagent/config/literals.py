@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from mcpagent.config.spellings import KEYS
 from mcpagent.text.secret_shapes import names_a_secret, without_shapes
 
 _REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
@@ -61,6 +62,10 @@ def _secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
     yield from _secrets_of_words(
         [item if isinstance(item, str) else "" for item in args] if isinstance(args, list) else []
     )
+    for key in KEYS["sign_in"]:
+        for name, value in _strings(entry.get(key)):
+            if is_literal_secret(name, value):
+                yield LiteralSecret((key, name), variable_name(name))
     for key in ("url", "serverUrl", "httpUrl", "endpoint"):
         if _is_secret_url(str(entry.get(key) or "")):
             yield LiteralSecret((key,), "TOKEN")

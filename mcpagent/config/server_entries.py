@@ -15,8 +15,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from mcpagent.config.config_documents import Document, shown_value
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.permissions import APPROVALS
+from mcpagent.config.sign_in_entries import BY_PERSON, SIGN_IN_TEXTS, sign_in_problem, sign_in_values
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
-from mcpagent.config.values import Approval, Era, LogLevel, ServerConfig, TransportName
+from mcpagent.config.values import Approval, Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
 from mcpagent.config.variables import UnusableError, Variables, expand, read_env_file
 from mcpagent.errors import ConfigError
 from mcpagent.text.safe_text import safe_line
@@ -48,6 +49,9 @@ def read_server(
         raise document.error(path, f'{what} "url"; give exactly one of them')
     transport = reader.transport(is_command=bool(command))
     headers = dict(reader.headers())
+    sign_in, bearer = reader.sign_in(is_command=bool(command))
+    if bearer:
+        headers.setdefault("Authorization", bearer)
     if url:
         whole = url
         url, credentials = _checked_url(whole, place.get("url", path), document)
@@ -79,6 +83,7 @@ def read_server(
         elicitation=reader.boolean("elicitation"),
         sampling=reader.boolean("sampling"),
         roots=reader.folders("roots"),
+        sign_in=sign_in,
         era=reader.choice("era", get_args(Era)) or "auto",
         source=source,
         written=entry,
@@ -257,6 +262,46 @@ class _Reader:
             what = f'"{safe_line(value, 40)}" does not fit a server with "{given}"; write {needs}'
             raise self.document.error(self.place("transport"), what)
         return name
+
+    def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str]:
+        """How to sign in, and an `Authorization` header for what is written as a token itself."""
+        value, place = self.values.get("sign_in"), self.place("sign_in")
+        if value is None or isinstance(value, bool):  # others write true for a person's sign-in
+            return SignInConfig(), ""
+        if isinstance(value, str):  # as fastmcp has it: "oauth", or a token
+            token = self.string("sign_in")
+            return SignInConfig(), f"Bearer {token}" if token != BY_PERSON and not is_command else ""
+        if not isinstance(value, Mapping):
+            raise self.document.error(place, f"expected an object, got {shown_value(value)}")
+        if is_command and value:
+            raise self.document.error(place, 'is for a server with "url"; a program gets its keys by "env"')
+        if any(name.lower() == "authorization" for name in self.string_map("headers")):
+            raise self.document.error(place, "stands beside an Authorization header; keep one of them")
+        values, places = sign_in_values(value, place, self.document)
+        inner = replace(self, values=values, places=places, path=place)
+        config = SignInConfig(
+            grant=inner.choice("grant", get_args(Grant)) or "authorization_code",
+            private_key_file=inner.folder("private_key_file"),
+            token_file=inner.folder("token_file"),
+            scopes=inner.words("scopes"),
+            callback_port=inner.port("callback_port"),
+            proof_of_possession=inner.boolean("proof_of_possession") if "proof_of_possession" in values else None,
+            **{key: inner.string(key) for key in SIGN_IN_TEXTS},
+        )
+        if problem := sign_in_problem(config):
+            raise self.document.error(place, problem)
+        return config, ""
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """A list of words, or one text with spaces between them."""
+        value = self.values.get(key)
+        return tuple(self.string(key).split()) if isinstance(value, str) else self.strings(key)
+
+    def port(self, key: str) -> int:
+        value = self.values.get(key, 0)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 65_535:
+            raise self.document.error(self.place(key), f"expected a port, 1 to 65535, got {shown_value(value)}")
+        return value
 
     def all_seconds(self) -> dict[str, Any]:
         found = {key: self.seconds(key) for key in SECONDS_KEYS if key in self.values}

@@ -36,6 +36,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "elicitation": ("elicitation",),
     "sampling": ("sampling",),
     "roots": ("roots",),
+    "sign_in": ("sign_in", "auth", "oauth"),
     "era": ("era", "protocol_era", "protocolEra"),
 }
 """Our key, and the spellings under which clients write it."""

@@ -31,6 +31,52 @@ Scope: TypeAlias = Literal["", "user", "project", "given"]
 card) and is not in the user's own folders; "" for a server that whoever runs the program wrote."""
 
 
+Grant: TypeAlias = Literal["authorization_code", "client_credentials", "jwt-bearer"]
+"""How tokens are got: a person signs in; the client itself does (RFC 6749 4.4); somebody vouches for it (RFC 7523)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInConfig:
+    """How to sign in to one remote server. Empty: a person does, as a client that registers itself.
+
+    `client_id` is a client that was registered beforehand, with what it proves itself by: `client_secret`, or
+    `private_key` (PEM) and the `algorithm` it signs with ("": by the kind of key). `token` is what somebody else says
+    of us, as a JWT, and `token_file` a file that has it, read anew each time: with "jwt-bearer" it is exchanged for the
+    server's token (a workload's identity); with "client_credentials" it stands for the secret. With
+    `idp_token_endpoint` it is the identity token of a person there, which that identity provider exchanges for an
+    assertion to the server's authorization server (enterprise-managed authorization), asked as `idp_client_id`.
+    `issuer` is the one authorization server that gets any of this, whatever the server names. `client_metadata_url` is
+    an https address of a client metadata document: servers that know such documents take it for our client id.
+    `callback_port` is the port of 127.0.0.1 that a person's sign-in comes back to (0: any). `proof_of_possession`:
+    tokens are bound to a key of ours (DPoP, RFC 9449); None: where the authorization server gives such ones.
+    """
+
+    grant: Grant = "authorization_code"
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    private_key: str = field(default="", repr=False)
+    private_key_file: str = ""
+    algorithm: str = ""
+    token: str = field(default="", repr=False)
+    token_file: str = ""
+    idp_token_endpoint: str = ""
+    idp_client_id: str = ""
+    idp_client_secret: str = field(default="", repr=False)
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
+    client_metadata_url: str = ""
+    callback_port: int = 0
+    proof_of_possession: bool | None = None
+
+    def __post_init__(self) -> None:
+        expect_fields(self, "sign_in")
+
+    @property
+    def is_unattended(self) -> bool:
+        """Whether nobody has to sign in."""
+        return self.grant != "authorization_code"
+
+
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """One MCP server, variables already expanded.
@@ -48,7 +94,7 @@ class ServerConfig:
     the server says so, and its word that a tool only reads is believed. `approval`: (glob of tools, what becomes of
     their calls), see `mcpagent.config.permissions`. `max_message_bytes` bounds one message. `log_level` None: what the
     server chooses. `elicitation`: it may ask the person at the terminal something; `sampling`: it may have our model
-    answer; `roots`: the folders it gets to know of, absolute.
+    answer; `roots`: the folders it gets to know of, absolute. `sign_in`: how we sign in to a remote one.
     """
 
     name: str
@@ -80,6 +126,7 @@ class ServerConfig:
     elicitation: bool = False
     sampling: bool = False
     roots: tuple[str, ...] = ()
+    sign_in: SignInConfig = field(default_factory=SignInConfig)
     source: str = ""
     scope: Scope = ""
     written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)

@@ -127,6 +127,8 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
             if scheme.lower() == "basic":
                 yield _password(rest)
     yield from _secrets_in(config.env.items())
+    sign_in = config.sign_in
+    yield from (sign_in.client_secret, sign_in.private_key, sign_in.token, sign_in.idp_client_secret)
     yield from secrets_of_address(config.url)
     yield from _secrets_in_words(config.args)
     for whole, shown in config.told.items():

@@ -25,7 +25,7 @@ Kind: TypeAlias = Literal["server", "named server", "card"]
 
 NOT_SHOWN = "(not shown)"
 
-_TOLD_APART = frozenset({"command", "args", "env", "env_file", "cwd", "url", "headers", "roots"})
+_TOLD_APART = frozenset({"command", "args", "env", "env_file", "cwd", "url", "headers", "roots", "sign_in"})
 _CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
 """Keys that change nothing about what runs, or what it may do; so do those in seconds."""
 
@@ -101,6 +101,7 @@ def describe(config: ServerConfig, environ: Mapping[str, str]) -> Description:
     facts += _variables("header", config, config.headers)
     facts += _variables("variable", config, config.env)
     entry = {KEY_OF_SPELLING.get(key, key): value for key, value in config.written.items()}
+    facts += _sign_in(entry.get("sign_in"))
     if "env_file" in entry:
         facts.append(fact_of("reads", str(entry["env_file"])))
     place = real_place(file_of(config.source))
@@ -139,6 +140,16 @@ def _variables(what: str, config: ServerConfig, values: Mapping[str, str]) -> It
         told = _told(config, value)
         hidden = told == value and is_literal_secret(name, value)
         yield fact_of(what, f"{name}={told}") if not hidden else Fact(what, f"{name}={NOT_SHOWN}", sha256(value))
+
+
+def _sign_in(written: Any) -> Iterator[Fact]:
+    """How it signs in, as it is written: a reference names what is sent, a secret itself is not shown."""
+    if isinstance(written, Mapping):
+        for name, value in sorted(written.items()):
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+            yield fact_of("signs in with", f"{name}={text}", is_hidden=is_literal_secret(str(name), text))
+    elif written is not None:
+        yield fact_of("signs in with", str(written), is_hidden=is_literal_secret("token", str(written)))
 
 
 def _said(entry: Mapping[str, Any]) -> Iterator[Fact]:

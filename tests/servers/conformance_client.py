@@ -1,7 +1,8 @@
-"""The client that the MCP conformance suite drives: our own toolset against the URL it names as last argument.
+"""The client that the MCP conformance suite drives: an agent with the server at the URL that is its last argument.
 
-Does what the scenario wants of a client: connect, list, call each tool once with values its schema allows, read what
-there is. `MCP_CONFORMANCE_SCENARIO` and `MCP_CONFORMANCE_CONTEXT` say what more is known.
+It goes the way of every user: a configuration, `mcpagent mcp login` where it is told to, and an `Agent` whose scripted
+model calls each tool once with values that its schema allows. `MCP_CONFORMANCE_SCENARIO` and `MCP_CONFORMANCE_CONTEXT`
+say what more is known.
 """
 
 from __future__ import annotations
@@ -9,53 +10,27 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
-from mcp.client.auth import AuthorizationCodeResult
-from mcp.client.auth.extensions.client_credentials import (
-    ClientCredentialsOAuthProvider,
-    PrivateKeyJWTOAuthProvider,
-    SignedJWTParameters,
-)
-from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
-from mcp.shared.auth import OAuthClientInformationFull
 
-from mcpagent.config import ServerConfig
-from mcpagent.config.secret_store import NO_KEYRING, SecretStore
-from mcpagent.mcp.auth.oauth import callback_result, oauth_for
-from mcpagent.mcp.auth.sign_ins import TokenStorage
+from mcpagent import Agent, ScriptedModel, ServerOptions, ToolCall
+from mcpagent.config import load_servers
+from mcpagent.events import Event, ServerFailed
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.link import ServerLink
-
-if TYPE_CHECKING:
-    from mcpagent.tools import Tool
+from mcpagent.models.base import ModelRequest
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+MOST_SIGN_INS = 4
 METADATA_URL = "https://conformance-test.local/client-metadata.json"
+BROWSER = f"{sys.executable} -c 'import sys, httpx2; httpx2.get(sys.argv[1], follow_redirects=True)' %s"
 EXAMPLES = {"string": "x", "number": 5, "integer": 5, "boolean": True, "array": [], "object": {}, "null": None}
-
-
-class HeadlessSignIn:
-    """Follows the authorization page's redirect itself, as the suite's stand-in server allows."""
-
-    redirect_uri = "http://localhost:3000/callback"
-
-    def __init__(self) -> None:
-        self._query = ""
-
-    async def show(self, url: str) -> None:
-        async with httpx2.AsyncClient() as client:
-            response = await client.get(url)
-        self._query = urlsplit(response.headers["location"]).query
-
-    async def result(self) -> AuthorizationCodeResult:
-        return callback_result(self._query)
 
 
 def example(schema: Any) -> Any:
@@ -79,83 +54,89 @@ async def accept_defaults(server: str, message: str, schema: dict[str, Any]) -> 
 
 
 async def issuer_of(url: str) -> str:
-    """The authorization server that a protected resource names (RFC 9728)."""
+    """The authorization server that a protected resource names (RFC 9728); who writes a configuration knows."""
     parts = urlsplit(url)
     async with httpx2.AsyncClient() as client:
         found = await client.get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}")
     return str(found.json()["authorization_servers"][0])
 
 
-async def id_jag(audience: str, resource: str) -> str:
-    """An identity assertion of the suite's identity provider, by token exchange (RFC 8693)."""
-    wanted = {
-        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
-        "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
-        "subject_token": CONTEXT["idp_id_token"],
-        "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
-        "audience": audience,
-        "resource": resource,
-        "client_id": CONTEXT["idp_client_id"],
-    }
-    async with httpx2.AsyncClient() as client:
-        answer = await client.post(CONTEXT["idp_token_endpoint"], data=wanted)
-    return str(answer.json()["access_token"])
-
-
-async def authentication(config: ServerConfig, folder: Path) -> httpx2.Auth | None:
+async def entry(url: str) -> dict[str, Any]:
+    """The server's entry, with what the scenario's context says of signing in."""
     if not SCENARIO.startswith("auth/"):
-        return None
-    store = SecretStore(folder, keyring=NO_KEYRING)
+        return {"url": url, "transport": "http", "timeout_seconds": 20}
+    way: dict[str, Any] = {"client_metadata_url": METADATA_URL}
     if "client-credentials" in SCENARIO:
-        storage, client_id = TokenStorage(store, config.url), CONTEXT["client_id"]
-        if not (key := CONTEXT.get("private_key_pem", "")):
-            return ClientCredentialsOAuthProvider(config.url, storage, client_id, CONTEXT.get("client_secret", ""))
-        algorithm = CONTEXT.get("signing_algorithm", "ES256")
-        signer = SignedJWTParameters(issuer=client_id, subject=client_id, signing_key=key, signing_algorithm=algorithm)
-        return PrivateKeyJWTOAuthProvider(config.url, storage, client_id, signer.create_assertion_provider())
-    if "idp_id_token" in CONTEXT:
-        return IdentityAssertionOAuthProvider(
-            config.url,
-            TokenStorage(store, config.url),
-            CONTEXT["client_id"],
-            CONTEXT["client_secret"],
-            await issuer_of(config.url),
-            id_jag,
-            token_endpoint_auth_method="client_secret_basic",
-        )
-    if CONTEXT.get("client_id") and SCENARIO.endswith("pre-registration"):
-        known = OAuthClientInformationFull(
-            client_id=CONTEXT["client_id"],
-            client_secret=CONTEXT.get("client_secret"),
-            redirect_uris=None,
-            token_endpoint_auth_method="client_secret_basic" if CONTEXT.get("client_secret") else "none",
-        )
-        await TokenStorage(store, config.url).set_client_info(known)
-    return oauth_for(config, store, HeadlessSignIn(), client_metadata_url=METADATA_URL)
+        proof = "private_key" if "private_key_pem" in CONTEXT else "client_secret"
+        secret = CONTEXT.get("private_key_pem") or CONTEXT.get("client_secret")
+        way = {"grant": "client_credentials", "client_id": CONTEXT["client_id"], proof: secret}
+    elif "idp_id_token" in CONTEXT:
+        way = {"grant": "jwt-bearer", "token": CONTEXT["idp_id_token"]}
+        way |= {name: CONTEXT[name] for name in ("client_id", "client_secret", "idp_client_id", "idp_token_endpoint")}
+    elif "valid_jwt" in CONTEXT:
+        way = {"grant": "jwt-bearer", "client_id": CONTEXT["client_id"], "token": CONTEXT["valid_jwt"]}
+    elif CONTEXT.get("client_id"):
+        way = {"client_id": CONTEXT["client_id"], "client_secret": CONTEXT.get("client_secret", "")}
+    if way.get("grant"):
+        way["issuer"] = await issuer_of(url)
+    return {"url": url, "transport": "http", "timeout_seconds": 20, "sign_in": way}
 
 
-async def use(tools: list[Tool]) -> None:
-    schemas = {tool.name: tool.definition.parameters for tool in tools}
-    for tool in tools:
-        if tool.name == "json_schema_echo":
-            print(await tool.run({"schema": schemas["json_schema_2020_12_tool"]}))
-            continue
-        for arguments in CONTEXT.get("toolCalls") or [{"name": tool.name}]:
-            if arguments["name"] == tool.name:
-                given = arguments.get("arguments")
-                output = await tool.run(example(tool.definition.parameters) if given is None else given)
-                print(tool.name, output)
+def log_in(environ: dict[str, str]) -> bool:
+    """What a person does who is told to: `mcpagent mcp login`, with a browser that follows the page's redirect."""
+    command = [sys.executable, "-m", "mcpagent", "mcp", "login", "conformance"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    print(done.stdout, done.stderr, file=sys.stderr)
+    return done.returncode == 0
+
+
+def scripted(request: ModelRequest) -> list[ToolCall] | str:
+    """The next call that the scenario wants, one a turn, then an end."""
+    made = sum(len(message.tool_calls) for message in request.messages)
+    offered = {tool.key[1]: tool for tool in request.tools}
+    wanted = [(call["name"], call.get("arguments")) for call in CONTEXT.get("toolCalls") or ()]
+    calls = [(name, given) for name, given in wanted or [(name, None) for name in offered] if name in offered]
+    if made >= len(calls):
+        return "done"
+    name, given = calls[made]
+    arguments = example(offered[name].parameters) if given is None else given
+    if name == "json_schema_echo":
+        arguments = {"schema": offered["json_schema_2020_12_tool"].parameters}
+    return [ToolCall(str(made), offered[name].name, arguments)]
+
+
+async def ask(config: Path, environ: dict[str, str]) -> tuple[list[str], list[str]]:
+    """One question to an agent with the configuration's server, as any script has it; why the server failed, and what
+    was told of its tools."""
+    options = ServerOptions.stored(environ, handlers=Handlers(elicit=accept_defaults), cache=None)
+    failed, told = list[str](), list[str]()
+
+    def hear(event: Event) -> None:
+        print(event)
+        if isinstance(event, ServerFailed):
+            failed.append(event.reason)
+
+    model, servers = ScriptedModel([scripted] * 200), load_servers(config, environ=environ).servers
+    async with Agent(model, tools=[*servers], server_options=options, on_event=hear) as agent:
+        result = await agent.run("Call each tool.")
+    for message in result.messages:
+        told += [part.text for part in message.tool_results if part.error]
+    return failed, told
 
 
 async def main() -> int:
-    config = ServerConfig(name="conformance", url=sys.argv[-1], transport="http", timeout_seconds=20)
-    with tempfile.TemporaryDirectory() as folder:
-        auth = await authentication(config, Path(folder))
-        handlers = Handlers(elicit=accept_defaults)
-        async with ServerLink(config, emit=print, auth=auth, handlers=handlers) as toolset:
-            print(toolset.status)
-            await use(await toolset.tools())
-    return 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config = folder / "config" / "mcp.json"
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps({"mcpServers": {"conformance": await entry(sys.argv[-1])}}))
+        environ = {**os.environ, "HOME": name, "MCPAGENT_HOME": name, "BROWSER": BROWSER}
+        environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
+        for _ in range(MOST_SIGN_INS):
+            failed, told = await ask(config, environ)
+            if not any("mcpagent mcp login" in text for text in (*failed, *told)) or not log_in(environ):
+                break
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -65,6 +65,11 @@ async def _log_in(
     from mcpagent.mcp.link import ServerLink
 
     store = token_store(options.environ)
+    if config.sign_in.is_unattended:
+        async with ServerLink(config, auth=StoredSignIn(config, store)) as link:
+            tools = len(link.bound_tools())
+        terminal.done(f"{config.name} needs nobody to sign in ({config.sign_in.grant}): {counted(tools, 'tool')}")
+        return ExitCode.OK
     secret = options.environ.get(CLIENT_SECRET) or None
     client = Registration(login.client_id, secret, login.port) if login.client_id is not None else None
     pasting: list[asyncio.Task[None]] = []
@@ -87,6 +92,8 @@ async def _log_in(
         tools = len(link.bound_tools())
     word = "signed in to" if result.how == "now" else "already signed in to"
     terminal.done(f"{word} {config.name}: {counted(tools, 'tool')}")
+    if result.moved:
+        put(terminal.out, f"  {result.moved}", style="dim")
     if result.how == "now" and result.kept is not None:
         put(terminal.out, f"  the sign-in is kept in {place_of_secret(result.kept)}", style="dim")
     return ExitCode.OK

@@ -26,6 +26,7 @@ from mcpagent.mcp.auth.addresses import (
     resolved,
     whereabouts,
 )
+from mcpagent.mcp.auth.dpop import BoundSignIn
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -226,6 +227,22 @@ def authority_client(config: ServerConfig, auth: httpx2.Auth | None = None, *, r
     )
 
 
+async def named_authorities(config: ServerConfig) -> list[str]:
+    """The authorization servers that the server names now (RFC 9728); none if it names none that can be read."""
+    from mcp.client.auth.utils import build_protected_resource_metadata_discovery_urls
+    from mcp.shared.auth import ProtectedResourceMetadata
+    from pydantic import ValidationError
+
+    for address in build_protected_resource_metadata_discovery_urls(None, config.url):
+        with contextlib.suppress(httpx2.HTTPError, httpx2.InvalidURL, ValidationError):
+            async with authority_client(config) as client:
+                answer = await client.get(address)
+            if answer.status_code == 200:
+                known = ProtectedResourceMetadata.model_validate_json(answer.content)
+                return [str(found) for found in known.authorization_servers]
+    return []
+
+
 def token_endpoint(url: str, sign_in: SignIn) -> str:
     """Where the authorization server gives tokens; for one that does not describe itself, `/token` of the server."""
     return str(sign_in.authority.token_endpoint) if sign_in.authority is not None else urljoin(url, "/token")
@@ -241,6 +258,7 @@ async def ask_authority(
 
     context = OAuthContext(config.url, OAuthClientMetadata(redirect_uris=None), storage, None, None)
     context.client_info = sign_in.client
+    proving = BoundSignIn(httpx2.Auth(), storage) if sign_in.proof_key is not None else None
     context.protected_resource_metadata = sign_in.resource
     data = dict(form)
     if sign_in.client is not None and sign_in.client.client_id:
@@ -249,7 +267,7 @@ async def ask_authority(
         data["resource"] = context.get_resource_url()
     data, headers = context.prepare_token_auth(data, {})
     try:
-        async with authority_client(config) as client:
+        async with authority_client(config, proving) as client:
             return await client.post(endpoint, data=data, headers=headers)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         what = safe_line(f"{type(error).__name__}: {error}", 160)

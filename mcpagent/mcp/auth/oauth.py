@@ -1,4 +1,4 @@
-"""Signing in to remote servers: the SDK's OAuth client, with what it brings kept for the server's address."""
+"""A person's sign-in at a page: how it is shown, and how its answer comes back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
-from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
-from mcp.shared.auth import OAuthClientMetadata
-from pydantic import AnyUrl
+from mcp.client.auth import AuthorizationCodeResult, OAuthFlowError
 
-from mcpagent.config import ServerConfig
-from mcpagent.config.secret_store import SecretStore
-from mcpagent.mcp.auth.sign_ins import TokenStorage
 from mcpagent.text.safe_text import safe_line
 
 SIGN_IN_SECONDS = 300.0
@@ -33,31 +28,6 @@ class Page(Protocol):
 
     async def result(self) -> AuthorizationCodeResult:
         """What came back to the redirect URI."""
-
-
-def oauth_for(
-    config: ServerConfig,
-    store: SecretStore,
-    page: Page,
-    *,
-    client_metadata_url: str | None = None,
-) -> OAuthClientProvider:
-    """Authentication for one remote server by a person's sign-in; what it brings is kept in `store`.
-
-    `client_metadata_url` is an https address of a client metadata document: servers that know such documents take it
-    for our client id, with others we register. Without a person see `stored_auth`.
-    """
-    metadata = OAuthClientMetadata(
-        client_name="mcpagent",
-        redirect_uris=[AnyUrl(page.redirect_uri)],
-        grant_types=["authorization_code", "refresh_token"],
-        response_types=["code"],
-        token_endpoint_auth_method=None,
-    )
-    storage = TokenStorage(store, config.url)
-    provider = OAuthClientProvider(config.url, metadata, storage, page.show, page.result, client_metadata_url)
-    storage.context = provider.context
-    return provider
 
 
 class LoopbackPage:

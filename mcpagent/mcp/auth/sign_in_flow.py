@@ -14,14 +14,17 @@ from urllib.parse import urlsplit
 import httpx2
 from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
 from mcp.client.auth.oauth2 import OAuthContext
-from mcp.shared.auth import OAuthClientInformationFull
+from mcp.client.auth.utils import issuers_match
+from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata
 from pydantic import AnyUrl
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import Kept, SecretStore
 from mcpagent.errors import ServerError
 from mcpagent.mcp.auth.authority import ask_authority, authority_client, refusal_of
-from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage, oauth_for
+from mcpagent.mcp.auth.dpop import BoundSignIn
+from mcpagent.mcp.auth.grants import ConfiguredSignIn
+from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage
 from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
 from mcpagent.text.safe_text import safe_line
 
@@ -44,11 +47,12 @@ class Registration:
 class SignedIn:
     """What came of it: somebody signed in just now, what was kept already is enough, or the server wants none.
 
-    `kept` is where the tokens are, if they were written just now.
+    `kept` is where the tokens are, if they were written just now; `moved` tells of another authorization server.
     """
 
     how: Literal["now", "before", "not wanted"]
     kept: Kept | None = None
+    moved: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ async def loopback_page(
     if registration is not None:
         sign_in.client = None
     port = registration.port if registration is not None else _registered_port(sign_in.client)
+    port = port or config.sign_in.callback_port
     async with LoopbackPage(show, port=port, seconds=seconds) as page:
         if registration is not None:
             if registration.port and urlsplit(page.redirect_uri).port != registration.port:
@@ -102,32 +107,61 @@ def _registered_by_hand(registration: Registration, redirect_uri: str) -> OAuthC
         client_id=registration.client_id,
         client_secret=registration.secret,
         redirect_uris=[AnyUrl(redirect_uri)],
-        token_endpoint_auth_method="client_secret_post" if registration.secret else "none",
+        token_endpoint_auth_method=None if registration.secret else "none",  # by what its authority takes
     )
 
 
 async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) -> SignedIn:
     """Signs in if the server wants it. Raises `ServerError` (phase "login") with the reason if that fails."""
-    provider = oauth_for(config, store, page)
-    storage = provider.context.storage
-    assert isinstance(storage, TokenStorage)
+    storage = TokenStorage(store, config.url)
+    before = await storage.load()
+    provider = ConfiguredSignIn(config, storage, page)
     provider.context.redirect_handler = partial(_show, page, config, provider.context)
-    refused = (await storage.load()).refusal
-    async with authority_client(config, provider, refused=refused) as client:
+    try:
+        status = await _until_saved(config, provider, storage, before.refusal)
+    except OAuthFlowError as error:
+        raise _failed(config, f"signing in failed: {error}") from None
+    if status is None:
+        moved = authority_moved(before, provider.context.oauth_metadata)
+        return SignedIn("now" if page.was_shown else "before", storage.kept, moved)
+    if status in (401, 403):
+        raise _failed(config, f"refuses with HTTP {status} and offers no sign-in; give it a key in its headers")
+    return SignedIn("not wanted" if (await storage.load()).tokens is None else "before")
+
+
+async def obtain(config: ServerConfig, storage: TokenStorage, *, refused: str = "") -> None:
+    """Gets tokens as the configuration says, where nobody has to sign in; they are in the storage then.
+
+    `refused` is a `WWW-Authenticate` header that says what the tokens there were lacked. Raises `OAuthFlowError`.
+    """
+    status = await _until_saved(config, ConfiguredSignIn(config, storage, None), storage, refused)
+    if status is not None and status in (401, 403):
+        raise OAuthFlowError(f"refuses with HTTP {status} and names no authorization server")
+
+
+async def _until_saved(
+    config: ServerConfig, provider: ConfiguredSignIn, storage: TokenStorage, refused: str
+) -> int | None:
+    """Asks the server until tokens are saved (None), or it answers without (its status). Raises `OAuthFlowError`."""
+    auth = BoundSignIn(provider, storage, wanted=config.sign_in.proof_of_possession)
+    async with authority_client(config, auth, refused=refused) as client:
         asking = asyncio.create_task(_probe(client, config))
         saved = asyncio.create_task(storage.saved.wait())
         try:
             await asyncio.wait({asking, saved}, return_when=asyncio.FIRST_COMPLETED)
-            if storage.saved.is_set():
-                return SignedIn("now" if page.was_shown else "before", storage.kept)
-            status = await asking
+            return None if storage.saved.is_set() else await asking
         finally:
             for task in (asking, saved):
                 task.cancel()
             await asyncio.gather(asking, saved, return_exceptions=True)
-    if status in (401, 403):
-        raise _failed(config, f"refuses with HTTP {status} and offers no sign-in; give it a key in its headers")
-    return SignedIn("not wanted" if (await storage.load()).tokens is None else "before")
+
+
+def authority_moved(before: SignIn, now: OAuthMetadata | None) -> str:
+    """What became different if another authorization server is in charge than when somebody last signed in, else ""."""
+    if before.authority is None or now is None or issuers_match(str(before.authority.issuer), str(now.issuer)):
+        return ""
+    was, is_now = (safe_line(str(known.issuer), 120) for known in (before.authority, now))
+    return f"its authorization server is {is_now} now, no longer {was}"
 
 
 async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext, url: str) -> None:
@@ -152,15 +186,14 @@ async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
             response = await client.post(config.url, json=_PROBE, headers=headers)
     except OAuthRegistrationError as error:
         hint = "a client registered there by hand can be given with --client-id"
-        raise _failed(config, f"signing in failed: {safe_line(str(error), 200)}; {hint}") from None
+        raise OAuthFlowError(f"{safe_line(str(error), 200)}; {hint}") from None
     except OAuthFlowError as error:
-        raise _failed(config, f"signing in failed: {safe_line(str(error), 300)}") from None
+        raise OAuthFlowError(safe_line(str(error), 300)) from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        what = safe_line(f"{type(error).__name__}: {error}", 200)
-        raise _failed(config, f"signing in failed: {what}") from None
+        raise OAuthFlowError(safe_line(f"{type(error).__name__}: {error}", 200)) from None
     except Exception as error:  # the SDK, over whatever the server and its authority answered
         what = safe_line(f"{type(error).__name__}: {error}", 200)
-        raise _failed(config, f"signing in failed: an answer that cannot be used: {what}") from error
+        raise OAuthFlowError(f"an answer that cannot be used: {what}") from error
     return response.status_code
 
 

@@ -9,13 +9,14 @@ import asyncio
 import hashlib
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
 from pydantic import BaseModel, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 
-from mcpagent.config.secret_store import Kept, SecretStore
+from mcpagent.config.secret_store import Kept
+from mcpagent.mcp.auth.dpop import ProofKey
 from mcpagent.text.known_secrets import hide
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class SignIn(BaseModel):
     own description (RFC 8414) with the one of the protected resource (RFC 9728).
 
     `refusal` is the `WWW-Authenticate` header with which the server last said that the tokens do not allow enough.
+    `proof_key` is what the tokens are bound to, if they are.
     """
 
     tokens: OAuthToken | None = None
@@ -42,6 +44,7 @@ class SignIn(BaseModel):
     authority: OAuthMetadata | None = None
     resource: ProtectedResourceMetadata | None = None
     refusal: str = ""
+    proof_key: ProofKey | None = None
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -62,6 +65,8 @@ class SignIn(BaseModel):
             hide(self.tokens.access_token, self.tokens.refresh_token)
         if self.client is not None:
             hide(self.client.client_secret)
+        if self.proof_key is not None:
+            hide(self.proof_key.pem)
 
     def to_text(self) -> str:
         """As JSON, without what there is nothing of."""
@@ -76,18 +81,32 @@ class SignIn(BaseModel):
             return cls()
 
 
+class Secrets(Protocol):
+    """Where a sign-in is kept, as text under the server's address."""
+
+    def get(self, name: str) -> str | None:
+        """What is kept; None if nothing is."""
+
+    def set(self, name: str, value: str) -> Kept | None:
+        """Keeps it; says where, if that is anywhere."""
+
+    def remove(self, name: str) -> Kept | None:
+        """Says where it was; None if there was nothing."""
+
+
 @dataclass
 class TokenStorage:
     """The sign-in to one server, as the SDK's clients store theirs.
 
     `context` is the SDK client that uses it: what that found out about the server is kept with the tokens and given
-    back to it, so that a later process can refresh them.
+    back to it, so that a later process can refresh them. `proof_key` is what new tokens are bound to.
     """
 
-    store: SecretStore
+    store: Secrets
     url: str
     context: OAuthContext | None = field(default=None, repr=False)
     kept: Kept | None = None
+    proof_key: ProofKey | None = field(default=None, repr=False)
     saved: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -125,6 +144,7 @@ class TokenStorage:
         sign_in = await self.load()
         sign_in.tokens = tokens
         sign_in.refusal = ""
+        sign_in.proof_key = self.proof_key
         sign_in.ends = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         if self.context is not None:
             sign_in.authority = self.context.oauth_metadata or sign_in.authority

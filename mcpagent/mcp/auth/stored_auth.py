@@ -18,10 +18,12 @@ from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import SecretStore
 from mcpagent.errors import CredentialsError
 from mcpagent.mcp.auth.authority import ask_authority, token_endpoint
+from mcpagent.mcp.auth.dpop import Proofs
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
-    from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
+    from mcpagent.config.secret_store import Kept
+    from mcpagent.mcp.auth.sign_ins import Secrets, SignIn, TokenStorage
 
 _MAX_REFUSAL = 4_096
 EARLY_SECONDS = 30.0
@@ -29,40 +31,89 @@ EARLY_SECONDS = 30.0
 
 
 class StoredSignIn(httpx2.Auth):
-    """Uses and refreshes the sign-in kept for one server.
+    """Uses and refreshes the sign-in kept for one server, or gets tokens where nobody has to sign in for them.
 
     If there is none, or it is not enough, the server's refusal becomes an `OAuthFlowError` that names the command.
     """
 
     def __init__(self, config: ServerConfig, store: SecretStore, *, now: Callable[[], float] = time.time) -> None:
         self._config = config
-        self._store = store
+        # What can be had anew at any time is not kept on disk.
+        self._store: Secrets = _Memory() if config.sign_in.is_unattended else store
         self._now = now
         self._storage: TokenStorage | None = None
         self._sign_in: SignIn | None = None
+        self._proofs: Proofs | None = None
         self._turn = asyncio.Lock()
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """As `httpx2.Auth` has it: the request with a token, and once more after a refresh. Raises `OAuthFlowError`."""
+        sign_in = await self._current()
+        if self._is_due(sign_in):
+            sign_in = await self._refreshed(sign_in)
+        response = yield self._with_token(request, sign_in)
+        if self._proofs is not None and self._proofs.wants_nonce(response):
+            response = yield self._with_token(request, sign_in)
+        if self._can_be_better(response, sign_in):
+            sign_in = await self._refreshed(sign_in, response.headers.get("www-authenticate", ""))
+            response = yield self._with_token(request, sign_in)
+            if self._proofs is not None and self._proofs.wants_nonce(response):
+                response = yield self._with_token(request, sign_in)
+        await self._raise_refused(response, sign_in)
+
+    def _is_due(self, sign_in: SignIn) -> bool:
+        if sign_in.tokens is None:
+            return self._config.sign_in.is_unattended
+        return sign_in.has_ended(self._now() + EARLY_SECONDS)
+
+    def _can_be_better(self, response: httpx2.Response, sign_in: SignIn) -> bool:
+        """Whether other tokens may be let in where these are refused."""
+        if self._config.sign_in.is_unattended:
+            return response.status_code == 401 or _lacks_scope(response)
+        return response.status_code == 401 and sign_in.tokens is not None and bool(sign_in.tokens.refresh_token)
+
+    async def _raise_refused(self, response: httpx2.Response, sign_in: SignIn) -> None:
         from mcp.client.auth import OAuthFlowError
 
-        sign_in = await self._current()
-        if sign_in.tokens is not None and sign_in.has_ended(self._now() + EARLY_SECONDS):
-            sign_in = await self._refreshed(sign_in)
-        response = yield _with_token(request, sign_in)
-        if response.status_code == 401 and sign_in.tokens is not None and sign_in.tokens.refresh_token:
-            sign_in = await self._refreshed(sign_in)
-            response = yield _with_token(request, sign_in)
-        if response.status_code == 401:
-            raise OAuthFlowError(self._command())
         refusal = response.headers.get("www-authenticate", "")
-        if response.status_code == 403 and "insufficient_scope" in refusal:
+        missing = _missing_scope(response)
+        if self._config.sign_in.is_unattended:
+            if response.status_code == 401:
+                raise OAuthFlowError("the tokens that its authorization server gives are refused")
+            if _lacks_scope(response):
+                raise OAuthFlowError(f"its authorization server gives no tokens that allow this{missing}")
+            return
+        if response.status_code == 401:
+            raise OAuthFlowError(f"{await self._moved(sign_in)}{self._command()}")
+        if _lacks_scope(response):
             await self._remember(refusal)
-            missing = _missing_scope(response)
             raise OAuthFlowError(f"the sign-in does not allow this{missing}; {self._command()} asks for it")
+
+    async def _moved(self, sign_in: SignIn) -> str:
+        """Whether another authorization server is in charge now: the beginning of a sentence, or ""."""
+        from mcpagent.mcp.auth.authority import named_authorities
+
+        if sign_in.authority is None or sign_in.resource is None:
+            return ""
+        named = await named_authorities(self._config)
+        was = str(sign_in.authority.issuer)
+        if not named or any(found.rstrip("/") == was.rstrip("/") for found in named):
+            return ""
+        is_now = safe_line(named[0], 120)
+        return f"its authorization server is {is_now} now, no longer {safe_line(was, 120)}: sign in there with "
 
     def _command(self) -> str:
         return f"mcpagent mcp login {shlex.quote(self._config.name)}"
+
+    def _with_token(self, request: httpx2.Request, sign_in: SignIn) -> httpx2.Request:
+        if sign_in.tokens is None:
+            return request
+        request.headers["Authorization"] = f"Bearer {sign_in.tokens.access_token}"
+        if sign_in.proof_key is not None:
+            if self._proofs is None or self._proofs.key != sign_in.proof_key:
+                self._proofs = Proofs(sign_in.proof_key)
+            self._proofs.add(request, sign_in.tokens.access_token)
+        return request
 
     async def _remember(self, refusal: str) -> None:
         """For the next sign-in, which then asks for what is missing."""
@@ -88,7 +139,7 @@ class StoredSignIn(httpx2.Auth):
         except CredentialsError as error:
             raise OAuthFlowError(str(error)) from None
 
-    async def _refreshed(self, used: SignIn) -> SignIn:
+    async def _refreshed(self, used: SignIn, refusal: str = "") -> SignIn:
         """Newer tokens than those used, or the used ones if they cannot be refreshed. One at a time."""
         async with self._turn:
             if self._sign_in is not used and self._sign_in is not None:
@@ -97,8 +148,18 @@ class StoredSignIn(httpx2.Auth):
             if stored.tokens is not None and stored.tokens != used.tokens:  # another process was faster
                 self._sign_in = stored
                 return stored
-            self._sign_in = await self._refresh(stored) or stored
+            renew = self._obtained(refusal) if self._config.sign_in.is_unattended else self._refresh(stored)
+            self._sign_in = await renew or stored
             return self._sign_in
+
+    async def _obtained(self, refusal: str) -> SignIn:
+        """New tokens, as the configuration says. Raises `OAuthFlowError`."""
+        from mcpagent.mcp.auth.sign_in_flow import obtain
+
+        assert self._storage is not None
+        self._storage.saved.clear()
+        await obtain(self._config, self._storage, refused=refusal if "insufficient_scope" in refusal else "")
+        return await self._loaded()
 
     async def _refresh(self, sign_in: SignIn) -> SignIn | None:
         """None if the authorization server refuses. Raises `OAuthFlowError` if it cannot be asked."""
@@ -125,10 +186,15 @@ class StoredSignIn(httpx2.Auth):
         fresh.refresh_token = fresh.refresh_token or tokens.refresh_token
         fresh.scope = fresh.scope or tokens.scope
         ends = self._now() + fresh.expires_in if fresh.expires_in is not None else None
-        renewed = sign_in.model_copy(update={"tokens": fresh, "ends": ends})
+        known = {"tokens": fresh, "ends": ends, "proof_key": self._storage.proof_key}
+        renewed = sign_in.model_copy(update=known)
         with contextlib.suppress(CredentialsError):  # then it holds for this process
             await self._storage.save(renewed)
         return renewed
+
+
+def _lacks_scope(response: httpx2.Response) -> bool:
+    return response.status_code == 403 and "insufficient_scope" in response.headers.get("www-authenticate", "")
 
 
 def _missing_scope(response: httpx2.Response) -> str:
@@ -138,7 +204,19 @@ def _missing_scope(response: httpx2.Response) -> str:
     return f": it lacks the scope {safe_line(scope, 120)}" if scope else ""
 
 
-def _with_token(request: httpx2.Request, sign_in: SignIn) -> httpx2.Request:
-    if sign_in.tokens is not None:
-        request.headers["Authorization"] = f"Bearer {sign_in.tokens.access_token}"
-    return request
+class _Memory:
+    """For one process: what nobody has to sign in for."""
+
+    def __init__(self) -> None:
+        self._text: str | None = None
+
+    def get(self, name: str) -> str | None:  # noqa: ARG002
+        return self._text
+
+    def set(self, name: str, value: str) -> Kept | None:  # noqa: ARG002
+        self._text = value
+        return None
+
+    def remove(self, name: str) -> Kept | None:  # noqa: ARG002
+        self._text = None
+        return None

@@ -1,0 +1,97 @@
+"""What stands in a server's entry under `sign_in`: its keys, and what of it fits together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+from urllib.parse import urlsplit
+
+from mcpagent.config.config_documents import Document
+from mcpagent.config.jsonc import ValuePath
+from mcpagent.config.values import SignInConfig
+from mcpagent.text.safe_text import safe_line
+
+BY_PERSON = "oauth"
+"""In place of an object: as other clients write it."""
+
+SIGN_IN_TEXTS = (
+    "client_id",
+    "client_secret",
+    "private_key",
+    "algorithm",
+    "token",
+    "idp_token_endpoint",
+    "idp_client_id",
+    "idp_client_secret",
+    "issuer",
+    "client_metadata_url",
+)
+
+_OTHERS = ("grant", "private_key_file", "token_file", "scopes", "callback_port", "proof_of_possession")
+_KEYS: Mapping[str, str] = {
+    **{key: key for key in (*SIGN_IN_TEXTS, *_OTHERS)},
+    "grant_type": "grant",
+    "scope": "scopes",
+    "redirect_port": "callback_port",
+    "dpop": "proof_of_possession",
+}
+"""Spellings in lower case with underscores -> our keys."""
+
+
+def sign_in_values(
+    written: Mapping[str, Any], place: ValuePath, document: Document
+) -> tuple[dict[str, Any], dict[str, ValuePath]]:
+    """Our keys -> values, and our keys -> where they stand. Keys of other clients are passed over, typos are not."""
+    values: dict[str, Any] = {}
+    places: dict[str, ValuePath] = {}
+    for name, value in written.items():
+        folded = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()
+        key = _KEYS.get(folded)
+        if key is None:
+            if near := get_close_matches(folded, list(_KEYS), n=1, cutoff=0.8):
+                what = f'unknown key "{safe_line(name, 60)}"; did you mean "{near[0]}"?'
+                raise document.error((*place, name), what)
+            continue
+        if key in values:
+            raise document.error((*place, name), f'says "{key}" a second time; keep one of them')
+        values[key], places[key] = value, (*place, name)
+    return values, places
+
+
+def sign_in_problem(config: SignInConfig) -> str:
+    """What is missing or too much in it, with the fix; "" if it can be used."""
+    return next((problem for is_so, problem in (*_combinations(config), *_addresses(config)) if is_so), "")
+
+
+def _combinations(config: SignInConfig) -> Iterator[tuple[bool, str]]:
+    keys, tokens = (config.private_key, config.private_key_file), (config.token, config.token_file)
+    of_client = config.grant == "client_credentials"
+    proofs = [proof for proof in (config.client_secret, *keys, *(tokens if of_client else ())) if proof]
+    yield all(keys), "has a private key and a file with one; keep one of them"
+    yield all(tokens), "has a token and a file with one; keep one of them"
+    yield len(proofs) > 1, "has several proofs of the client; keep one of client_secret, private_key and token"
+    yield (bool(proofs) or of_client) and not config.client_id, 'needs "client_id"'
+    yield of_client and not proofs, 'needs "client_secret", "private_key_file" or "token_file"'
+    yield config.grant == "jwt-bearer" and not any(tokens), 'needs "token" or "token_file": the JWT that is exchanged'
+    yield not config.is_unattended and any(tokens), '"token" is for "grant": "jwt-bearer" or "client_credentials"'
+    yield not config.is_unattended and any(keys), 'a private key is for "grant": "client_credentials" or "jwt-bearer"'
+    about_idp = config.idp_token_endpoint or config.idp_client_id or config.idp_client_secret
+    yield bool(about_idp) and config.grant != "jwt-bearer", 'what begins with "idp_" is for "grant": "jwt-bearer"'
+    yield bool(about_idp) and not config.idp_token_endpoint, 'needs "idp_token_endpoint"'
+
+
+def _addresses(config: SignInConfig) -> Iterator[tuple[bool, str]]:
+    for key in ("issuer", "idp_token_endpoint", "client_metadata_url"):
+        address = str(getattr(config, key))
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            yield True, f'"{key}" is no address'
+            continue
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname)
+        yield bool(address) and not is_one, f'"{key}" is no address; write https://host/path'
+        if key == "client_metadata_url" and address:
+            is_document = parts.scheme == "https" and parts.path not in ("", "/")
+            yield not is_document, '"client_metadata_url" is an https address with a path'

@@ -1,0 +1,235 @@
+"""How tokens are asked for, by what the configuration says: for a person, for the client itself, for a workload.
+
+Formats: RFC 6749 4.4 (client credentials), RFC 7523 (assertions, of the client and as a grant), RFC 8693 (exchange).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import issuers_match
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
+from pydantic import AnyUrl
+
+from mcpagent.config import ServerConfig
+from mcpagent.config.bounded_files import read_bounded
+from mcpagent.text.known_secrets import hide
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcpagent.mcp.auth.oauth import Page
+    from mcpagent.mcp.auth.sign_ins import TokenStorage
+
+MAX_TOKEN_BYTES = 64 * 1024
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+_ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - a kind of token
+_SIGNED_SECONDS = 300
+
+
+def secret_method(offered: Sequence[str] | None) -> Literal["client_secret_basic", "client_secret_post"]:
+    """How a client with a secret proves itself: the first of these ways, or basic if none is named (RFC 8414 2)."""
+    for method in offered or ():
+        if method == "client_secret_post":
+            return "client_secret_post"
+        if method == "client_secret_basic":
+            break
+    return "client_secret_basic"
+
+
+class ConfiguredSignIn(OAuthClientProvider):
+    """The SDK's client with what the configuration says of the client, the grant and the authorization server.
+
+    `page` is for a person; without one only grants that need nobody work.
+    """
+
+    def __init__(self, config: ServerConfig, storage: TokenStorage, page: Page | None) -> None:
+        self._config = config
+        self._way = config.sign_in
+        metadata = OAuthClientMetadata(
+            client_name="mcpagent",
+            redirect_uris=[AnyUrl(page.redirect_uri)] if page is not None else None,
+            grant_types=["authorization_code", "refresh_token"] if page is not None else [self._way.grant],
+            response_types=["code"],
+            token_endpoint_auth_method=None,
+        )
+        super().__init__(
+            config.url,
+            metadata,
+            storage,
+            page.show if page is not None else None,
+            page.result if page is not None else None,
+            self._way.client_metadata_url or None,
+        )
+        storage.context = self.context
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        way = self._way
+        if way.client_id or way.is_unattended:
+            self.context.client_info = OAuthClientInformationFull(
+                client_id=way.client_id or "mcpagent",
+                client_secret=way.client_secret or None,
+                redirect_uris=self.context.client_metadata.redirect_uris,
+                token_endpoint_auth_method=None if way.client_secret else "none",
+            )
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        wanted = self._way.issuer
+        if not wanted:
+            return advertised[0]
+        found = next((server for server in advertised if issuers_match(server, wanted)), None)
+        if found is None:
+            named = ", ".join(safe_line(server, 80) for server in advertised[:3])
+            raise OAuthFlowError(f"it names the authorization server {named}, and its configuration another: {wanted}")
+        return found
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        way, known = self._way, self.context.oauth_metadata
+        if way.issuer and (known is None or not issuers_match(str(known.issuer), way.issuer)):
+            raise OAuthFlowError(f"its authorization server does not show that it is {safe_line(way.issuer, 120)}")
+        if way.is_unattended and not way.issuer:
+            self._require_own_authority()
+        if way.scopes:
+            self.context.client_metadata.scope = " ".join(way.scopes)
+        client = self.context.client_info
+        if client is not None and client.client_secret and client.token_endpoint_auth_method is None:
+            offered = known.token_endpoint_auth_methods_supported if known is not None else None
+            client.token_endpoint_auth_method = secret_method(offered)
+            if not way.is_unattended:
+                await self.context.storage.set_client_info(client)  # what refreshes the tokens later needs it
+        if not way.is_unattended:
+            return await super()._perform_authorization()
+        form, headers = await self._form()
+        return httpx2.Request("POST", self._get_token_endpoint(), data=form, headers=headers)
+
+    def _require_own_authority(self) -> None:
+        """Whom the server names gets what others can use too only if the configuration says so, or it is the server."""
+        way, known = self._way, self.context.oauth_metadata
+        is_of_use = way.client_secret or (not way.idp_token_endpoint and (way.token or way.token_file))
+        own = httpx2.URL(self._config.url)
+        asked = httpx2.URL(self._get_token_endpoint())
+        if is_of_use and (asked.scheme, asked.host, asked.port) != (own.scheme, own.host, own.port):
+            issuer = safe_line(str(known.issuer) if known is not None else str(asked), 200)
+            fix = f'if that is right, write "issuer": "{issuer}" into its sign_in'
+            raise OAuthFlowError(f"it names {issuer} as the authorization server to send its secret to; {fix}")
+
+    async def _form(self) -> tuple[dict[str, str], dict[str, str]]:
+        way, client = self._way, self.context.client_info
+        assert client is not None
+        audience = await self._audience()
+        form: dict[str, str] = {}
+        if way.grant == "jwt-bearer":
+            form = {"grant_type": JWT_BEARER, "assertion": await self._assertion(audience)}
+        else:
+            form = {"grant_type": "client_credentials"}
+        if way.private_key or way.private_key_file:
+            form |= {"client_assertion": await self._signed(audience), "client_assertion_type": _ASSERTION}
+        elif way.grant == "client_credentials" and not way.client_secret:
+            form |= {"client_assertion": await self._token(), "client_assertion_type": _ASSERTION}
+        if way.client_id and not client.client_secret:
+            form["client_id"] = way.client_id
+        if self.context.should_include_resource_param(self.context.protocol_version):
+            form["resource"] = self.context.get_resource_url()
+        if self.context.client_metadata.scope:
+            form["scope"] = self.context.client_metadata.scope
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        return self.context.prepare_token_auth(form, headers)
+
+    async def _audience(self) -> str:
+        """Who an assertion is for: the issuer that the authorization server has shown itself to be."""
+        known = self.context.oauth_metadata
+        if known is None:
+            raise OAuthFlowError("its authorization server does not describe itself, so nothing is sent to it")
+        return str(known.issuer)
+
+    async def _token(self) -> str:
+        if not self._way.token_file:
+            return self._way.token
+        try:
+            return (await asyncio.to_thread(_read, self._way.token_file)).strip()
+        except (OSError, ValueError) as error:
+            raise OAuthFlowError(f"its token_file cannot be read: {safe_line(str(error), 200)}") from None
+
+    async def _signed(self, audience: str) -> str:
+        """The client's own word, signed with its key (RFC 7523 2.2 and 3)."""
+        import jwt
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        way, now = self._way, int(time.time())
+        claims = {"iss": way.client_id, "sub": way.client_id, "aud": audience, "iat": now, "jti": uuid4().hex}
+        try:
+            pem = way.private_key or await asyncio.to_thread(_read, way.private_key_file)
+            key: Any = load_pem_private_key(pem.encode(), None)
+            usual = "RS256"
+            if isinstance(key, ec.EllipticCurvePrivateKey):
+                usual = {"secp384r1": "ES384", "secp521r1": "ES512"}.get(key.curve.name, "ES256")
+            elif isinstance(key, ed25519.Ed25519PrivateKey):
+                usual = "EdDSA"
+            return jwt.encode({**claims, "exp": now + _SIGNED_SECONDS}, key, algorithm=way.algorithm or usual)
+        except OSError as error:
+            raise OAuthFlowError(f"its private key cannot be read: {safe_line(str(error), 200)}") from None
+        except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError) as error:
+            what = safe_line(f"{type(error).__name__}: {error}", 160)
+            raise OAuthFlowError(
+                f"its private key cannot be used to sign ({what}); give a PEM without a password"
+            ) from None
+
+    async def _assertion(self, audience: str) -> str:
+        """What vouches for us there: the token itself, or what an identity provider gives for it (RFC 8693)."""
+        way, token = self._way, await self._token()
+        if not way.idp_token_endpoint:
+            return token
+        form = {
+            "grant_type": _EXCHANGE,
+            "requested_token_type": _ID_JAG,
+            "subject_token": token,
+            "subject_token_type": _ID_TOKEN,
+            "audience": audience,
+            "resource": self.context.get_resource_url(),
+        }
+        if way.scopes:
+            form["scope"] = " ".join(way.scopes)
+        if way.idp_client_id:
+            form["client_id"] = way.idp_client_id
+        if way.idp_client_secret:
+            form["client_secret"] = way.idp_client_secret
+        seconds = self._config.connect_timeout_seconds
+        try:
+            async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=seconds) as client:
+                answer = await client.post(way.idp_token_endpoint, data=form)
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+            what = safe_line(f"{type(error).__name__}: {error}", 160)
+            raise OAuthFlowError(f"its identity provider cannot be used: {what}") from None
+        given = _object(answer.content[:MAX_TOKEN_BYTES])
+        found = given.get("access_token")
+        if answer.status_code != 200 or not isinstance(found, str) or not found:
+            why = safe_line(str(given.get("error_description") or given.get("error") or ""), 200)
+            about = f": {why}" if why else ""
+            raise OAuthFlowError(f"its identity provider gave no assertion (HTTP {answer.status_code}){about}")
+        hide(found)
+        return found
+
+
+def _read(path: str) -> str:
+    return read_bounded(Path(path), MAX_TOKEN_BYTES).decode()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
