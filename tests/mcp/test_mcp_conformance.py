@@ -1,4 +1,5 @@
-"""The client scenarios of the MCP project's conformance suites, through our own toolset, one at a time.
+"""The client scenarios of the MCP project's conformance suites, by the way of every user, one at a time: a configuration,
+`mcpagent mcp login`, an `Agent`.
 
 `.ci/conformance` installs the suites and Node, and prints the variables read here: `MCP_CONFORMANCE_SUITES`, the paths
 of their `dist/index.js` with the system's path separator between, and `MCP_CONFORMANCE_NODE`. Skipped without.
@@ -18,18 +19,14 @@ import pytest
 SUITES = [path for path in os.environ.get("MCP_CONFORMANCE_SUITES", "").split(os.pathsep) if path]
 NODE = os.environ.get("MCP_CONFORMANCE_NODE") or shutil.which("node") or ""
 
-_DPOP = "the SDK's OAuth client has no DPoP (RFC 9449)"
 KNOWN_FAILURES = {
     ("0.1.16", "auth/2025-03-26-oauth-metadata-backcompat"): (
         "this version's stand-in names another issuer than its address, which RFC 8414 3.3 has a client refuse"
     ),
-    ("0.2.0-alpha.12", "auth/dpop"): _DPOP,
-    ("0.2.0-alpha.12", "auth/dpop-nonce"): _DPOP,
-    ("0.2.0-alpha.12", "auth/wif-jwt-bearer"): "the SDK has no jwt-bearer grant for clients without a secret",
 }
 """(version of the suite, scenario) -> why we do not pass it."""
 
-MOST_FAILURES = {"0.1.16": 2, "0.2.0-alpha.12": 3}
+MOST_FAILURES = {"0.1.16": 1, "0.2.0-alpha.12": 0}
 
 pytestmark = [
     pytest.mark.slow,

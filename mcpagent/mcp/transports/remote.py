@@ -139,6 +139,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         self._heard = heard
         self._max_bytes = max_bytes
         self._aside = aside
+        self._wants_sign_in = ""
         self._openings: dict[str, deque[float]] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -169,6 +170,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             del self._openings[next(iter(self._openings))]
 
     async def _answer(self, request: httpx2.Request, asked: _Asked) -> httpx2.Response:
+        if asked.method == "initialize" and self._wants_sign_in:  # greeted in another way it is the same server
+            return _failure(asked.end(status=401), self._wants_sign_in)
         for turn in itertools.count(1):
             try:
                 response = await sent_within_origin(self._inner, request)
@@ -177,7 +180,9 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             except httpx2.TransportError as error:
                 return _failure(asked.end(), f"connection lost: {cause(error)}")
             except OAuthFlowError as error:
-                return _failure(asked.end(status=401), f"needs a sign-in ({safe_line(str(error))})")
+                why = f"needs a sign-in ({safe_line(str(error))})"
+                self._wants_sign_in = why if asked.method == "server/discover" else ""
+                return _failure(asked.end(status=401), why)
             self._heard(is_answer=True, request_id=asked.id)
             if response.status_code < 400:
                 # What answers the greeting is the SDK's own to read.
