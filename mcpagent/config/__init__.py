@@ -16,6 +16,7 @@ from mcpagent.config.values import (
     ServerProblem,
     ServersConfig,
     ServersSource,
+    SignInConfig,
     TransportName,
     tool_prefix,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "ServerProblem",
     "ServersConfig",
     "ServersSource",
+    "SignInConfig",
     "TransportName",
     "cache_folder",
     "find_config_files",

@@ -15,7 +15,7 @@ from mcpagent.events import Emit, Notice, ServerFailed, ServerLogged
 from mcpagent.mcp import offers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo, ToolsDifference, difference
-from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.mcp.server_options import ServerOptions, unattended_sign_in
 from mcpagent.mcp.server_status import ServerStatus, still_connecting
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
@@ -70,7 +70,7 @@ class McpServers:
             cache=options.cache,
             eager=options.eager or config.eager,
             handlers=options.handlers(config) if callable(options.handlers) else options.handlers,
-            auth=options.auth if config.url else None,
+            auth=(options.auth or unattended_sign_in) if config.url else None,
             pins=options.pins,
             allow_change=options.allow_change,
             log_folder=options.log_folder,

@@ -117,3 +117,12 @@ def stored_sign_ins(environ: Mapping[str, str] | None = None) -> Authenticate:
         return StoredSignIn(config, store)
 
     return authenticate
+
+
+def unattended_sign_in(config: ServerConfig) -> httpx2.Auth | None:
+    """For an agent without `auth`: what the server's own configuration gives, where nobody has to sign in."""
+    if not config.sign_in.is_unattended:
+        return None
+    from mcpagent.mcp.auth.stored_auth import StoredSignIn
+
+    return StoredSignIn(config)

@@ -1,5 +1,6 @@
-"""The client scenarios of the MCP project's conformance suites, by the way of every user, one at a time: a configuration,
-`mcpagent mcp login`, an `Agent`.
+"""The client scenarios of the MCP project's conformance suites, by the way of every user, one at a time.
+
+It is a configuration, `mcpagent mcp login` where that is said, and an `Agent` (`tests/servers/conformance_client.py`).
 
 `.ci/conformance` installs the suites and Node, and prints the variables read here: `MCP_CONFORMANCE_SUITES`, the paths
 of their `dist/index.js` with the system's path separator between, and `MCP_CONFORMANCE_NODE`. Skipped without.

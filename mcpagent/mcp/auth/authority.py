@@ -26,7 +26,7 @@ from mcpagent.mcp.auth.addresses import (
     resolved,
     whereabouts,
 )
-from mcpagent.mcp.auth.dpop import BoundSignIn
+from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:

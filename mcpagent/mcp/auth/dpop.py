@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import httpx2
 from pydantic import BaseModel
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mcpagent.mcp.auth.sign_ins import TokenStorage
-
 ALGORITHMS = ("ES256", "EdDSA", "PS256", "RS256")
 """What we sign with, the first that the authorization server takes."""
-
-_FORM = "application/x-www-form-urlencoded"
 
 
 class ProofKey(BaseModel):
@@ -97,81 +88,3 @@ class Proofs:
 
 def _origin(url: httpx2.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
-
-
-class BoundSignIn(httpx2.Auth):
-    """A sign-in that asks for bound tokens where the authorization server gives such ones, whatever its own way is.
-
-    The key goes to `storage` with the tokens, if these are bound. `wanted` True: also where the server does not say
-    that it gives them; False: never.
-    """
-
-    def __init__(self, inner: httpx2.Auth, storage: TokenStorage, *, wanted: bool | None = None) -> None:
-        self._inner = inner
-        self._storage = storage
-        self._wanted = wanted
-        self._proofs: Proofs | None = None
-
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """As `httpx2.Auth` has it."""
-        known = (await self._storage.load()).proof_key
-        if known is not None and self._wanted is not False:
-            self._proofs, self._storage.proof_key = self._proofs or Proofs(known), known
-        if self._wanted:
-            self._begin(ALGORITHMS)
-        flow = self._inner.async_auth_flow(request)
-        try:
-            outgoing = await anext(flow)
-            while True:
-                self._prove(outgoing)
-                response = yield outgoing
-                if self._proofs is not None and self._proofs.wants_nonce(response):
-                    self._prove(outgoing)
-                    response = yield outgoing
-                outgoing = await flow.asend(await self._seen(outgoing, response))
-        except StopAsyncIteration:
-            return
-        finally:
-            await flow.aclose()
-
-    def _begin(self, offered: Sequence[str]) -> None:
-        algorithm = next((known for known in ALGORITHMS if known in offered), None)
-        if algorithm is not None and self._proofs is None and self._wanted is not False:
-            self._proofs = Proofs(ProofKey.new(algorithm))
-
-    def _prove(self, request: httpx2.Request) -> None:
-        if self._proofs is None:
-            return
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        if _is_for_token(request):
-            self._proofs.add(request)
-        elif self._storage.proof_key is not None and kind.lower() in ("bearer", "dpop"):
-            self._proofs.add(request, token)
-
-    async def _seen(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Learns from the answer; the tokens in it are read by code that knows only the usual kind."""
-        if "/.well-known/" in request.url.path and response.status_code == 200:
-            offered = _json_object(await response.aread()).get("dpop_signing_alg_values_supported")
-            if isinstance(offered, list) and "oauth-protected-resource" not in request.url.path:
-                self._begin([str(name) for name in offered])
-        elif self._proofs is not None and _is_for_token(request) and response.status_code in (200, 201):
-            given = _json_object(await response.aread())
-            is_bound = str(given.get("token_type", "")).lower() == "dpop"
-            self._storage.proof_key = self._proofs.key if is_bound else None
-            if is_bound:
-                body = json.dumps({**given, "token_type": "Bearer"}).encode()
-                return httpx2.Response(response.status_code, content=body, request=response.request)
-        return response
-
-
-def _is_for_token(request: httpx2.Request) -> bool:
-    is_form = request.headers.get("content-type", "").startswith(_FORM)
-    return request.method == "POST" and is_form and b"grant_type=" in request.content
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

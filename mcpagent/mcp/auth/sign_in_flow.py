@@ -22,7 +22,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import Kept, SecretStore
 from mcpagent.errors import ServerError
 from mcpagent.mcp.auth.authority import ask_authority, authority_client, refusal_of
-from mcpagent.mcp.auth.dpop import BoundSignIn
+from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
 from mcpagent.mcp.auth.grants import ConfiguredSignIn
 from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage
 from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage

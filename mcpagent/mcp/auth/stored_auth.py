@@ -36,10 +36,12 @@ class StoredSignIn(httpx2.Auth):
     If there is none, or it is not enough, the server's refusal becomes an `OAuthFlowError` that names the command.
     """
 
-    def __init__(self, config: ServerConfig, store: SecretStore, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, config: ServerConfig, store: SecretStore | None = None, *, now: Callable[[], float] = time.time
+    ) -> None:
         self._config = config
         # What can be had anew at any time is not kept on disk.
-        self._store: Secrets = _Memory() if config.sign_in.is_unattended else store
+        self._store: Secrets = _Memory() if store is None or config.sign_in.is_unattended else store
         self._now = now
         self._storage: TokenStorage | None = None
         self._sign_in: SignIn | None = None
@@ -158,7 +160,10 @@ class StoredSignIn(httpx2.Auth):
 
         assert self._storage is not None
         self._storage.saved.clear()
-        await obtain(self._config, self._storage, refused=refusal if "insufficient_scope" in refusal else "")
+        missing = refusal if "insufficient_scope" in refusal else ""
+        if not missing:  # else what was granted before is asked for again, with what it lacked
+            await self._storage.forget()
+        await obtain(self._config, self._storage, refused=missing)
         return await self._loaded()
 
     async def _refresh(self, sign_in: SignIn) -> SignIn | None:
