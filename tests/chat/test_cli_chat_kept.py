@@ -40,6 +40,7 @@ def leave(screen: Screen) -> str:
     return screen.text
 
 
+@pytest.mark.slow
 def test_a_chat_that_is_killed_in_a_call_goes_on(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
         screen.wait_for("connected in")

@@ -85,6 +85,7 @@ def test_what_may_come_next(line: str, expected: list[str]) -> None:
     assert words(line) == expected
 
 
+@pytest.mark.slow
 def test_every_command_and_every_shown_option_is_offered() -> None:
     command = command_line()
     assert set(words("mcpagent ")) == {*command.commands, "help"}

@@ -65,6 +65,7 @@ def test_below_the_line_all_tools_are_offered_at_the_same_price(model: str) -> N
         assert not searches(BY_NAME[model], catalogue(None, size))
 
 
+@pytest.mark.slow
 async def test_the_requests_until_a_found_tool_is_called() -> None:
     """A request each for searching, adding and calling, and one for the answer that ends each question."""
     work = job(catalogue(None, 60), 1, 4)

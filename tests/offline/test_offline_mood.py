@@ -174,6 +174,7 @@ ABOUT_DOING = [
 """What orders nothing, or cannot be known: nothing is run."""
 
 
+@pytest.mark.slow
 async def test_of_sixty_requests_no_action_is_wrong_and_one_answer_of_48_at_most(tmp_path: Path) -> None:
     ran: Ran = []
     config = demo_server_config()

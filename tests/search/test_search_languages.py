@@ -38,6 +38,7 @@ def test_the_set_names_tools_that_there_are_in_each_of_six_languages() -> None:
     assert {name for request in requests for need in request.needs for name in need} <= names
 
 
+@pytest.mark.slow
 @needs_the_model
 def test_nearly_all_of_them_are_found() -> None:
     """46 of 48 when this was written, 32 first; by words alone 9."""

@@ -150,6 +150,7 @@ def test_any_tool_can_be_indexed_found_and_removed(name: str, description: str, 
     assert (len(index), index.search("plain things").matches) == (0, ())
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(st.sampled_from(range(40)), max_size=25),

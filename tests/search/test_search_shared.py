@@ -71,6 +71,7 @@ class Owner:
     """Whoever has an index."""
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     kept=st.sets(st.sampled_from(range(len(TOOLS))), min_size=1),
@@ -129,6 +130,7 @@ def test_another_description_of_the_server_is_read_anew() -> None:
     assert together.of(later, SIDE, ABOUT).search("heavy machinery").matches
 
 
+@pytest.mark.slow
 def test_what_nobody_has_any_more_is_forgotten() -> None:
     together, me = shared(), Owner()
     together.of(me, TOOLS, ABOUT).search("file")

@@ -180,6 +180,13 @@ def test_an_index_with_anything_in_it_answers_or_is_built_again(tmp_path: Path) 
     for number, write in enumerate(broken):
         write()
         assert answers(index_in(tmp_path)) == expected, number
+
+
+@pytest.mark.slow
+def test_an_index_with_anything_in_any_place_answers_or_is_built_again(tmp_path: Path) -> None:
+    index_in(tmp_path)
+    [path] = tmp_path.glob("index-*.bin")
+    header, rest = index_header(path)
     for place in places(header):
         for wrong in WRONG:
             write_index(path, with_at(header, place, wrong), rest)
