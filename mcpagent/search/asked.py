@@ -222,9 +222,11 @@ class Spelling:
         self._by_last_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._joined: dict[str, tuple[int, str]] = {}
         self._seen: set[str] = set()
+        self._some: dict[tuple[str, str, int, int], list[str]] = WorkedOut(self._words_of)
 
     def add(self, words: Iterable[str]) -> None:
         """Takes up plain words; digits alone and words under three letters are no target of a correction."""
+        self._some.clear()
         for word in words:
             if len(word) > 2 and word not in self._seen and not word.isdigit():
                 self._seen.add(word)
@@ -244,25 +246,35 @@ class Spelling:
         from rapidfuzz.distance import OSA
         from rapidfuzz.process import extract
 
-        most = 2 if len(word) >= _TWO_TYPOS_LENGTH else 1
+        length, few = len(word), len(word) < _TWO_TYPOS_LENGTH
+        most = 1 if few else 2
 
         def within(most: int, words: Sequence[str]) -> list[tuple[str, float]]:
             near = extract(word, words, scorer=OSA.distance, score_cutoff=most, limit=None)
             near = near if held is None else [one for one in near if one[0] in held]
-            return [(other, 1 - distance / len(word)) for other, distance, _ in near if distance == near[0][1]]
+            return [(other, 1 - distance / length) for other, distance, _ in near if distance == near[0][1]]
 
-        begun = self._of_length(self._by_first_and_length, word[0], len(word), most)
-        near = within(most, begun) or within(most, self._of_length(self._by_last_and_length, word[-1], len(word), most))
-        if near or not _TWO_INSIDE_LENGTH <= len(word) < _TWO_TYPOS_LENGTH:
+        near = within(most, self._some[word[0], "", length, most])
+        if not near:
+            near = within(most, self._begun_otherwise(word) if few else self._some["", word[-1], length, most])
+        if near or not few or length < _TWO_INSIDE_LENGTH:
             return near
-        begun = self._of_length(self._by_first_and_length, word[0], len(word), 2)
-        return within(2, [other for other in begun if other[-1] == word[-1]])
+        return within(2, self._some[word[0], word[-1], length, 2])
 
-    def _of_length(
-        self, buckets: Mapping[tuple[str, int], Sequence[str]], letter: str, length: int, most: int
-    ) -> list[str]:
-        lengths = range(length - most, length + most + 1)
-        return list(chain.from_iterable(buckets.get((letter, one), ()) for one in lengths))
+    def _begun_otherwise(self, word: str) -> list[str]:
+        """The words that one typo in the first letter makes this word of."""
+        rest, seen = word[1:], self._seen
+        near = [letter + end for end in (rest, word) for letter in self._by_first if letter + end in seen]
+        return near + [other for other in (rest, word[1] + word[0] + word[2:]) if other in seen]
+
+    def _words_of(self, key: tuple[str, str, int, int]) -> list[str]:
+        """The words with this first letter, this last one ("": any), and about this length; how much about."""
+        first, last, length, about = key
+        lengths = range(length - about, length + about + 1)
+        if not first:
+            return list(chain.from_iterable(self._by_last_and_length.get((last, one), ()) for one in lengths))
+        begun = chain.from_iterable(self._by_first_and_length.get((first, one), ()) for one in lengths)
+        return [word for word in begun if word[-1] == last] if last else list(begun)
 
     def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
         """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database; see `nearest`
