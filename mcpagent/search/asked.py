@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcpagent.search.postings import Postings, WorkedOut
-from mcpagent.search.words import MAX_WORD, STOP_WORDS, pieces, plain, stem, written_words
+from mcpagent.search.words import MAX_WORD, STOP_WORDS, is_one_piece, pieces, plain, stem, stemmed, written_words
 
 MAX_TERMS = 64
 """Terms of one query that are scored; a longer query keeps its first ones."""
@@ -92,7 +92,7 @@ class Asker:
         self._known_spellings = spelling or self.learned_spellings
         self._readings: dict[str, _Reading] = WorkedOut(self._read)
         self._stems: dict[str, str] = WorkedOut(stem)
-        self._joined: dict[tuple[str, str], int | None] = WorkedOut(lambda pair: self._term(pair[0] + pair[1]))
+        self._joined: dict[tuple[str, str], int | None] = WorkedOut(self._join)
         self._guesses: dict[str, list[_Guess]] = WorkedOut(self._guess)
         self._read_at = 0
 
@@ -117,7 +117,14 @@ class Asker:
                 self._add_guess(asked, word, reading.plain)
         return asked
 
+    def _join(self, pair: tuple[str, str]) -> int | None:
+        """The term of two words written as one: mostly none, and so looked up before it is counted."""
+        term = self._postings.ids.get(stemmed(pair[0] + pair[1]))
+        return term if term is not None and self._postings.count(term) else None
+
     def _read(self, written: str) -> _Reading:
+        if is_one_piece(written):
+            return self._read_piece(written.lower())
         parts = [part for part in pieces(written) if part not in STOP_WORDS]
         word = plain(written)
         meant = tuple(term for one in synonyms().get(stem(word), ()) if (term := self._term(one)) is not None)
@@ -130,6 +137,17 @@ class Asker:
             known = [(whole, term) for _, term in known]
         read = [(term, part, _PIECE_FACTOR if whole_known and part != whole else 1.0) for part, term in known]
         return _Reading(tuple(read), bool(known) or written.isdigit(), word, meant)
+
+    def _read_piece(self, word: str) -> _Reading:
+        """What `_read` gives for a word that holds no others, which most are."""
+        base = stem(word)
+        meant = tuple(term for one in synonyms().get(base, ()) if (term := self._term(one)) is not None)
+        if len(word) == 1 or word in STOP_WORDS:
+            return _Reading((), True, word, meant)
+        term = self._postings.ids.get(base)
+        if term is None or not self._postings.count(term):
+            return _Reading((), False, word, meant)
+        return _Reading(((term, word, 1.0),), True, word, meant)
 
     def _add_guess(self, asked: Asked, written: str, word: str) -> None:
         if split := self._split(word):
@@ -178,7 +196,8 @@ class Asker:
     def _split(self, word: str) -> list[tuple[str, int]]:
         """Two known words that make up the word: `signin` as `sign in`."""
         for at in range(_MIN_SPLIT, len(word) - _MIN_SPLIT + 1):
-            left, right = self._term(word[:at]), self._term(word[at:])
+            left = self._term(word[:at])
+            right = self._term(word[at:]) if left is not None else None
             if left is not None and right is not None:
                 return [(word[:at], left), (word[at:], right)]
         return []
