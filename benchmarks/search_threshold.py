@@ -130,7 +130,7 @@ def _served_samples(index: ToolIndex, rows: Sequence[Row], weight: float) -> Ite
 def _samples(index: ToolIndex, texts: Iterable[str], *, is_served: bool, weight: float) -> Iterator[Sample]:
     assert len(index)  # and so all is indexed now
     for text in texts:
-        evidence = index._ranker.rank(text, 5).assessed.evidence
+        evidence = index._held.ranker.rank(text, 5).assessed.evidence
         if evidence is not None:
             yield Sample(evidence, is_served, weight)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcpagent.search.postings import Postings, WorkedOut
-from mcpagent.search.words import MAX_WORD, STOP_WORDS, pieces, plain, stem, written_words
+from mcpagent.search.words import MAX_WORD, STOP_WORDS, is_one_piece, pieces, plain, stem, stemmed, written_words
 
 MAX_TERMS = 64
 """Terms of one query that are scored; a longer query keeps its first ones."""
@@ -92,7 +92,7 @@ class Asker:
         self._known_spellings = spelling or self.learned_spellings
         self._readings: dict[str, _Reading] = WorkedOut(self._read)
         self._stems: dict[str, str] = WorkedOut(stem)
-        self._joined: dict[tuple[str, str], int | None] = WorkedOut(lambda pair: self._term(pair[0] + pair[1]))
+        self._joined: dict[tuple[str, str], int | None] = WorkedOut(self._join)
         self._guesses: dict[str, list[_Guess]] = WorkedOut(self._guess)
         self._read_at = 0
 
@@ -117,7 +117,14 @@ class Asker:
                 self._add_guess(asked, word, reading.plain)
         return asked
 
+    def _join(self, pair: tuple[str, str]) -> int | None:
+        """The term of two words written as one: mostly none, and so looked up before it is counted."""
+        term = self._postings.ids.get(stemmed(pair[0] + pair[1]))
+        return term if term is not None and self._postings.count(term) else None
+
     def _read(self, written: str) -> _Reading:
+        if is_one_piece(written):
+            return self._read_piece(written.lower())
         parts = [part for part in pieces(written) if part not in STOP_WORDS]
         word = plain(written)
         meant = tuple(term for one in synonyms().get(stem(word), ()) if (term := self._term(one)) is not None)
@@ -130,6 +137,17 @@ class Asker:
             known = [(whole, term) for _, term in known]
         read = [(term, part, _PIECE_FACTOR if whole_known and part != whole else 1.0) for part, term in known]
         return _Reading(tuple(read), bool(known) or written.isdigit(), word, meant)
+
+    def _read_piece(self, word: str) -> _Reading:
+        """What `_read` gives for a word that holds no others, which most are."""
+        base = stem(word)
+        meant = tuple(term for one in synonyms().get(base, ()) if (term := self._term(one)) is not None)
+        if len(word) == 1 or word in STOP_WORDS:
+            return _Reading((), True, word, meant)
+        term = self._postings.ids.get(base)
+        if term is None or not self._postings.count(term):
+            return _Reading((), False, word, meant)
+        return _Reading(((term, word, 1.0),), True, word, meant)
 
     def _add_guess(self, asked: Asked, written: str, word: str) -> None:
         if split := self._split(word):
@@ -178,7 +196,8 @@ class Asker:
     def _split(self, word: str) -> list[tuple[str, int]]:
         """Two known words that make up the word: `signin` as `sign in`."""
         for at in range(_MIN_SPLIT, len(word) - _MIN_SPLIT + 1):
-            left, right = self._term(word[:at]), self._term(word[at:])
+            left = self._term(word[:at])
+            right = self._term(word[at:]) if left is not None else None
             if left is not None and right is not None:
                 return [(word[:at], left), (word[at:], right)]
         return []
@@ -222,9 +241,11 @@ class Spelling:
         self._by_last_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._joined: dict[str, tuple[int, str]] = {}
         self._seen: set[str] = set()
+        self._some: dict[tuple[str, str, int, int], list[str]] = WorkedOut(self._words_of)
 
     def add(self, words: Iterable[str]) -> None:
         """Takes up plain words; digits alone and words under three letters are no target of a correction."""
+        self._some.clear()
         for word in words:
             if len(word) > 2 and word not in self._seen and not word.isdigit():
                 self._seen.add(word)
@@ -244,25 +265,35 @@ class Spelling:
         from rapidfuzz.distance import OSA
         from rapidfuzz.process import extract
 
-        most = 2 if len(word) >= _TWO_TYPOS_LENGTH else 1
+        length, few = len(word), len(word) < _TWO_TYPOS_LENGTH
+        most = 1 if few else 2
 
         def within(most: int, words: Sequence[str]) -> list[tuple[str, float]]:
             near = extract(word, words, scorer=OSA.distance, score_cutoff=most, limit=None)
             near = near if held is None else [one for one in near if one[0] in held]
-            return [(other, 1 - distance / len(word)) for other, distance, _ in near if distance == near[0][1]]
+            return [(other, 1 - distance / length) for other, distance, _ in near if distance == near[0][1]]
 
-        begun = self._of_length(self._by_first_and_length, word[0], len(word), most)
-        near = within(most, begun) or within(most, self._of_length(self._by_last_and_length, word[-1], len(word), most))
-        if near or not _TWO_INSIDE_LENGTH <= len(word) < _TWO_TYPOS_LENGTH:
+        near = within(most, self._some[word[0], "", length, most])
+        if not near:
+            near = within(most, self._begun_otherwise(word) if few else self._some["", word[-1], length, most])
+        if near or not few or length < _TWO_INSIDE_LENGTH:
             return near
-        begun = self._of_length(self._by_first_and_length, word[0], len(word), 2)
-        return within(2, [other for other in begun if other[-1] == word[-1]])
+        return within(2, self._some[word[0], word[-1], length, 2])
 
-    def _of_length(
-        self, buckets: Mapping[tuple[str, int], Sequence[str]], letter: str, length: int, most: int
-    ) -> list[str]:
-        lengths = range(length - most, length + most + 1)
-        return list(chain.from_iterable(buckets.get((letter, one), ()) for one in lengths))
+    def _begun_otherwise(self, word: str) -> list[str]:
+        """The words that one typo in the first letter makes this word of."""
+        rest, seen = word[1:], self._seen
+        near = [letter + end for end in (rest, word) for letter in self._by_first if letter + end in seen]
+        return near + [other for other in (rest, word[1] + word[0] + word[2:]) if other in seen]
+
+    def _words_of(self, key: tuple[str, str, int, int]) -> list[str]:
+        """The words with this first letter, this last one ("": any), and about this length; how much about."""
+        first, last, length, about = key
+        lengths = range(length - about, length + about + 1)
+        if not first:
+            return list(chain.from_iterable(self._by_last_and_length.get((last, one), ()) for one in lengths))
+        begun = chain.from_iterable(self._by_first_and_length.get((first, one), ()) for one in lengths)
+        return [word for word in begun if word[-1] == last] if last else list(begun)
 
     def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
         """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database; see `nearest`

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import heapq
 import inspect
 import math
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias, get_args
@@ -24,12 +21,10 @@ from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import best as best_by_words
 from mcpagent.search.examples import Examples, shipped_examples
-from mcpagent.search.fields import MAX_TEXT, field_texts, local_name
+from mcpagent.search.indexed import Indexed
 from mcpagent.search.learning import SearchHistory
-from mcpagent.search.meaning.embedding import Embedder, MultilingualEmbedder, static_model_folder
-from mcpagent.search.meaning.vectors import Vectors
-from mcpagent.search.named import Named
-from mcpagent.search.postings import Postings
+from mcpagent.search.meaning.embedding import Embedder
+from mcpagent.search.meaning.vectors import vectors_for
 from mcpagent.search.query import (
     MAX_QUERIES,
     MAX_QUERY,
@@ -39,9 +34,8 @@ from mcpagent.search.query import (
     shortened,
     signs_said,
 )
-from mcpagent.search.ranking import Ranked, Ranker, reasons_of
+from mcpagent.search.ranking import Ranked, reasons_of
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
-from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.words import written_words
@@ -92,39 +86,25 @@ class ToolIndex:
         if not callable(strategy) and strategy not in get_args(RankingName):
             known = ", ".join(get_args(RankingName))
             raise ConfigError(f'strategy: unknown ranking "{strategy}"; use {known} or a function')
-        self._vectors: Vectors | None = None
-        if strategy == "multilingual" and embedder is None:
-            embedder = MultilingualEmbedder()
-        if strategy in ("hybrid", "multilingual") or (strategy == "auto" and (embedder or static_model_folder())):
-            _check_vectors(embedder)
-            self._vectors = Vectors(embedder, cache_folder)
+        vectors = vectors_for(strategy, embedder, cache_folder)
         is_measured = embedder is None or hasattr(embedder, "cosines")
         self._min_strength = min_strength if min_strength is not None else MIN_STRENGTH if is_measured else 0.0
         self._uses = Uses(history) if history is not None else None
-        self._examples = examples
         self._strategy = strategy
-        self._server_descriptions = dict(server_descriptions or {})
         self._lock = threading.RLock()
-        self._next_number = 0
-        self._cache_folder = cache_folder
-        self._waiting: dict[str | None, dict[str, ToolDefinition]] = {}
-        self._tools: dict[int, ToolDefinition] = {}
-        self._numbers: dict[str | None, dict[str, int]] = {}
-        self._named = Named()
-        self._postings = Postings()
-        self._ranker = Ranker(self._postings, self._vectors)
+        self._held = Indexed(vectors, server_descriptions, cache_folder, examples)
 
     def __len__(self) -> int:
         with self._lock:
-            self._settle()
-            return len(self._tools)
+            self._held.settle()
+            return len(self._held.tools)
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
         """Every tool that can be found, by name."""
         with self._lock:
-            self._settle()
-            return tuple(sorted(self._tools.values(), key=lambda tool: tool.name))
+            self._held.settle()
+            return tuple(sorted(self._held.tools.values(), key=lambda tool: tool.name))
 
     # Changing what is indexed
 
@@ -134,72 +114,7 @@ class ToolIndex:
         Nothing is indexed before the next search, and then only what differs.
         """
         with self._lock:
-            self._waiting[server] = {tool.name: tool for tool in tools}
-
-    def _settle(self) -> None:
-        """Indexes what waits; a whole catalogue at once is read from the cache folder if it was saved."""
-        if not self._waiting:
-            return
-        waiting, self._waiting = self._waiting, {}
-        with garbage_collection_paused():
-            if self._tools or self._cache_folder is None or not self._settle_saved(waiting, self._cache_folder):
-                self._settle_each(waiting)
-
-    def _settle_each(self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]]) -> None:
-        for server, wanted in waiting.items():
-            held = self._numbers.setdefault(server, {})
-            for name in [name for name, number in held.items() if wanted.get(name) != self._tools[number]]:
-                self._remove(held.pop(name))
-            for name, tool in wanted.items():
-                if name not in held:
-                    held[name] = self._add(tool)
-            if not held:
-                del self._numbers[server]
-
-    def _settle_saved(self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]], folder: Path) -> bool:
-        servers = sorted(waiting, key=lambda server: server or "")
-        tools = [waiting[server][name] for server in servers for name in sorted(waiting[server])]
-        if len(tools) < FEWEST_TOOLS:
-            return False
-        key = catalogue_key(tools, self._server_descriptions, self._examples)
-        saved = load_postings(folder, key, len(tools))
-        postings = saved or Postings()
-        for number, tool in enumerate(tools):
-            if saved is None:
-                postings.add(number, self._texts(tool))
-            self._tools[number] = tool
-            self._note(number, tool)
-        numbers = iter(range(len(tools)))
-        self._numbers = {server: dict(zip(sorted(waiting[server]), numbers, strict=False)) for server in servers}
-        self._next_number = len(tools)
-        self._postings = postings
-        self._ranker = Ranker(postings, self._vectors)
-        if saved is None:
-            save_postings(folder, key, postings)
-        return True
-
-    def _texts(self, tool: ToolDefinition) -> list[tuple[str, str]]:
-        return field_texts(tool, self._server_descriptions.get(tool.server or "", ""), self._examples(tool))
-
-    def _add(self, tool: ToolDefinition) -> int:
-        number = self._next_number
-        self._next_number += 1
-        self._tools[number] = tool
-        self._postings.add(number, self._texts(tool))
-        self._note(number, tool)
-        return number
-
-    def _note(self, number: int, tool: ToolDefinition) -> None:
-        if self._vectors is not None:
-            self._vectors.add(number, tool, self._examples(tool))
-        self._named.add(number, tool)
-
-    def _remove(self, number: int) -> None:
-        tool = self._tools.pop(number)
-        self._postings.remove(number, self._texts(tool))
-        if self._vectors is not None:
-            self._vectors.remove(number)
-        self._named.remove(number, tool)
+            self._held.replace(server, tools)
 
     # Searching
 
@@ -210,7 +125,7 @@ class ToolIndex:
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
             return self._named_result(text, await names if inspect.isawaitable(names) else names, limit or USUAL_LIMIT)
-        if self._is_slow(query) or self._vectors is not None or self._waiting:
+        if self._is_slow(query) or self._held.vectors is not None or self._held.waiting:
             return await asyncio.to_thread(self.search, query, limit, server=server)
         return self.search(query, limit, server=server)
 
@@ -246,8 +161,10 @@ class ToolIndex:
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """The offered names most like this one, for "did you mean"."""
         with self._lock:
-            self._settle()
-            return tuple(self._tools[number].name for number, _ in self._named.near(name, _NEAR_LIKENESS, limit))
+            self._held.settle()
+            return tuple(
+                self._held.tools[number].name for number, _ in self._held.named.near(name, _NEAR_LIKENESS, limit)
+            )
 
     def _is_slow(self, query: str | Sequence[str]) -> bool:
         queries = [query] if isinstance(query, str) else query[:MAX_QUERIES]
@@ -271,7 +188,7 @@ class ToolIndex:
         if not text:
             return _empty_query(query)
         with self._lock:
-            self._settle()
+            self._held.settle()
         chosen = selected_names(text)
         if chosen is not None:
             return self._select(query, chosen, most, server)
@@ -279,7 +196,7 @@ class ToolIndex:
         if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
             server, text = prefixed
         with self._lock:
-            named = self._named.mentioned(text, server)
+            named = self._held.named.mentioned(text, server)
         notes: list[str] = []
         error = ""
         least = self._min_strength
@@ -303,14 +220,14 @@ class ToolIndex:
             return self._search_words(SearchResult(query, error=error, least=least), text, limit, server, named, notes)
 
     def _servers(self) -> list[str]:
-        return [server for server in self._numbers if server]
+        return [server for server in self._held.numbers if server]
 
     def _select(self, query: str, names: Sequence[str], most: int | None, server: str | None) -> SearchResult:
         with self._lock:
             found: dict[int, str] = {}
             missing: list[str] = []
             for name in names[:MAX_SELECTED]:
-                numbers = self._named.exactly(name, server)
+                numbers = self._held.named.exactly(name, server)
                 found.update((number, name) for number in numbers)
                 if not numbers:
                     missing.append(name)
@@ -324,46 +241,28 @@ class ToolIndex:
             matches = tuple(self._match(number, _EXACT_SCORE, name) for number, name in shown)
             return SearchResult(query, matches, len(found), "exact" if found else "none", notes=notes, nearest=near)
 
-    def _serves(self, number: int, server: str | None) -> bool:
-        return server is None or self._tools[number].server == server
-
     def _match(self, number: int, score: float, word: str, field: str = "name", digits: int = 1) -> Match:
         """A match with one reason, its score rounded to so many digits."""
-        return Match(self._tools[number], score, lambda: (Reason(field, word, round(score, digits)),))
+        return Match(self._held.tools[number], score, lambda: (Reason(field, word, round(score, digits)),))
 
     def _match_pattern(self, query: str, pattern: str, limit: int, server: str | None) -> SearchResult:
         with self._lock:
-            tried = self._may_match(pattern)
-            if server is not None:
-                tried = [number for number in tried if self._serves(number, server)]
-            tools = [self._tools[number] for number in tried]
-        matched = patterns.matching(pattern, map(_pattern_text, tools))
+            tried = patterns.may_match(pattern, self._held.tools, self._held.postings)
+            tried = {number: tool for number, tool in tried.items() if server is None or tool.server == server}
+        matched = patterns.matching(pattern, map(patterns.searched_text, tried.values()))
         with self._lock:
-            numbers = {tried[place] for place in matched} & self._tools.keys()
-            wanted = self._ranker.ask(patterns.literal_words(pattern)).factors
-            scores = best_by_words(self._postings, wanted, limit, numbers).scores
+            known = list(tried)
+            numbers = {known[place] for place in matched} & self._held.tools.keys()
+            wanted = self._held.ranker.ask(patterns.literal_words(pattern)).factors
+            scores = best_by_words(self._held.postings, wanted, limit, numbers).scores
             best = heapq.nsmallest(
-                limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._tools[number].name)
+                limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._held.tools[number].name)
             )
             matches = tuple(
                 self._match(number, scores.get(number, 0.0), safe_line(pattern, 64), "name, description", 3)
                 for number in best
             )
             return SearchResult(query, matches, len(numbers), "regex" if numbers else "none")
-
-    def _may_match(self, pattern: str) -> list[int]:
-        """The tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
-        literal = patterns.required_literal(pattern)
-        if not literal:
-            return list(self._tools)
-        postings = self._postings
-        holding = [ids for word, ids in postings.words.items() if literal in word.lower()]
-        if not all(holding):
-            return list(self._tools)  # a word that is not indexed may be what matches
-        # A tool with a word holds all terms of that word, so the rarest of them is enough.
-        rarest = {min(ids, key=postings.count) for ids in holding}
-        numbers = {number for number, tool in self._tools.items() if literal in tool.name.lower()}
-        return sorted(numbers.union(*map(postings.holding, rarest)))
 
     def _search_words(
         self,
@@ -374,10 +273,10 @@ class ToolIndex:
         named: Mapping[int, str],
         notes: list[str],
     ) -> SearchResult:
-        only = None if server is None else self._numbers.get(server, {}).values()
-        ranking = self._ranker.rank(text, limit + len(named), only)
+        only = None if server is None else self._held.numbers.get(server, {}).values()
+        ranking = self._held.ranker.rank(text, limit + len(named), only)
         if favours := self._favours(text, only, notes):
-            ranking = self._ranker.favour(ranking, favours)
+            ranking = self._held.ranker.favour(ranking, favours)
         asked = ranking.asked
         others = [one for one in ranking.candidates if one.number not in named]
         scored = [one for one in others if one.score > 0]
@@ -389,12 +288,12 @@ class ToolIndex:
             if like_named := self._like_named(text, limit):
                 return like_named
             if not ranking.assessed.fits:
-                near = tuple(self._tools[one.number].name for one in best[:_NEAREST]) or self.names_near(text)
+                near = tuple(self._held.tools[one.number].name for one in best[:_NEAREST]) or self.names_near(text)
                 return replace(begun, nearest=near)
         matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
-        worths = self._postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
+        worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
         for one in best[: max(limit - len(named), 0)]:
-            tool = self._tools[one.number]
+            tool = self._held.tools[one.number]
             matches.append(Match(tool, one.score, partial(self._reasons, one, tool, asked, worths)))
         counted = 0 if weak else ranking.found + len(named) - (len(ranking.candidates) - len(others))
         found = max(counted, len(named))
@@ -408,21 +307,21 @@ class ToolIndex:
         scores = [one.score for one in candidates]
         floor = sorted(scores)[-count] if len(scores) > count else -math.inf
         scored = [(-score, one) for score, one in zip(scores, candidates, strict=True) if score >= floor]
-        scored.sort(key=lambda pair: (pair[0], self._tools[pair[1].number].name))
+        scored.sort(key=lambda pair: (pair[0], self._held.tools[pair[1].number].name))
         return [one for _, one in scored[:count]]
 
     def _favours(self, text: str, only: Collection[int] | None, notes: list[str]) -> dict[int, float]:
         if self._uses is None:
             return {}
         try:
-            favours = self._uses.scores(text, self._postings.rarity_of_word, self._vectors)
+            favours = self._uses.scores(text, self._held.postings.rarity_of_word, self._held.vectors)
         except (sqlite3.Error, OSError) as error:
             notes.append(f"searched without the history of earlier searches: {safe_line(str(error))}")
             return {}
         found = {
             number: favour
             for name, favour in favours.items()
-            for number in self._named.offered(name)
+            for number in self._held.named.offered(name)
             if only is None or number in only
         }
         return dict(islice(found.items(), MOST_RAISED))
@@ -433,50 +332,17 @@ class ToolIndex:
             return None
         matches = tuple(
             self._match(number, likeness, safe_line(query, 64))
-            for number, likeness in self._named.near(query, _NAME_LIKENESS, limit)
+            for number, likeness in self._held.named.near(query, _NAME_LIKENESS, limit)
         )
         return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
 
     def _reasons(
         self, ranked: Ranked, tool: ToolDefinition, asked: Asked, worths: Mapping[int, float]
     ) -> tuple[Reason, ...]:
-        texts = self._texts(tool)
-        weights = self._postings.weights_of(texts)
+        texts = self._held.texts(tool)
+        weights = self._held.postings.weights_of(texts)
         parts = {term: weights[term] * worth for term, worth in worths.items() if term in weights}
-        return reasons_of(ranked, asked, parts, self._postings.fields_of(texts, parts))
-
-
-@contextlib.contextmanager
-def garbage_collection_paused() -> Iterator[None]:
-    """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time.
-
-    What was made counts as old then, as it would after two looks at all of it.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-        if enabled:
-            gc.enable()
-
-
-def _check_vectors(embedder: Embedder | None) -> None:
-    if find_spec("numpy") is None:
-        raise ConfigError('strategy "hybrid": numpy is not installed; pip install "numpy>=2" "wordllama<0.5"')
-    if embedder is None and static_model_folder() is None:
-        raise ConfigError(
-            'strategy "hybrid": the word vectors are not installed; pip install "numpy>=2" "wordllama<0.5"'
-        )
-
-
-def _pattern_text(tool: ToolDefinition) -> str:
-    local = local_name(tool)
-    names = tool.name if local == tool.name else f"{tool.name}\n{local}"
-    return f"{names}\n{tool.description[:MAX_TEXT]}"
+        return reasons_of(ranked, asked, parts, self._held.postings.fields_of(texts, parts))
 
 
 def _empty_query(query: str) -> SearchResult:

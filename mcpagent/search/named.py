@@ -6,7 +6,8 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, repeat
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
@@ -21,9 +22,15 @@ _LONGEST_NEAR = 64
 
 def name_keys(tool: ToolDefinition) -> set[str]:
     """The keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
-    name = local_name(tool)
+    name, server = local_name(tool), tool.server or ""
     local = name_key(name) if len(name) <= LONGEST_KEYED else ""
-    return {name_key(tool.name), local, name_key(tool.server or "") + local if local else ""} - {""}
+    full = _server_key(server) + local if local else ""
+    offered = full if full and tool.name == f"{server}__{name}" else name_key(tool.name)
+    return {offered, local, full} - {""}
+
+
+_server_key = lru_cache(maxsize=256)(name_key)
+"""Of a server's name, which comes with each of its tools."""
 
 
 def written_names(tool: ToolDefinition) -> tuple[str, ...]:
@@ -38,14 +45,16 @@ class Named:
     def __init__(self) -> None:
         self.tools: dict[int, ToolDefinition] = {}
         self._numbers: defaultdict[str, list[int]] = defaultdict(list)
-        self._by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        self._by_length: defaultdict[int, dict[str, None]] | None = None
+        """Made when the first name is looked for that no tool has."""
 
     def add(self, number: int, tool: ToolDefinition) -> None:
         """Takes up a tool; one with a higher number than all before."""
         self.tools[number] = tool
         for key in name_keys(tool):
             self._numbers[key].append(number)
-            self._by_length[len(key)][key] = None
+            if self._by_length is not None:
+                self._by_length[len(key)][key] = None
 
     def remove(self, number: int, tool: ToolDefinition) -> None:
         """Forgets a tool that was taken up."""
@@ -53,7 +62,9 @@ class Named:
         for key in name_keys(tool):
             self._numbers[key].remove(number)
             if not self._numbers[key]:
-                del self._numbers[key], self._by_length[len(key)][key]
+                del self._numbers[key]
+                if self._by_length is not None:
+                    del self._by_length[len(key)][key]
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """The tools with that key, in order."""
@@ -64,7 +75,11 @@ class Named:
 
     def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
         """The keys of these lengths."""
-        return chain.from_iterable(self._by_length.get(length, ()) for length in lengths)
+        if self._by_length is None:
+            self._by_length = defaultdict(dict)
+            for key in self._numbers:
+                self._by_length[len(key)][key] = None
+        return chain.from_iterable(map(self._by_length.get, lengths, repeat(())))
 
     def exactly(self, name: str, server: str | None) -> list[int]:
         """The tools of that name, of one server or of all, a tool of just that offered name first."""

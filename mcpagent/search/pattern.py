@@ -1,10 +1,13 @@
-"""Regular expressions from a model: which queries are some, what they ask for, and which texts they match."""
+"""Regular expressions from a model: which queries are some, what they ask for, and which tools they match."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from mcpagent.messages import ToolDefinition
+from mcpagent.search.fields import MAX_TEXT, local_name
+from mcpagent.search.postings import Postings
 from mcpagent.search.query import is_arithmetic
 from mcpagent.text.foreign_patterns import Patience, PatternError, compiled
 
@@ -52,6 +55,25 @@ def required_literal(pattern: str) -> str:
         return ""
     plain = re.sub(r"\\.|[A-Za-z0-9][?*]", " ", pattern)
     return max(re.findall(r"[a-z0-9]+", plain.lower()), key=len, default="")
+
+
+def may_match(pattern: str, tools: Mapping[int, ToolDefinition], postings: Postings) -> dict[int, ToolDefinition]:
+    """The tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
+    literal = required_literal(pattern)
+    holding = [ids for word, ids in postings.words.items() if literal in word.lower()] if literal else []
+    if not literal or not all(holding):
+        return dict(tools)  # a word that is not indexed may be what matches
+    # A tool with a word holds all terms of that word, so the rarest of them is enough.
+    rarest = {min(ids, key=postings.count) for ids in holding}
+    named = {number for number, tool in tools.items() if literal in tool.name.lower()}
+    return {number: tools[number] for number in sorted(named.union(*map(postings.holding, rarest)))}
+
+
+def searched_text(tool: ToolDefinition) -> str:
+    """What a pattern is tried on: the tool's names and its description, a line each."""
+    local = local_name(tool)
+    names = tool.name if local == tool.name else f"{tool.name}\n{local}"
+    return f"{names}\n{tool.description[:MAX_TEXT]}"
 
 
 def matching(pattern: str, texts: Iterable[str]) -> list[int]:

@@ -64,9 +64,9 @@ class Postings:
     """
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = WorkedOut(self._new_term)
+        self.ids: dict[str, int] = {}
         """The number of each term."""
-        self.words: dict[str, tuple[int, ...]] = WorkedOut(lambda word: tuple(map(self.ids.__getitem__, terms(word))))
+        self.words: dict[str, tuple[int, ...]] = WorkedOut(self._terms_of)
         """The terms of each written word."""
         self.spelled: list[str] = []
         """The terms by their numbers. These depend on what came first; what is found must not."""
@@ -77,8 +77,8 @@ class Postings:
         """The lists that are read in place."""
         self.placed_from_server: dict[int, Sequence[int]] = {}
         """The tools, in order, that hold a term only in what describes their server."""
-        self._tools: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
-        self._weights: dict[int, array[float]] = WorkedOut(lambda _term: array("f"))
+        self._added: dict[int, tuple[array[int], array[float]]] = WorkedOut(lambda _term: (array("I"), array("f")))
+        """The lists of tools that were added since."""
         self._from_server: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
         self.gone: set[int] = set()
         """Removed tools that stand in lists all the same."""
@@ -90,11 +90,12 @@ class Postings:
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
-        tools, weights = self._tools, self._weights
+        added = self._added
         frequencies, own = self._frequencies(texts)
         for term, frequency in frequencies.items():
-            tools[term].append(number)
-            weights[term].append(frequency * GAIN / (frequency + K1))
+            tools, weights = added[term]
+            tools.append(number)
+            weights.append(frequency * GAIN / (frequency + K1))
         for term in islice(frequencies, own, None):
             self._from_server[term].append(number)
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
@@ -131,15 +132,17 @@ class Postings:
                 if number not in gone
             ]
             served = [number for numbers in self.from_server(term) for number in numbers if number not in gone]
-            self._tools[term] = array("I", (number for number, _ in held))
-            self._weights[term] = array("f", (weight for _, weight in held))
+            self._added[term] = (
+                array("I", (number for number, _ in held)),
+                array("f", (weight for _, weight in held)),
+            )
             self._from_server[term] = array("I", served)
         self.placed, self.placed_from_server = WorkedOut(lambda _term: _NONE), {}
         self.gone, self._gone_of = set(), {}
 
     def lists(self, term: int) -> tuple[Lists, Lists]:
         """Those that are read in place, and those of tools added since, which have higher numbers; see `holding`."""
-        return self.placed[term], (self._tools[term], self._weights[term])
+        return self.placed[term], self._added[term]
 
     def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
         """The tools, in order, that hold the term only in what describes their server: as in `lists`."""
@@ -151,7 +154,7 @@ class Postings:
 
     def count(self, term: int) -> int:
         """How many tools hold the term."""
-        return len(self.placed[term][0]) + len(self._tools[term]) - self._gone_of.get(term, 0)
+        return len(self.placed[term][0]) + len(self._added[term][0]) - self._gone_of.get(term, 0)
 
     def _look_up(self, term: int) -> Term:
         lists = self.lists(term)
@@ -186,7 +189,7 @@ class Postings:
         """What the term is worth in that tool, before its rarity; 0 if the tool does not hold it."""
         tools, weights = self.placed[term]
         if not tools or number > tools[-1]:
-            tools, weights = self._tools[term], self._weights[term]
+            tools, weights = self._added[term]
         at = bisect_left(tools, number)  # as in `_place`, which called from here would cost a fifth of a search
         return weights[at] if at < len(tools) and tools[at] == number else 0.0
 
@@ -224,10 +227,15 @@ class Postings:
                 own = len(found)
         return found, own
 
-    def _new_term(self, term: str) -> int:
-        number = len(self.spelled)
-        self.spelled.append(term)
-        return number
+    def _terms_of(self, word: str) -> tuple[int, ...]:
+        ids, spelled, numbers = self.ids, self.spelled, list[int]()
+        for term in terms(word):
+            number = ids.get(term)
+            if number is None:
+                number = ids[term] = len(spelled)
+                spelled.append(term)
+            numbers.append(number)
+        return tuple(numbers)
 
 
 class PostingsOfSome(Postings):

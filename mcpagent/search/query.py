@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from mcpagent.search.words import name_key
 
@@ -78,13 +78,22 @@ def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
     if whole in is_name:
         return {whole: query.strip()}
     for separators in (_LISTED, _SEPARATORS):
-        listed = _all_names(separators.split(query), is_name)
+        listed = _all_names(_parts(separators, query), is_name)
         if len(listed) > 1:
             return listed
     # A look at each word spares most texts the slow pattern: no identifier is a word in lower case or with one capital.
     odd = " ".join(word for word in query.split() if not word[1:].islower() or not _JOINERS.isdisjoint(word))
     written = {name_key(found): found for found in _IDENTIFIER.findall(odd)}
     return {key: found for key, found in written.items() if key in is_name}
+
+
+def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
+    """What stands between the separators, one after the other: mostly the first is no name already."""
+    at = 0
+    for found in separators.finditer(query):
+        yield query[at : found.start()]
+        at = found.end()
+    yield query[at:]
 
 
 def _all_names(parts: Iterable[str], is_name: Container[str]) -> dict[str, str]:

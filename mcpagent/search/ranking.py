@@ -44,11 +44,16 @@ _ANSWERED = 0.8
 
 _MAX_NEEDS = 6
 _MOST_PARTS = 24
+# Each begins with one class of characters, by which most of a text is passed over, and looks back at which it was.
+_SENTENCE_END = r"(?<=[\w\"')][.!?;])[.!?;]*\s+|(?<=\n)\n*"
 _CLAUSE_END = re.compile(
-    r"(?<=[\w\"')])[.!?;]+\s+|\n+|,?\s+(?:and then|then|and also|also)\s+|,\s+and\s+", re.IGNORECASE
+    rf"[.!?;,\s](?:{_SENTENCE_END}|(?:(?<=,)\s+|(?<=\s)\s*)(?:and then|then|and also|also)\s+|(?<=,)\s+and\s+)",
+    re.IGNORECASE,
 )
 _JOINT = re.compile(
-    r"(?<=[\w\"')])[.!?;]+\s+|\n+|,?\s+(?:and then|then|and also|also|and|or|plus)\s+|,\s+|\s+[+&/]\s+", re.IGNORECASE
+    rf"[.!?;,\s](?:{_SENTENCE_END}|(?:(?<=,)\s+|(?<=\s)\s*)(?:and then|then|and also|also|and|or|plus)\s+"
+    r"|(?<=,)\s+|(?<=\s)\s*[+&/]\s+)",
+    re.IGNORECASE,
 )
 
 
@@ -113,11 +118,11 @@ class Ranker:
                     lifts[number] = lift
         top = max((one.score for one in whole.candidates), default=0.0) or 1.0
         known = {one.number: one for one in whole.candidates}
-        candidates = [
-            (known.get(number) or Ranked(number, 0.0))._replace(need=lift * _NEED_WEIGHT * top)
-            for number, lift in lifts.items()
-        ]
-        candidates += [one for one in whole.candidates if one.number not in lifts]
+        unknown = Ranked(0, 0.0)
+        candidates = [one for one in whole.candidates if one.number not in lifts]
+        for number, lift in lifts.items():
+            _, words, meaning, _, share, _ = known.get(number, unknown)
+            candidates.append(Ranked(number, words, meaning, lift * _NEED_WEIGHT * top, share))
         return replace(whole, candidates=candidates)
 
     def _need_scores(

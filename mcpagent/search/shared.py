@@ -16,9 +16,10 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.search.asked import Asker, Spelling
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
-from mcpagent.search.index import Strategy, ToolIndex, garbage_collection_paused
+from mcpagent.search.index import Strategy, ToolIndex
+from mcpagent.search.indexed import Indexed, garbage_collection_paused
 from mcpagent.search.learning import SearchHistory
-from mcpagent.search.meaning.vectors import VectorsOfSome
+from mcpagent.search.meaning.vectors import Vectors, VectorsOfSome, vectors_for
 from mcpagent.search.named import NamedOfSome
 from mcpagent.search.postings import PostingsOfSome, WorkedOut
 from mcpagent.search.ranking import Ranker
@@ -49,8 +50,11 @@ class SharedIndex:
         self.indexed = 0
         self._owners: WeakKeyDictionary[object, _IndexOfSome] = WeakKeyDictionary()
         self._of_owners = threading.Lock()
-        self._whole = _Whole(strategy, cache_folder=cache_folder, examples=examples)
+        self._whole = self._begun()
         self._most = MOST_LEFT
+
+    def _begun(self) -> _Whole:
+        return _Whole(vectors_for(self.strategy, None, self._cache_folder), self._cache_folder, self.examples)
 
     def of(self, owner: object, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> ToolIndex:
         """The index of these tools, made at its first search; the same one while the owner lives, until `drop`."""
@@ -82,15 +86,15 @@ class SharedIndex:
             live = len(set(chain.from_iterable(index.numbers for index in self._owners.values())))
             self._most = 2 * live + MOST_LEFT
             if self._whole.size > self._most:
-                self._whole = _Whole(self.strategy, cache_folder=self._cache_folder, examples=self.examples)
+                self._whole = self._begun()
                 self._owners.clear()
 
 
-class _Whole(ToolIndex):
+class _Whole(Indexed):
     """All tools that were read, with a number for each that differs in anything; none is removed."""
 
-    def __init__(self, strategy: Strategy, *, cache_folder: Path | None, examples: Examples) -> None:
-        super().__init__(strategy, cache_folder=cache_folder, examples=examples)
+    def __init__(self, vectors: Vectors | None, cache_folder: Path | None, examples: Examples) -> None:
+        super().__init__(vectors, None, cache_folder, examples)
         self._alike: dict[tuple[str | None, str, str], list[int]] = {}
         self._about: dict[int, str] = {}
         self._known: dict[int, int] = {}
@@ -100,16 +104,16 @@ class _Whole(ToolIndex):
     @property
     def size(self) -> int:
         """How many they are."""
-        return len(self._tools)
+        return len(self.tools)
 
     def read(self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> dict[int, ToolDefinition]:
         """The tools by their numbers, in order; `descriptions` say what their servers are about."""
-        self._server_descriptions = dict(descriptions)
+        self.server_descriptions = dict(descriptions)
         found: dict[int, ToolDefinition] = {}
         with garbage_collection_paused():
-            if not self._tools:
+            if not self.tools:
                 self._read_first(tools)
-            abouts = self._server_descriptions
+            abouts = self.server_descriptions
             for tool in tools:
                 number = self._known.get(id(tool))  # which lives as long as this, so no other one has its id
                 if number is None or self._about[number] != abouts.get(tool.server or "", ""):
@@ -121,30 +125,30 @@ class _Whole(ToolIndex):
         """From the cache folder, if they were saved there."""
         for server, theirs in _by_server(tools).items():
             self.replace(server, theirs)
-        self._settle()
-        for number, tool in self._tools.items():
+        self.settle()
+        for number, tool in self.tools.items():
             self._keep(number, tool)
 
     def _keep(self, number: int, tool: ToolDefinition) -> None:
         self._alike_ones(tool).append(number)
-        self._about[number] = self._server_descriptions.get(tool.server or "", "")
+        self._about[number] = self.server_descriptions.get(tool.server or "", "")
         self._known[id(tool)] = number
 
     def _alike_ones(self, tool: ToolDefinition) -> list[int]:
-        about = self._server_descriptions.get(tool.server or "", "")
+        about = self.server_descriptions.get(tool.server or "", "")
         return self._alike.setdefault((tool.server, tool.name, about), [])
 
     def _number(self, tool: ToolDefinition) -> int:
         for number in reversed(self._alike_ones(tool)):
-            held = self._tools[number]
+            held = self.tools[number]
             if held is tool or held == tool:
                 return number
-        number = self._add(tool)
+        number = self.add(tool)
         self._keep(number, tool)
         return number
 
     def _words_of(self, number: int) -> frozenset[str]:
-        texts = field_texts(self._tools[number], self._about[number], self._examples(self._tools[number]))
+        texts = field_texts(self.tools[number], self._about[number], self._examples(self.tools[number]))
         return frozenset(chain.from_iterable(written_words(text) for _, text in texts))
 
     def of_some(
@@ -152,45 +156,55 @@ class _Whole(ToolIndex):
     ) -> tuple[NamedOfSome, PostingsOfSome, VectorsOfSome | None, Ranker]:
         """What these tools alone would have."""
         held = tuple(numbers)
-        postings = PostingsOfSome(self._postings, held)
-        vectors = VectorsOfSome(self._vectors, held) if self._vectors is not None else None
+        postings = PostingsOfSome(self.postings, held)
+        vectors = VectorsOfSome(self.vectors, held) if self.vectors is not None else None
 
         def spelling() -> tuple[Spelling, frozenset[str]]:
             words: set[str] = set().union(*map(self._words.__getitem__, held))
             plain = frozenset(chain.from_iterable(map(self._pieces.__getitem__, words)))
-            return self._ranker.asker.learned_spellings()[0], plain
+            return self.ranker.asker.learned_spellings()[0], plain
 
         return (
-            NamedOfSome(self._named, numbers),
+            NamedOfSome(self.named, numbers),
             postings,
             vectors,
             Ranker(postings, vectors, Asker(postings, spelling)),
         )
 
 
-class _IndexOfSome(ToolIndex):
-    """The index of one owner's tools: what `ToolIndex` has for these alone, read from the whole."""
+class _Some(Indexed):
+    """One owner's tools, with what these alone would have, read from the whole."""
 
     def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
-        super().__init__(shared.strategy, server_descriptions=descriptions, examples=shared.examples)
-        self._shared, self._lock, self._uses = shared, shared.lock, shared.uses
+        super().__init__(None, descriptions, None, shared.examples)
+        self._shared = shared
         for server, theirs in _by_server(tools).items():
             self.replace(server, theirs)
+
+    def settle(self) -> None:
+        """Reads what waits in the whole, once."""
+        if not self.waiting:
+            return
+        tools = list(chain.from_iterable(theirs.values() for theirs in self.waiting.values()))
+        whole, self.tools = self._shared.read(tools, self.server_descriptions)
+        for number, tool in self.tools.items():
+            self.numbers.setdefault(tool.server, {})[tool.name] = number
+        self.named, self.postings, self.vectors, self.ranker = whole.of_some(self.tools)
+        self.waiting = {}
+
+
+class _IndexOfSome(ToolIndex):
+    """The search over one owner's tools."""
+
+    def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
+        super().__init__(shared.strategy)
+        self._lock, self._uses = shared.lock, shared.uses
+        self._held = _Some(shared, tools, descriptions)
 
     @property
     def numbers(self) -> Iterable[int]:
         """Its tools in the whole; none before the first search."""
-        return tuple(self._tools)
-
-    def _settle(self) -> None:
-        if not self._waiting:
-            return
-        tools = list(chain.from_iterable(theirs.values() for theirs in self._waiting.values()))
-        whole, self._tools = self._shared.read(tools, self._server_descriptions)
-        for number, tool in self._tools.items():
-            self._numbers.setdefault(tool.server, {})[tool.name] = number
-        self._named, self._postings, self._vectors, self._ranker = whole.of_some(self._tools)
-        self._waiting = {}
+        return tuple(self._held.tools)
 
 
 def _by_server(tools: Iterable[ToolDefinition]) -> dict[str | None, list[ToolDefinition]]:

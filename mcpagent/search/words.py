@@ -95,10 +95,13 @@ def words_of_all(texts: Sequence[str]) -> list[list[str]]:
     return list(map(str.split, joined.encode().translate(_ONLY_WORDS_BETWEEN).decode().split(_BETWEEN)))
 
 
-@lru_cache(maxsize=20_000)
-def stem(word: str) -> str:
+def stemmed(word: str) -> str:
     """The stem of a plain word (Snowball's English stemmer)."""
     return _stemmer().stemWord(word)
+
+
+stem = lru_cache(maxsize=20_000)(stemmed)
+"""The same, kept: for words that come again."""
 
 
 def pieces(written: str) -> list[str]:
@@ -128,7 +131,7 @@ def _unspaced_pieces(word: str) -> list[str]:
 
 def terms(written: str) -> list[str]:
     """The index terms of one written word; none for a stop word."""
-    if _is_one_piece(written):
+    if is_one_piece(written):
         term = _term(written.lower()) if len(written) > 1 else ""
         return [term] if term else []
     return list(dict.fromkeys(filter(None, map(_term, pieces(written)))))
@@ -141,7 +144,7 @@ def _term(part: str) -> str:
     return _stemmer().stemWord(part) if says_something else ""
 
 
-def _is_one_piece(written: str) -> bool:
+def is_one_piece(written: str) -> bool:
     """Whether it surely holds no other words; a look at most words, which spares them the search for pieces."""
     plainly = written.isascii() and written.isalpha() and len(written) <= MAX_WORD
     return plainly and (written[1:].islower() or written.islower() or written.isupper())

@@ -7,19 +7,23 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import zip_longest
 from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import MAX_NAME, local_name, parameters
 from mcpagent.search.meaning.embedding import (
     Embedder,
     EmbeddingError,
+    MultilingualEmbedder,
     Row,
     StaticEmbedder,
     embedder_name,
+    static_model_folder,
     unit_row,
     unit_rows,
 )
@@ -42,6 +46,22 @@ _FEW_TOOLS = 128
 
 _SOME = 16
 _WORD = re.compile(r"[^\W_]+")
+
+
+def vectors_for(strategy: object, embedder: Embedder | None, cache_folder: Path | None) -> Vectors | None:
+    """Those that ranking by this strategy takes, if it takes any. Raises `ConfigError` if they are not installed."""
+    if strategy == "multilingual" and embedder is None:
+        embedder = MultilingualEmbedder()
+    model = static_model_folder() if embedder is None and strategy in ("auto", "hybrid") else None
+    if strategy not in ("hybrid", "multilingual") and not (strategy == "auto" and (embedder or model)):
+        return None
+    if find_spec("numpy") is None:
+        raise ConfigError('strategy "hybrid": numpy is not installed; pip install "numpy>=2" "wordllama<0.5"')
+    if embedder is None and model is None:
+        raise ConfigError(
+            'strategy "hybrid": the word vectors are not installed; pip install "numpy>=2" "wordllama<0.5"'
+        )
+    return Vectors(embedder, cache_folder)
 
 
 def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:

@@ -1,0 +1,131 @@
+"""The tools of an index by number, and what is read of them: their names, their words and their meaning."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.search.examples import Examples
+from mcpagent.search.fields import field_texts
+from mcpagent.search.meaning.vectors import Vectors
+from mcpagent.search.named import Named
+from mcpagent.search.postings import Postings
+from mcpagent.search.ranking import Ranker
+from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
+
+
+class Indexed:
+    """Tools by number, their numbers by server and name, and what is indexed of them.
+
+    `waiting` are those that `settle` will index. A catalogue of `FEWEST_TOOLS` and more is kept in `cache_folder`.
+    """
+
+    def __init__(
+        self,
+        vectors: Vectors | None,
+        server_descriptions: Mapping[str, str] | None,
+        cache_folder: Path | None,
+        examples: Examples,
+    ) -> None:
+        self.server_descriptions = dict(server_descriptions or {})
+        self.tools: dict[int, ToolDefinition] = {}
+        self.numbers: dict[str | None, dict[str, int]] = {}
+        self.waiting: dict[str | None, dict[str, ToolDefinition]] = {}
+        self.named = Named()
+        self.postings = Postings()
+        self.vectors = vectors
+        self.ranker = Ranker(self.postings, vectors)
+        self._cache_folder, self._examples = cache_folder, examples
+        self._next_number = 0
+
+    def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
+        """Makes `tools` the tools of that server, at the next `settle`."""
+        self.waiting[server] = {tool.name: tool for tool in tools}
+
+    def settle(self) -> None:
+        """Indexes what waits; a whole catalogue at once is read from the cache folder if it was saved."""
+        if not self.waiting:
+            return
+        waiting, self.waiting = self.waiting, {}
+        with garbage_collection_paused():
+            if self.tools or self._cache_folder is None or not self._settle_saved(waiting, self._cache_folder):
+                self._settle_each(waiting)
+
+    def _settle_each(self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]]) -> None:
+        for server, wanted in waiting.items():
+            held = self.numbers.setdefault(server, {})
+            for name in [name for name, number in held.items() if wanted.get(name) != self.tools[number]]:
+                self._remove(held.pop(name))
+            for name, tool in wanted.items():
+                if name not in held:
+                    held[name] = self.add(tool)
+            if not held:
+                del self.numbers[server]
+
+    def _settle_saved(self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]], folder: Path) -> bool:
+        servers = sorted(waiting, key=lambda server: server or "")
+        tools = [waiting[server][name] for server in servers for name in sorted(waiting[server])]
+        if len(tools) < FEWEST_TOOLS:
+            return False
+        key = catalogue_key(tools, self.server_descriptions, self._examples)
+        saved = load_postings(folder, key, len(tools))
+        postings = saved or Postings()
+        for number, tool in enumerate(tools):
+            if saved is None:
+                postings.add(number, self.texts(tool))
+            self.tools[number] = tool
+            self._note(number, tool)
+        numbers = iter(range(len(tools)))
+        self.numbers = {server: dict(zip(sorted(waiting[server]), numbers, strict=False)) for server in servers}
+        self._next_number = len(tools)
+        self.postings = postings
+        self.ranker = Ranker(postings, self.vectors)
+        if saved is None:
+            save_postings(folder, key, postings)
+        return True
+
+    def texts(self, tool: ToolDefinition) -> list[tuple[str, str]]:
+        """(field, text) of what is searched of the tool."""
+        return field_texts(tool, self.server_descriptions.get(tool.server or "", ""), self._examples(tool))
+
+    def add(self, tool: ToolDefinition) -> int:
+        """Indexes one tool more; its number."""
+        number = self._next_number
+        self._next_number += 1
+        self.tools[number] = tool
+        self.postings.add(number, self.texts(tool))
+        self._note(number, tool)
+        return number
+
+    def _note(self, number: int, tool: ToolDefinition) -> None:
+        if self.vectors is not None:
+            self.vectors.add(number, tool, self._examples(tool))
+        self.named.add(number, tool)
+
+    def _remove(self, number: int) -> None:
+        tool = self.tools.pop(number)
+        self.postings.remove(number, self.texts(tool))
+        if self.vectors is not None:
+            self.vectors.remove(number)
+        self.named.remove(number, tool)
+
+
+@contextlib.contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time.
+
+    What was made counts as old then, as it would after two looks at all of it.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+        if enabled:
+            gc.enable()
