@@ -34,12 +34,13 @@ from mcpagent.search.query import (
     MAX_QUERIES,
     MAX_QUERY,
     MAX_SELECTED,
+    says_only,
     selected_names,
     server_prefix,
     shortened,
     signs_said,
 )
-from mcpagent.search.ranking import Ranked, Ranker, reasons_of
+from mcpagent.search.ranking import FITS, Ranked, Ranker, reasons_of
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
 from mcpagent.search.strength import MIN_STRENGTH
@@ -393,9 +394,10 @@ class ToolIndex:
                 return replace(begun, nearest=near)
         matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
         worths = self._postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
+        least = math.inf if named and says_only(text, named.values()) else FITS * (best[0].score if best else 0.0)
         for one in best[: max(limit - len(named), 0)]:
-            tool = self._tools[one.number]
-            matches.append(Match(tool, one.score, partial(self._reasons, one, tool, asked, worths)))
+            tool, fits = self._tools[one.number], weak or one.score >= least
+            matches.append(Match(tool, one.score, partial(self._reasons, one, tool, asked, worths), fits=fits))
         counted = 0 if weak else ranking.found + len(named) - (len(ranking.candidates) - len(others))
         found = max(counted, len(named))
         how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
