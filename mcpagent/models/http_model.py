@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import Message, Origin, ToolDefinition, WireProtocol
+from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
 from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
@@ -355,6 +356,7 @@ class HttpModel(ApiFormat):
         exchange = Exchange(self, merged_request, emit, self._max_retries)
         sdk = self.sdk()
         client: Any = self._connected(sdk)
+        bound(client)
         stream: SdkStream | None
         caught = _failures(sdk.error)
         delay = 0.0
@@ -364,7 +366,7 @@ class HttpModel(ApiFormat):
             delay, stream = 0.0, None
             try:
                 async with asyncio.timeout(self.endpoint.total_seconds) as limit:
-                    with self._signing(caught):
+                    with self._signing(caught), of_bounded_size():
                         stream = await client.post(
                             self.path,
                             cast_to=object,
