@@ -40,6 +40,7 @@ from mcpagent.models.prices import OWN_SERVERS, known_search_cost
 from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
+from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.models.refusals import OPTIONAL, longest_answer, refused_option, refused_setting, refuses_thoughts
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import expect
@@ -145,7 +146,7 @@ class HttpModel(ApiFormat):
         self._unwanted: dict[str, str] = {}
         self._unrun: dict[str, str] = {}
         self._gone: frozenset[str] = frozenset()
-        self._tokens: Mapping[str, str] = {}
+        self._tokens: dict[ProviderTool, str] = {}
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -396,7 +397,7 @@ class HttpModel(ApiFormat):
     async def _settled(self, request: ModelRequest) -> ModelSettings:
         """The settings of a request, with the model's own; tokens that it needs are read."""
         if names_tokens(request.provider_tools):
-            self._tokens = await asyncio.to_thread(read_tokens, request.provider_tools)
+            self._tokens |= await asyncio.to_thread(read_tokens, request.provider_tools)
         settings = merged(self.settings, request.settings)
         return merged(SMALL, settings) if is_small(self, settings) else settings
 
