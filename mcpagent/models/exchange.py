@@ -25,7 +25,7 @@ from mcpagent.models.failures_and_retries import (
     to_error,
 )
 from mcpagent.models.prices import dollars_for
-from mcpagent.models.provider_run.provider_calls import call_events, calls_to_come, runs_code
+from mcpagent.models.provider_run.provider_calls import call_events, calls_to_come, ran_unpriced
 from mcpagent.models.shown_deltas import Delta, ShownDeltas
 from mcpagent.models.tool_changes_in_history import with_found
 
@@ -107,11 +107,11 @@ class ApiFormat(ABC):
         return []
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Whether all that the provider did for the answer is in the table of prices: it has none of code that is run.
+        """Whether all that the provider did for the answer is in the table of prices.
 
         `body` is what was sent.
         """
-        return not runs_code(message)
+        return not ran_unpriced(message)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """How the request is asked, by what is known of the server."""

@@ -802,6 +802,9 @@ async def test_a_paused_turn_goes_on_in_its_container_and_is_told_once() -> None
         ("claude-opus-5-5", [CodeExecution()], [ran("code_execution", code="1")], False),
         ("claude-opus-5-5", [CodeExecution(), WebSearch()], [ran("code_execution", code="1")], True),
         ("claude-opus-5-5", [MCP], [ran("mcp:linear")], True),
+        ("gpt-5.5", [WebSearch()], [ran("web_search", query="rain")], True),
+        ("gpt-5.5", [FileSearch(["vs_1"])], [ran("file_search", queries=["rain"])], False),
+        ("gpt-5.5", [MCP], [ran("mcp:linear")], True),
     ],
 )
 async def test_what_a_table_of_prices_does_not_know_is_said_not_to_be_known(
@@ -809,7 +812,7 @@ async def test_what_a_table_of_prices_does_not_know_is_said_not_to_be_known(
 ) -> None:
     events: list[Event] = []
     async with Simulator(in_order([[*asked, "Fine."], ["Fine."]])) as simulator:
-        model = model_at(simulator.url, "messages", name=name)
+        model = model_at(simulator.url, "messages" if "claude" in name else "responses", name=name)
         async with Agent(model, tools=tools, on_event=events.append) as agent:
             await agent.ask("x")
             searched = agent.spent
@@ -820,6 +823,11 @@ async def test_what_a_table_of_prices_does_not_know_is_said_not_to_be_known(
     if known and isinstance(tools[0], WebSearch):
         assert first is not None
         assert first > 0.01  # ten dollars for a thousand
+
+
+def test_a_search_that_no_counter_has_makes_the_price_unknown() -> None:
+    for name, known in (("gpt-4o-search-preview", False), ("gpt-5-search-api", False), ("gpt-4o", True)):
+        assert OpenAIChatModel(name).is_priced(Message("assistant", (Text("Rain."),)), {}) is known
 
 
 # -- Third-party text -------------------------------------------------------------------------------------------------

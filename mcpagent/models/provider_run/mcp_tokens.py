@@ -19,7 +19,8 @@ def names_tokens(tools: Iterable[ProviderTool]) -> bool:
 
 
 def read_tokens(tools: Iterable[ProviderTool]) -> dict[ProviderTool, str]:
-    """The tokens by tool, since agents that share a model may each have a server of one name; hidden from now on from whatever is shown or kept; may wait for a keyring.
+    """The tokens by tool, since agents that share a model may each have a server of one name. They are hidden from now
+    on from whatever is shown or kept; may wait for a keyring.
 
     Raises `CredentialsError` for a reference that leads nowhere, and for what cannot be a token.
     """

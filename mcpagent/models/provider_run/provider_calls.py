@@ -186,9 +186,11 @@ def call_events(
             yield ended
 
 
-def runs_code(message: Message) -> bool:
-    """Whether the provider ran code for this answer."""
-    return any(ran.call.name.endswith("code_execution") for ran in ran_in(message.parts))
+def ran_unpriced(message: Message) -> bool:
+    """Whether the provider ran for this answer what costs beside tokens and is in no table: code in a container, a
+    search of its files, an image."""
+    kinds = ("code_execution", "file_search", "image_generation")
+    return any(ran.call.server is None and ran.call.name.endswith(kinds) for ran in ran_in(message.parts))
 
 
 def containers_of(message: Message) -> frozenset[str]:

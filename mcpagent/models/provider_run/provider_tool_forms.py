@@ -162,10 +162,15 @@ def _offer_by_chat(to: Origin) -> tuple[Offer | None, str]:
     if host == "openrouter.ai" or host.endswith(".openrouter.ai"):
         return _ROUTED, ""
     if host in ("api.openai.com", ""):
-        if _SEARCHES_BY_CHAT.fullmatch(base_name(to.model)):
+        if searches_by_chat(to.model):
             return Offer("OpenAI's SDK, web_search_options", {"web_search": "web_search_options"}), ""
         return None, "Chat Completions has none; openai:NAME asks the Responses API, which has"
     return None, "its API has none that is documented"
+
+
+def searches_by_chat(model: str) -> bool:
+    """Whether it is one of OpenAI's models that search the web for each answer."""
+    return _SEARCHES_BY_CHAT.fullmatch(base_name(model)) is not None
 
 
 def written_tools(
@@ -261,7 +266,7 @@ def _write_for_responses(tool: ProviderTool, kind: str, made: WrittenTools, toke
     match tool:
         case WebSearch():
             if tool.blocked_domains:
-                made.left_out[tool.name] = "its API cannot keep blocked_domains"
+                made.left_out[tool.name] = "its API does not keep blocked_domains for sure"
                 return
             if tool.max_uses is not None:
                 made.left_out[f"max_uses of {tool.name}"] = "its API knows none"
