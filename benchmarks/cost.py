@@ -67,6 +67,8 @@ class Way:
     grows_tools: bool = False
     measured_tasks: int | None = None
     peer: bool = False
+    in_words: bool = False
+    """It searches for what was asked, in the user's words, and by the tool's name only if that does not show it."""
 
 
 ADD = ("search_tools", "add_tool")
@@ -88,6 +90,7 @@ EVERYDAY_WAYS = (
         if way.search == ToolSearch() and not way.grows_tools
         for count in (1, 2, 3)
     ),
+    Way('load="search", in the user\'s words', ToolSearch(load="search"), ("search_tools",), in_words=True),
 )
 
 
@@ -138,16 +141,18 @@ PROVIDERS = (
 class Worker:
     """A model that does what is asked: finds the tool, adds it where it must, calls it, answers.
 
-    `wanted` tells which tool a question is about.
+    `wanted` tells which tool a question is about; `in_words` that its first search is the question.
     """
 
-    def __init__(self, steps: Sequence[str], work: Job) -> None:
+    def __init__(self, steps: Sequence[str], work: Job, *, in_words: bool = False) -> None:
         self._steps = steps
+        self._in_words = in_words
         self._arguments = work.arguments
         self._wanted = work.wanted
 
     def __call__(self, view: View) -> Sequence[Said]:
-        name, since = _asked(view, self._wanted)
+        question, since = _asked(view, self._wanted)
+        name = self._wanted[question]
         if any("the result of" in text for text in since):
             return ["Done."]
         if any(name in _loaded(text) for text in view.texts):
@@ -158,6 +163,8 @@ class Worker:
         if any(text.startswith("Found for what is asked next") and f'"name": "{name}"' in text for text in view.texts):
             steps = [step for step in steps if step != "search_tools"]
         call = self._call(name, view)
+        if self._in_words and not any(f'"name": "{name}"' in text for text in since):
+            return [("search_tools", {"query": name if since else question})]
         match steps[done:]:
             case ["search_tools", *_]:
                 return [("search_tools", {"query": name})]
@@ -181,13 +188,13 @@ def _loaded(text: str) -> list[str]:
 
 
 def _asked(view: View, wanted: Mapping[str, str]) -> tuple[str, Sequence[str]]:
-    """The tool of the last question, and all that was said since.
+    """The last question, and all that was said since.
 
     A question stands at the end of its text: a provider that wants one message of a user is given a note before it.
     """
     questions = [text.rpartition("\n\n")[2] for text in view.texts]
     place = max(place for place, question in enumerate(questions) if question in wanted)
-    return wanted[questions[place]], view.texts[place + 1 :]
+    return questions[place], view.texts[place + 1 :]
 
 
 def catalogue(folder: Path | None, count: int) -> list[ToolDefinition]:
@@ -281,7 +288,7 @@ class TaskCost:
 
 async def run(provider: Provider, way: Way, work: Job) -> list[TaskCost]:
     """What each task took, in order; the cache is cold before the first."""
-    async with Simulator(Worker(way.steps, work)) as simulator:
+    async with Simulator(Worker(way.steps, work, in_words=way.in_words)) as simulator:
         costs: list[TaskCost] = []
         model = provider.make(simulator.url, way.grows_tools)
         options: dict[str, Any] = {"tool_search": way.search} if way.search else {}
@@ -336,7 +343,8 @@ class PeerWorker:
         self._wanted = work.wanted
 
     def __call__(self, view: View) -> Sequence[Said]:
-        name, since = _asked(view, self._wanted)
+        question, since = _asked(view, self._wanted)
+        name = self._wanted[question]
         if any("the result of" in text for text in since):
             return ["Done."]
         if name in view.shown or since:

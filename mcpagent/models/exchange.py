@@ -25,7 +25,7 @@ from mcpagent.models.failures_and_retries import (
     to_error,
 )
 from mcpagent.models.prices import dollars_for
-from mcpagent.models.provider_run.provider_calls import call_events, runs_code
+from mcpagent.models.provider_run.provider_calls import call_events, calls_to_come, ran_unpriced
 from mcpagent.models.shown_deltas import Delta, ShownDeltas
 from mcpagent.models.tool_changes_in_history import with_found
 
@@ -107,11 +107,11 @@ class ApiFormat(ABC):
         return []
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Whether all that the provider did for the answer is in the table of prices: it has none of code that is run.
+        """Whether all that the provider did for the answer is in the table of prices.
 
         `body` is what was sent.
         """
-        return not runs_code(message)
+        return not ran_unpriced(message)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """How the request is asked, by what is known of the server."""
@@ -269,7 +269,8 @@ class Exchange:
             with reading():
                 response = api.read_answer(reduce(joined, self._answers), request)
                 happened = api.search_events(response.message, known=request.known_tools)
-                happened += call_events(response.message, self._told)
+                before = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
+                happened += call_events(response.message, self._told, calls_to_come(before))
         except (AnswerError, ReportedError) as error:
             raise to_error(read_failure(error), api.endpoint) from None
         for event in happened:

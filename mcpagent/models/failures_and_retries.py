@@ -20,7 +20,7 @@ from mcpagent.text.retry_after import retry_after_seconds
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import without_credentials
 
-FailureKind: TypeAlias = Literal["status", "connect", "silent", "too_long", "cut", "closed", "unreadable"]
+FailureKind: TypeAlias = Literal["status", "connect", "silent", "too_long", "cut", "closed", "unreadable", "too_much"]
 
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -131,7 +131,7 @@ class Failure:
         if self.retry_advised is not None:
             return self.retry_advised
         if self.status is None:
-            return self.kind != "unreadable"
+            return self.kind not in ("unreadable", "too_much")
         return self.status in (408, 409, 429) or self.status >= 500
 
     def seconds_before_retry(self, attempt: int) -> float | None:
@@ -366,6 +366,10 @@ def _no_answer(failure: Failure, endpoint: Endpoint) -> str:
             return f"{who}: the answer of {endpoint.model} was cut off ({said}); try again"
         case "closed":
             return f"{who}: {endpoint.address} closed the connection before it answered ({said}); try again"
+        case "too_much":
+            return (
+                f"{who}: {endpoint.address} sent more than {said}; ask {endpoint.model} for less, or check the address"
+            )
         case "unreadable":
             return f"{who}: {endpoint.address} answered what is not its protocol ({said}); check the address"
         case _:

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import Message, Origin, ToolDefinition, WireProtocol
+from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
 from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
@@ -39,6 +40,7 @@ from mcpagent.models.prices import OWN_SERVERS, known_search_cost
 from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
+from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.models.refusals import OPTIONAL, longest_answer, refused_option, refused_setting, refuses_thoughts
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import expect
@@ -144,7 +146,7 @@ class HttpModel(ApiFormat):
         self._unwanted: dict[str, str] = {}
         self._unrun: dict[str, str] = {}
         self._gone: frozenset[str] = frozenset()
-        self._tokens: Mapping[str, str] = {}
+        self._tokens: dict[ProviderTool, str] = {}
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -355,6 +357,7 @@ class HttpModel(ApiFormat):
         exchange = Exchange(self, merged_request, emit, self._max_retries)
         sdk = self.sdk()
         client: Any = self._connected(sdk)
+        bound(client)
         stream: SdkStream | None
         caught = _failures(sdk.error)
         delay = 0.0
@@ -364,7 +367,7 @@ class HttpModel(ApiFormat):
             delay, stream = 0.0, None
             try:
                 async with asyncio.timeout(self.endpoint.total_seconds) as limit:
-                    with self._signing(caught):
+                    with self._signing(caught), of_bounded_size():
                         stream = await client.post(
                             self.path,
                             cast_to=object,
@@ -394,7 +397,7 @@ class HttpModel(ApiFormat):
     async def _settled(self, request: ModelRequest) -> ModelSettings:
         """The settings of a request, with the model's own; tokens that it needs are read."""
         if names_tokens(request.provider_tools):
-            self._tokens = await asyncio.to_thread(read_tokens, request.provider_tools)
+            self._tokens |= await asyncio.to_thread(read_tokens, request.provider_tools)
         settings = merged(self.settings, request.settings)
         return merged(SMALL, settings) if is_small(self, settings) else settings
 

@@ -12,6 +12,8 @@ provider ran, ids, signatures, citations) belongs to the model that wrote it, at
 - Elsewhere, what the provider ran is told in plain words where it stood, set apart: what was asked, what came of it. So
   is what ran in a container of OpenAI's that is gone, since nobody takes such an item any more.
 - The container of Anthropic's, which an answer brings, is known at its address alone.
+- A tool of Anthropic's that was called beside calls of ours has its result in the next answer; without one or the other
+  none of the two is taken.
 - An answer that was cut off may end in what a provider refuses to see at the end: reasoning, or a tool of its own
   without the result.
 """
@@ -25,6 +27,7 @@ from hashlib import sha256
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from mcpagent.events import ProviderCall
 from mcpagent.messages import (
     Container,
     Message,
@@ -37,7 +40,13 @@ from mcpagent.messages import (
     ToolsChanged,
     ToolsShown,
 )
-from mcpagent.models.provider_run.provider_calls import containers_of, in_words
+from mcpagent.models.provider_run.provider_calls import (
+    NONE_WAITING,
+    calls_to_come,
+    containers_of,
+    in_words,
+)
+from mcpagent.models.provider_run.provider_pairs import with_pairs
 from mcpagent.models.wire_values import json_text
 
 PROTOCOLS = {"anthropic": "messages", "openai": "responses"}
@@ -94,16 +103,22 @@ def written_for(
     origin: Origin | None = None
     nearness: _Nearness = "elsewhere"
     written: list[Message] = []
+    waiting: Mapping[str, ProviderCall] = NONE_WAITING
+    runs = False
     for message in messages:
         if message.role == "assistant":
             if message.origin is not origin:  # mostly all are of one
                 origin, nearness = message.origin, _nearness(message.origin, to)
             if nearness == "elsewhere" or (gone and not containers_of(message).isdisjoint(gone)):
-                message = _words_and_calls(message)
+                shown = _words_and_calls(message, waiting)
             else:
-                message = _at_home(message, to, nearness == "same model", searches, refused, servers)
+                shown = _at_home(message, to, nearness == "same model", searches, refused, servers)
+            has_run = ProviderBlock in map(type, message.parts)
+            waiting = calls_to_come(message) if has_run else NONE_WAITING
+            runs = runs or has_run
+            message = shown
         written.append(message)
-    return tuple(written)
+    return with_pairs(messages, written) if runs and to.protocol == "messages" else tuple(written)
 
 
 def last_container(messages: Sequence[Message], to: Origin) -> Container | None:
@@ -185,8 +200,8 @@ def _may_go(thought: Thinking, refused: Collection[str]) -> bool:
     return not refused or thought_key(thought) not in refused
 
 
-def _words_and_calls(message: Message) -> Message:
-    told = in_words(message.parts)
+def _words_and_calls(message: Message, waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> Message:
+    told = in_words(message.parts, waiting)
     parts: list[Part] = []
     for place, part in enumerate(message.parts):
         if place in told:

@@ -29,12 +29,13 @@ from mcpagent.search.query import (
     MAX_QUERIES,
     MAX_QUERY,
     MAX_SELECTED,
+    says_only,
     selected_names,
     server_prefix,
     shortened,
     signs_said,
 )
-from mcpagent.search.ranking import Ranked, reasons_of
+from mcpagent.search.ranking import FITS, Ranked, reasons_of
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
 from mcpagent.search.strength import MIN_STRENGTH
 from mcpagent.search.uses import MOST_RAISED, Uses
@@ -292,9 +293,10 @@ class ToolIndex:
                 return replace(begun, nearest=near)
         matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
         worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
+        least = math.inf if named and says_only(text, named.values()) else FITS * (best[0].score if best else 0.0)
         for one in best[: max(limit - len(named), 0)]:
-            tool = self._held.tools[one.number]
-            matches.append(Match(tool, one.score, partial(self._reasons, one, tool, asked, worths)))
+            tool, fits = self._held.tools[one.number], weak or one.score >= least
+            matches.append(Match(tool, one.score, partial(self._reasons, one, tool, asked, worths), fits=fits))
         counted = 0 if weak else ranking.found + len(named) - (len(ranking.candidates) - len(others))
         found = max(counted, len(named))
         how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"

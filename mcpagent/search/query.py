@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Container, Iterable, Iterator
 
-from mcpagent.search.words import name_key
+from mcpagent.search.words import name_key, written_words
 
 MAX_QUERY = 500
 """Characters of a query that are read."""
@@ -18,6 +18,8 @@ MAX_SELECTION = 5_000
 
 MAX_SELECTED = 50
 """Names of a `select:` list that are looked up."""
+
+_FEW_WORDS = 3
 
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _LISTED = re.compile(r"[,;|\n+]+(?:\s*(?:and|or)\b)?|\s(?:and|or|plus)\s", re.IGNORECASE)
@@ -94,6 +96,14 @@ def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
         yield query[at : found.start()]
         at = found.end()
     yield query[at:]
+
+
+def says_only(query: str, names: Iterable[str]) -> bool:
+    """Whether the query says hardly more than these names, as it writes them: "use get_weather" does not."""
+    rest = query
+    for name in names:
+        rest = rest.replace(name, " ", 1)
+    return len(written_words(rest)) <= _FEW_WORDS
 
 
 def _all_names(parts: Iterable[str], is_name: Container[str]) -> dict[str, str]:

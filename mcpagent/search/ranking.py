@@ -26,7 +26,7 @@ _STRONG = 3.0
 """Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
 of few words one less is enough: who asks with one word wants the tools that hold it."""
 
-_FITS = 0.5
+FITS = 0.5
 """Share of the best score from which a tool counts as found, as by words alone."""
 
 _ASKED_BEFORE, _LIKE_ASKED = 0.8, 0.25
@@ -207,7 +207,7 @@ class Ranker:
         cosines = self._vectors.cosines
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
         fused = _fused(hits.scores, likeness, self._strong(asked), cosines.weight)
-        half = max((one.score for one in fused), default=0.0) * _FITS
+        half = max((one.score for one in fused), default=0.0) * FITS
         return Ranking(asked, fused, sum(one.score >= half > 0 for one in fused), sure)
 
     def _strong(self, asked: Asked) -> float:

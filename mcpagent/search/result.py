@@ -38,6 +38,9 @@ class Match:
     """Works out `reasons`; asked for only when somebody reads them."""
     query: str = ""
     """Which of several queries found it."""
+    fits: bool = True
+    """Whether it is as good as the best are: it is named, or scores half of the best, where more than names is asked
+    for. The rest is near: worth to be shown, not to be loaded."""
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:

@@ -45,6 +45,9 @@ _ROOMS = ((200, 240, True), (160, 160, True), (120, 80, True), (80, 0, True), (4
 MAX_RESULT_CHARACTERS = 480
 """Of one result as JSON, about 120 tokens; only names, and those of required parameters, may need more."""
 
+ALL_LOADED = "They are loaded: call them."
+SOME_LOADED = 'Those with "loaded" can be called at once; to load another one, search for its name.'
+
 _SHOWN_QUERY = 40
 """Characters of the query that found a result, where there were several."""
 
@@ -133,14 +136,25 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     offered = {tool.name for tool in session.offer()}
     names = tuple(match.tool.name for match in result.matches)
     loads = session.options.load == "search"
-    answer = _search_answer(result, session, offered, loads=loads, offset=asked.offset)
+    loaded = _loaded(result, session, offered) if loads else ()
+    is_part = loads and not offered.union(loaded).issuperset(names)
+    there = offered.union(loaded) if is_part else offered
+    after = "" if not loads else ALL_LOADED if not is_part else SOME_LOADED
+    answer = _search_answer(result, session, there, after=after, offset=asked.offset)
     shown_query = (query if isinstance(query, str) else ", ".join(query[:MAX_QUERIES]))[:MAX_QUERY]
     seconds, connecting = time.monotonic() - started, session.listing.connecting
     event = ToolsSearched(shown_query, result.found, names, len(session.known), seconds, connecting)
-    new = tuple(name for name in names if name not in offered and name in session.known)
-    keys = tuple(match.tool.key for match in result.matches)
-    change = ToolsChanged(added=session.definitions(session.fitting(new))) if loads else ToolsShown(names, keys)
-    return _json_output(answer, (change,) if names else (), (event,))
+    changes: list[ToolsShown | ToolsChanged] = [ToolsChanged(added=session.definitions(loaded))] if loads else []
+    if is_part or not loads:
+        changes.append(ToolsShown(names, tuple(match.tool.key for match in result.matches)))
+    return _json_output(answer, tuple(changes) if names else (), (event,))
+
+
+def _loaded(result: SearchResult, session: SessionTools, offered: set[str]) -> Sequence[str]:
+    """What a search loads: of what it shows that which fits, as far as the model takes it. The rest is near; who needs
+    it calls it as it is shown, or searches for its name."""
+    new = [match.tool.name for match in result.matches if match.fits]
+    return session.fitting([name for name in new if name not in offered and name in session.known])
 
 
 class SearchCall(NamedTuple):
@@ -216,7 +230,7 @@ def _query(arguments: dict[str, Any]) -> str | list[str]:
 
 
 def _search_answer(
-    result: SearchResult, session: SessionTools, offered: set[str], *, loads: bool, offset: int = 0
+    result: SearchResult, session: SessionTools, offered: set[str], *, after: str, offset: int = 0
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {"error": result.error} if result.error else {}
     answer["found"] = result.found
@@ -225,11 +239,12 @@ def _search_answer(
         answer["match"] = "fuzzy"
     if result.matches and result.confidence == "low":
         answer["confidence"] = "low"
-    answer["message"] = " ".join((*result.notes, *_advice(result, session, loads=loads, offset=offset)))
+    answer["message"] = " ".join((*result.notes, *_advice(result, session, after=after, offset=offset)))
     return answer
 
 
-def _advice(result: SearchResult, session: SessionTools, *, loads: bool, offset: int) -> list[str]:
+def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: int) -> list[str]:
+    """`after` says what of the results is loaded; "" if `add_tool` loads them."""
     if offset and not result.matches:
         return [f"There are no more: {result.found} match in all." if result.found else "There are no more."]
     if not result.matches:
@@ -239,13 +254,13 @@ def _advice(result: SearchResult, session: SessionTools, *, loads: bool, offset:
         categories = "\n".join(lines) or "- none"
         return [f"No tools found matching the pattern.{near}{_down(session)} Available categories:\n{categories}"]
     if result.confidence == "low":
-        after = "are loaded: call one" if loads else "can be loaded with 'add_tool'"
+        then = "are loaded: call one" if after else "can be loaded with 'add_tool'"
         text = (
             "None fits for sure: these match only weakly. Read each description closely: the one that does what you "
-            f"need {after}; if none does, search once more in other words, or go on without a tool."
+            f"need {then}; if none does, search once more in other words, or go on without a tool."
         )
         return [text + _connecting(session)]
-    after = "They are loaded: call them." if loads else "Use 'add_tool' to load the ones you need."
+    after = after or "Use 'add_tool' to load the ones you need."
     advice = [f"Found matching tools. {after}{_connecting(session, is_sure=True)}"]
     shown = offset + len(result.matches)
     if result.found > shown and result.how != "exact":

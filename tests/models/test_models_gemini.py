@@ -16,7 +16,7 @@ from mcpagent.errors import ModelError
 from mcpagent.events import ignore
 from mcpagent.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import ModelRequest, OpenAIChatModel, resolve_model
-from mcpagent.models.gemini_schema import gemini_schema
+from mcpagent.models.openai.gemini_schema import gemini_schema
 from tests.models.test_models_simulator import SYSTEM, discovers, talk
 from tests.simulator.gemini_rules import UNSIGNED, _check_schema
 from tests.simulator.server import Simulator

@@ -52,7 +52,7 @@ from mcpagent.models.http_model import HttpModel
 from mcpagent.models.origins import written_for
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import call_events, in_words, ran_in
-from mcpagent.models.provider_run.provider_tool_forms import beside_ours
+from mcpagent.models.provider_run.provider_tool_forms import beside_ours, refused_tools
 from mcpagent.models.provider_run.provider_tools import (
     KINDS,
     ProviderTool,
@@ -802,6 +802,9 @@ async def test_a_paused_turn_goes_on_in_its_container_and_is_told_once() -> None
         ("claude-opus-5-5", [CodeExecution()], [ran("code_execution", code="1")], False),
         ("claude-opus-5-5", [CodeExecution(), WebSearch()], [ran("code_execution", code="1")], True),
         ("claude-opus-5-5", [MCP], [ran("mcp:linear")], True),
+        ("gpt-5.5", [WebSearch()], [ran("web_search", query="rain")], True),
+        ("gpt-5.5", [FileSearch(["vs_1"])], [ran("file_search", queries=["rain"])], False),
+        ("gpt-5.5", [MCP], [ran("mcp:linear")], True),
     ],
 )
 async def test_what_a_table_of_prices_does_not_know_is_said_not_to_be_known(
@@ -809,7 +812,7 @@ async def test_what_a_table_of_prices_does_not_know_is_said_not_to_be_known(
 ) -> None:
     events: list[Event] = []
     async with Simulator(in_order([[*asked, "Fine."], ["Fine."]])) as simulator:
-        model = model_at(simulator.url, "messages", name=name)
+        model = model_at(simulator.url, "messages" if "claude" in name else "responses", name=name)
         async with Agent(model, tools=tools, on_event=events.append) as agent:
             await agent.ask("x")
             searched = agent.spent
@@ -820,6 +823,11 @@ async def test_what_a_table_of_prices_does_not_know_is_said_not_to_be_known(
     if known and isinstance(tools[0], WebSearch):
         assert first is not None
         assert first > 0.01  # ten dollars for a thousand
+
+
+def test_a_search_that_no_counter_has_makes_the_price_unknown() -> None:
+    for name, known in (("gpt-4o-search-preview", False), ("gpt-5-search-api", False), ("gpt-4o", True)):
+        assert OpenAIChatModel(name).is_priced(Message("assistant", (Text("Rain."),)), {}) is known
 
 
 # -- Third-party text -------------------------------------------------------------------------------------------------
@@ -905,3 +913,42 @@ async def test_an_answer_that_starts_again_takes_back_the_calls_it_showed() -> N
     await model.respond(request_of(WebSearch()), events.append)
     kinds = [type(event) for event in events]
     assert kinds.index(ProviderCallStarted) < kinds.index(AnswerRestarted)
+
+
+@pytest.mark.parametrize(
+    ("message", "refused"),
+    [
+        ("temperature: feedback is not a number", []),
+        ("The MCP server 'db' is out of reach", ["db"]),
+        ("mcp_servers: not enabled for this organization", ["db", "crm"]),
+        ("tools.0.web_search_20260318: not enabled", ["web_search"]),
+        ("Web search is turned off", ["web_search"]),
+        ("messages.3.content.0: web_search_tool_result: no call", []),
+    ],
+)
+def test_a_refusal_costs_the_tools_that_it_names_and_no_others(message: str, refused: list[str]) -> None:
+    servers = [ProviderMcp(name, f"https://{name}.example.com/mcp") for name in ("db", "crm")]
+    run = MODELS["claude-opus-5-5"].run_for(request_of(WebSearch(), *servers))
+    assert sorted(refused_tools(message, run)) == sorted(refused)
+
+
+async def test_servers_of_one_name_in_two_agents_get_each_its_own_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever was asked last, and when a request is written once more."""
+    for name in ("ONE", "TWO"):
+        monkeypatch.setenv(f"{name}_TOKEN", f"token-of-{name}")
+    servers = [
+        ProviderMcp("crm", f"https://{name.lower()}.example.com/mcp", authorization=f"${{{name}_TOKEN}}")
+        for name in ("ONE", "TWO")
+    ]
+    played = PlayedProvider(anthropic_stream(text_block("A.")), anthropic_stream(text_block("B.")))
+    model = AnthropicModel("claude-opus-5-5", api_key="k", http_client=played.http_client)
+    for server in servers:
+        await model.respond(request_of(server), ignore)
+    for server, name in zip(servers, ("ONE", "TWO"), strict=True):
+        [sent] = model.request_body(request_of(server))["mcp_servers"]
+        assert (sent["url"], sent["authorization_token"]) == (server.url, f"token-of-{name}")
+
+
+def test_an_address_with_a_password_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ProviderMcp\.url: holds a user or password, .*write authorization instead"):
+        ProviderMcp("crm", "https://me:secret@mcp.example.com/mcp")

@@ -120,6 +120,16 @@ def called_once(kind: str, key: str) -> Any:
     return kept
 
 
+def with_results(blocks: Sequence[Any]) -> list[Any]:
+    """Each call of the server's with its result: one that has none is not taken back."""
+    listed: list[Any] = []
+    for one in blocks:
+        listed.append(one)
+        if isinstance(one, dict) and one.get("type") == "server_tool_use" and one.get("id"):
+            listed.append({"type": "tool_search_tool_result", "tool_use_id": str(one["id"]), "content": None})
+    return listed
+
+
 def chat_answer(fields: dict[str, Any]) -> dict[str, Any]:
     message = {"role": "assistant", **{key: value for key, value in fields.items() if key != "fields"}}
     return {"choices": [{"message": {**message, **fields["fields"]}, "finish_reason": "stop"}]}
@@ -128,6 +138,8 @@ def chat_answer(fields: dict[str, Any]) -> dict[str, Any]:
 ANSWERS: dict[str, Any] = {
     "messages": st.lists(block, max_size=5)
     .map(called_once("tool_use", "id"))
+    .map(called_once("server_tool_use", "id"))
+    .map(with_results)
     .map(lambda blocks: {"content": blocks, "stop_reason": "end_turn", "usage": {}}),
     "responses": st.lists(item, max_size=5)
     .map(called_once("function_call", "call_id"))

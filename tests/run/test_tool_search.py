@@ -502,3 +502,37 @@ async def test_weak_matches_are_shown_and_marked_for_the_model() -> None:
     assert "get_book" in [tool["name"] for tool in answer["tools"]]
     assert answer["found"] == 0
     assert "match only weakly" in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "loaded"),
+    [
+        ("read_file", ["read_file"]),
+        ("use read_file", ["read_file"]),
+        ("read_file, write_file", ["read_file", "write_file"]),
+        ("(read|write)_file", ["read_file", "write_file"]),
+        ("read_file and then tell me what the weather will be tomorrow", ["read_file", "get_weather"]),
+    ],
+)
+async def test_load_search_loads_what_fits_and_what_else_it_shows_runs_when_it_is_called(
+    query: str, loaded: list[str]
+) -> None:
+    tools = CountedTools("read_file", "write_file", "delete_file", "list_files", "get_weather", *OTHERS)
+    model = ScriptedModel([call("search_tools", query=query), call("write_file", path="x"), "ok"])
+    async with searching_agent(model, tools, load="search") as agent:
+        await agent.ask("go")
+    assert sorted(offered(model.requests[1])) == sorted(["search_tools", *loaded])
+    answer = json.loads(results(model.requests[1].messages)[0].text)
+    shown = {one["name"]: one.get("loaded", False) for one in answer["tools"]}
+    if set(shown) == set(loaded):
+        assert "They are loaded: call them." in answer["message"]
+    else:
+        assert {name for name, is_loaded in shown.items() if is_loaded} == set(loaded)
+        assert (
+            'Those with "loaded" can be called at once; to load another one, search for its name.' in answer["message"]
+        )
+    if "write_file" in shown:
+        assert tools.ran == [("files.write_file", {"path": "x"})]
+
+
+OTHERS = [f"{verb}_{noun}" for verb in ("open", "close", "move") for noun in ("door", "window", "account", "ticket")]

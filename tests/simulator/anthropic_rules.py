@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -47,6 +47,8 @@ def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
     messages = body["messages"]
     require(messages and messages[0]["role"] == "user", 'messages: first message must use the "user" role')
     betas = set(headers.get("anthropic-beta", "").split(","))
+    waiting: set[str] = set()
+    _check_open_calls(messages)
     for place, turn in enumerate(messages):
         require(turn["content"], f"messages.{place}: all messages must have non-empty content")
         after = messages[place + 1] if place + 1 < len(messages) else None
@@ -54,7 +56,8 @@ def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
             case "system":
                 _check_change(place, turn, messages, tools, betas)
             case "assistant":
-                _check_assistant(place, turn, after, tools)
+                _check_assistant(place, turn, after, tools, waiting)
+                waiting = _open_calls(turn)
             case _:
                 before = messages[place - 1] if place else {"role": "", "content": []}
                 _check_user(place, turn, before, tools)
@@ -137,15 +140,37 @@ def _check_change(
             require(known, f"Tool reference '{tool['name']}' not found", "tool_reference_unresolved")
 
 
+def _open_calls(turn: Mapping[str, Any]) -> set[str]:
+    """Calls that Anthropic has to run yet, which it does when calls beside them are answered."""
+    blocks = turn["content"]
+    asked = {block["id"] for block in blocks if block["type"] in ("server_tool_use", "mcp_tool_use")}
+    return asked - {block["tool_use_id"] for block in blocks if block["type"].endswith("_tool_result")}
+
+
+def _check_open_calls(messages: Sequence[Mapping[str, Any]]) -> None:
+    answers = [turn for turn in messages if turn["role"] == "assistant"]
+    for turn, following in zip(answers, [*answers[1:], None], strict=False):
+        lost = _open_calls(turn)
+        if following is None and any(block["type"] == "tool_use" for block in turn["content"]):
+            lost = set()
+        for block in following["content"] if following is not None else ():
+            lost.discard(block.get("tool_use_id", ""))
+        require(not lost, f"messages: tool use with id {sorted(lost)} was found without a corresponding result block")
+
+
 def _check_assistant(
-    place: int, turn: Mapping[str, Any], after: Mapping[str, Any] | None, tools: Mapping[str, Any]
+    place: int,
+    turn: Mapping[str, Any],
+    after: Mapping[str, Any] | None,
+    tools: Mapping[str, Any],
+    waiting: Collection[str],
 ) -> None:
     calls = [block["id"] for block in turn["content"] if block["type"] == "tool_use"]
     last = turn["content"][-1]["type"]
     ended = last not in ("thinking", "redacted_thinking")
     require(ended, f"messages.{place}: The final block in an assistant message cannot be `thinking`.")
     require(last != "server_tool_use", f"messages.{place}: `server_tool_use` ids were found without a result block")
-    ran: set[str] = set()
+    ran: set[str] = set(waiting)
     for block in turn["content"]:
         _check_text(place, block)
         if block["type"] in ("server_tool_use", "mcp_tool_use"):

@@ -183,6 +183,7 @@ class MessageStream:
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._texts: dict[tuple[int, str], list[str]] = {}
+        self._citations: dict[int, list[Any]] = {}
         self._calls: dict[str, ProviderCall] = {}
         self.was_marked = False
         self.done = False
@@ -214,7 +215,7 @@ class MessageStream:
         block = self._blocks[index]
         for name, value in without(delta, _NOT_OF_THE_BLOCK).items():
             if delta["type"] == "citations_delta":
-                block["citations"] = [*(block.get("citations") or ()), value]
+                self._citations.setdefault(index, list(block.get("citations") or ())).append(value)
             elif isinstance(value, str):
                 self._texts.setdefault((index, name), []).append(value)
             elif value is not None or name not in block:
@@ -250,6 +251,8 @@ class MessageStream:
                     self._blocks[index]["input"] = text if parsed is None else parsed
             else:
                 self._blocks[index][name] = (self._blocks[index].get(name) or "") + text
+        for index, citations in self._citations.items():
+            self._blocks[index]["citations"] = citations
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
 from mcpagent.events import Emit, Notice
+from mcpagent.messages import Message
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.capabilities import Capabilities, chat_capabilities
 from mcpagent.models.exchange import AskedWay
@@ -22,6 +23,7 @@ from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_co
 from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.profiles import speaks_for_itself
+from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
 
@@ -111,6 +113,10 @@ class OpenAIChatModel(OpenAIModel):
         """An answer that says it, and that it was meant as a call."""
         said = {"role": "assistant", "content": text}
         return {"choices": [{"message": said, "finish_reason": "stop"}], "failed_generation": text}
+
+    def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
+        """Not of models that search the web for each answer: what that costs stands in no counter."""
+        return not searches_by_chat(self.model_name) and super().is_priced(message, body)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, history=request.messages)

@@ -25,7 +25,7 @@ from mcpagent.messages import (
 )
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
-from mcpagent.models.gemini_schema import UNSIGNED, gemini_schema
+from mcpagent.models.openai.gemini_schema import UNSIGNED, gemini_schema
 from mcpagent.models.openai.proxied_calls import CALL_TOOL, is_proxied, proxy_notes, through_call_tool
 from mcpagent.models.profiles import server_of
 from mcpagent.models.tool_changes_in_history import (

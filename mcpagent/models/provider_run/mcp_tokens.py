@@ -18,13 +18,14 @@ def names_tokens(tools: Iterable[ProviderTool]) -> bool:
     return any(isinstance(tool, ProviderMcp) and tool.authorization for tool in tools)
 
 
-def read_tokens(tools: Iterable[ProviderTool]) -> dict[str, str]:
-    """The tokens by name of the tool, hidden from now on from whatever is shown or kept; may wait for a keyring.
+def read_tokens(tools: Iterable[ProviderTool]) -> dict[ProviderTool, str]:
+    """The tokens by tool, since agents that share a model may each have a server of one name. They are hidden from now
+    on from whatever is shown or kept; may wait for a keyring.
 
     Raises `CredentialsError` for a reference that leads nowhere, and for what cannot be a token.
     """
     environ = with_stored_keys(os.environ)
-    tokens: dict[str, str] = {}
+    tokens: dict[ProviderTool, str] = {}
     for tool in tools:
         if isinstance(tool, ProviderMcp) and tool.authorization:
             where = f'ProviderMcp "{tool.name}": authorization'
@@ -35,5 +36,5 @@ def read_tokens(tools: Iterable[ProviderTool]) -> dict[str, str]:
             if not token or not token.isascii() or not token.isprintable():
                 raise CredentialsError(f"{where}: what it stands for is no token; set it again")
             hide(token)
-            tokens[tool.name] = token
+            tokens[tool] = token
     return tokens

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from mcpagent.events import Event, ProviderCall, ProviderCallFinished, ProviderCallStarted
@@ -20,6 +21,8 @@ MAX_TOLD = 4_000
 """Characters of a result that a model elsewhere is told."""
 
 MAX_OUTCOME = 120
+
+NONE_WAITING: Mapping[str, ProviderCall] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,35 +146,51 @@ def _of_gpt(call: ProviderCall, item: Mapping[str, Any]) -> Ran:
             return _ran(call, _first_line(text) or "done", text)
 
 
-def ran_in(parts: Iterable[Part]) -> list[Ran]:
-    """The provider's calls in an answer, in order, with their results as far as it has them."""
-    calls: dict[str, ProviderCall] = {}
-    found: list[Ran] = []
-    for part in parts:
+def ran_at(parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> dict[int, Ran]:
+    """The provider's calls in an answer by the place where each was asked for, with their results as far as it has
+    them; one that was `waiting` since the answer before (see `calls_to_come`) by the place of its result."""
+    calls, places = dict(waiting), dict[str, int]()
+    found: dict[int, Ran] = {}
+    for place, part in enumerate(parts):
         if not isinstance(part, ProviderBlock):
             continue
         if (ended := ended_in(part.data, calls)) is not None:
-            place = next((at for at, one in enumerate(found) if one.call is ended.call), len(found))
-            found[place : place + 1] = [ended]
+            found[places.get(ended.call.id, place)] = ended
         elif (call := asked_in(part.data)) is not None:
-            calls[call.id] = call
-            found.append(Ran(call))
+            calls[call.id], places[call.id], found[place] = call, place, Ran(call)
     return found
 
 
-def call_events(message: Message, told: Mapping[str, bool]) -> Iterator[Event]:
-    """What is to be reported of an answer's calls, beyond what was `told`: by id, whether their end was too."""
-    for ran in ran_in(message.parts):
+def ran_in(parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> list[Ran]:
+    """The same in order."""
+    return [ran for _, ran in sorted(ran_at(parts, waiting).items(), key=lambda one: one[0])]
+
+
+def calls_to_come(answer: Message | None) -> dict[str, ProviderCall]:
+    """By id, what an answer asked for and has no result of: Anthropic runs that when calls of ours beside it have their
+    results, so that what came of it stands in its next answer."""
+    parts = answer.parts if answer is not None else ()
+    return {ran.call.id: ran.call for ran in ran_in(parts) if ran.outcome is None and ran.call.id}
+
+
+def call_events(
+    message: Message, told: Mapping[str, bool], waiting: Mapping[str, ProviderCall] = NONE_WAITING
+) -> Iterator[Event]:
+    """What is to be reported of an answer's calls, beyond what was `told`: by id, whether their end was too. Those that
+    were `waiting` were told when they were asked for."""
+    for ran in ran_in(message.parts, waiting):
         started, ended = ran.events
-        if ran.call.id not in told or not ran.call.id:
+        if (ran.call.id not in told and ran.call.id not in waiting) or not ran.call.id:
             yield started
         if ended is not None and not told.get(ran.call.id):
             yield ended
 
 
-def runs_code(message: Message) -> bool:
-    """Whether the provider ran code for this answer."""
-    return any(ran.call.name.endswith("code_execution") for ran in ran_in(message.parts))
+def ran_unpriced(message: Message) -> bool:
+    """Whether the provider ran for this answer what costs beside tokens and is in no table: code in a container, a
+    search of its files, an image."""
+    kinds = ("code_execution", "file_search", "image_generation")
+    return any(ran.call.server is None and ran.call.name.endswith(kinds) for ran in ran_in(message.parts))
 
 
 def containers_of(message: Message) -> frozenset[str]:
@@ -182,19 +201,11 @@ def containers_of(message: Message) -> frozenset[str]:
     )
 
 
-def ran_at(parts: Sequence[Part]) -> dict[int, Ran]:
-    """The provider's calls in an answer by the place where each was asked for."""
-    blocks = [(place, part) for place, part in enumerate(parts) if isinstance(part, ProviderBlock)]
-    places = [place for place, block in blocks if asked_in(block.data) is not None]
-    return dict(zip(places, ran_in(parts) if places else (), strict=True))
-
-
-def in_words(parts: Sequence[Part]) -> dict[int, str]:
-    """By place of a call in an answer, what a model elsewhere is told of it: what was asked and what came of it.
-
-    One that has no result is not told of.
+def in_words(parts: Sequence[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> dict[int, str]:
+    """By place in an answer, as in `ran_at`, what a model elsewhere is told of a call: what was asked and what came of
+    it. One that has no result is not told of.
     """
-    ran = ran_at(parts).items()
+    ran = ran_at(parts, waiting).items()
     return {place: _in_words(one, one.outcome) for place, one in ran if one.outcome is not None}
 
 

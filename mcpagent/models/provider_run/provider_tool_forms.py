@@ -162,10 +162,15 @@ def _offer_by_chat(to: Origin) -> tuple[Offer | None, str]:
     if host == "openrouter.ai" or host.endswith(".openrouter.ai"):
         return _ROUTED, ""
     if host in ("api.openai.com", ""):
-        if _SEARCHES_BY_CHAT.fullmatch(base_name(to.model)):
+        if searches_by_chat(to.model):
             return Offer("OpenAI's SDK, web_search_options", {"web_search": "web_search_options"}), ""
         return None, "Chat Completions has none; openai:NAME asks the Responses API, which has"
     return None, "its API has none that is documented"
+
+
+def searches_by_chat(model: str) -> bool:
+    """Whether it is one of OpenAI's models that search the web for each answer."""
+    return _SEARCHES_BY_CHAT.fullmatch(base_name(model)) is not None
 
 
 def written_tools(
@@ -174,12 +179,12 @@ def written_tools(
     *,
     offered: Collection[str] = (),
     refused: Mapping[str, str] | None = None,
-    tokens: Mapping[str, str] | None = None,
+    tokens: Mapping[ProviderTool, str] | None = None,
 ) -> WrittenTools:
     """The tools as this model takes them.
 
     `offered` are names of tools of ours in the same request, `refused` those that the provider refused, with the
-    reason, and `tokens` those of MCP servers, by their names.
+    reason, and `tokens` those of MCP servers.
     """
     made = WrittenTools()
     offer, why = offer_of(to)
@@ -194,7 +199,7 @@ def written_tools(
         elif taken := sorted(_called(tool) & set(offered)):
             made.left_out[tool.name] = f'a tool "{taken[0]}" of this conversation has its name'
         else:
-            _write(tool, kind, to, made, (tokens or {}).get(tool.name, ""))
+            _write(tool, kind, to, made, (tokens or {}).get(tool, ""))
     return made
 
 
@@ -261,7 +266,7 @@ def _write_for_responses(tool: ProviderTool, kind: str, made: WrittenTools, toke
     match tool:
         case WebSearch():
             if tool.blocked_domains:
-                made.left_out[tool.name] = "its API cannot keep blocked_domains"
+                made.left_out[tool.name] = "its API does not keep blocked_domains for sure"
                 return
             if tool.max_uses is not None:
                 made.left_out[f"max_uses of {tool.name}"] = "its API knows none"
@@ -352,12 +357,18 @@ def beside_ours(body: Mapping[str, Any], run: WrittenTools, to: Origin, *, may_c
 
 
 def refused_tools(message: str, run: WrittenTools) -> dict[str, str]:
-    """The tools that a refusal names, with what is said of them afterwards; none if it is about the history."""
+    """The tools that a refusal names, with what is said of them afterwards; none if it is about the history.
+
+    Of several MCP servers those by name, if any is named; else whatever is spoken of as all of them are.
+    """
     if re.match(r"(messages|input)[.\[]", message):
         return {}
-    found = message.lower()
-    return {
-        name: "it was refused"
-        for name, words in run.words.items()
-        if any(re.search(re.escape(word.lower()).replace("_", "[_ -]"), found) for word in words)
-    }
+    named = [name for name in run.words if _names(message, name)]
+    spoken_of = [name for name, words in run.words.items() if any(_names(message, word) for word in words)]
+    return dict.fromkeys(named or spoken_of, "it was refused")
+
+
+def _names(message: str, word: str) -> bool:
+    """Whether it stands there as a word, however its parts are joined."""
+    written = re.escape(word.lower()).replace("_", "[_ -]")
+    return re.search(rf"(?<![a-z0-9]){written}(?![a-z0-9])", message.lower()) is not None

@@ -142,6 +142,8 @@ class ProviderMcp:
         said = "1 to 64 letters, digits, _ or -, a letter first"
         expect("ProviderMcp.name", self.name, str, said, holds=lambda name: bool(_NAME.fullmatch(name)))
         expect("ProviderMcp.url", self.url, str, 'an address, "https://..."', holds=_is_remote)
+        if "@" in urlsplit(self.url).netloc:
+            raise ConfigError("ProviderMcp.url: holds a user or password, which is shown; write authorization instead")
         for name in ("authorization", "description"):
             expect(f"ProviderMcp.{name}", getattr(self, name), str, "a text")
         _check_texts(self, "allowed_tools")

@@ -24,7 +24,7 @@ from mcpagent.messages import (
     ToolsShown,
     Usage,
 )
-from mcpagent.models.provider_run.provider_calls import Ran, ran_at
+from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
 from mcpagent.prompt.builder import call_note
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Standing, progress_from_json
@@ -239,6 +239,7 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
     pending = {call.call_id: call.kind for call in standing.pending}
     number, question, entries = 0, tuple[Part, ...](), list[Answered | News]()
     answers, before = 0, tuple[str, ...]()
+    waiting = calls_to_come(None)
     for place, message in enumerate(session.messages):
         if message.role == "user":
             if _is_news(session.messages, place):
@@ -253,7 +254,8 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
             following = session.messages[place + 1 : place + 2]
             results = following[0].parts if following and following[0].role == "tool" else ()
             called = _called(message, results, progress, pending)
-            there = {at: _called_there(ran) for at, ran in ran_at(message.parts).items()}
+            there = {at: _called_there(ran) for at, ran in ran_at(message.parts, waiting).items()}
+            waiting = calls_to_come(message)
             parts = tuple(
                 called.pop(0) if isinstance(part, ToolCall) else there.get(at, part)
                 for at, part in enumerate(message.parts)

@@ -1,0 +1,102 @@
+"""How much of an answer is read. A gateway may send without an end, and both SDKs keep all that comes.
+
+What is counted are bytes after decompression. It is done where an SDK reads, for its own reading of error bodies too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+from mcpagent.models.failures_and_retries import AnswerError
+
+MOST_STREAMED = 128 * 2**20
+"""Of a whole stream: 128,000 tokens, each in an event of its own, take about 60 MB in the wordiest format."""
+
+MOST_AT_ONCE = 16 * 2**20
+"""Of a stream until its next event, comments counted, and of an answer in one piece."""
+
+MOST_OF_AN_ERROR = 2**20
+"""The rest of an error is not read; its status and its first words are enough."""
+
+MOST_LINES = 20_000
+"""Of one event: what the Anthropic SDK does for a line grows with those before it. A CRLF counts twice."""
+
+_BLANK_LINES = (b"\n\n", b"\r\r", b"\n\r\n")
+_LONGEST_MARK = 4
+
+_asking: ContextVar[bool] = ContextVar("asking", default=False)
+
+
+@contextmanager
+def of_bounded_size() -> Iterator[None]:
+    """Around a request: what answers it is bounded, if `bound` was called for the client. Others of a client that is
+    shared are not."""
+    token = _asking.set(True)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def bound(sdk_client: Any) -> None:
+    """Prepares the HTTP client of an SDK's client; once is enough, more does no harm."""
+    http_client = getattr(sdk_client, "_client", None)  # the SDKs have no public name for it
+    hooks = getattr(http_client, "event_hooks", None)
+    if http_client is not None and hooks is not None and _bound_answer not in hooks.get("response", ()):
+        http_client.event_hooks = {**hooks, "response": [*hooks.get("response", ()), _bound_answer]}
+
+
+async def _bound_answer(response: Any) -> None:
+    if _asking.get():
+        response.aiter_bytes = partial(_bounded, response, response.aiter_bytes)
+
+
+async def _bounded(response: Any, read: Any, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+    """What `read` gives of the response's body. Raises `AnswerError` where it is too much; an error is cut instead."""
+    if response.status_code >= 300:
+        left = MOST_OF_AN_ERROR
+        async with aclosing(read(chunk_size)) as parts:
+            async for part in parts:
+                yield part[:left]
+                left -= len(part)
+                if left < 0:
+                    break
+        await response.aclose()
+        return
+    size = AnswerSize(is_stream=not response.headers.get("content-type", "").lower().startswith("application/json"))
+    async with aclosing(read(chunk_size)) as parts:
+        async for part in parts:
+            if too_much := size.add(part):
+                raise AnswerError(too_much, "too_much")
+            yield part
+
+
+class AnswerSize:
+    """Counts what comes of an answer, however it is cut into pieces."""
+
+    def __init__(self, *, is_stream: bool) -> None:
+        self._is_stream = is_stream
+        self._bytes = self._waiting = self._lines = 0
+        self._end = b""
+
+    def add(self, part: bytes) -> str:
+        """What there is too much of with these bytes, in a few words; "" if it is not too much."""
+        self._bytes += len(part)
+        self._waiting += len(part)
+        if self._is_stream:
+            seen = self._end + part
+            self._end = seen[-_LONGEST_MARK:]
+            if (begun := seen.rfind(b"data:")) >= 0:
+                self._waiting = len(seen) - begun
+            ended = max(map(seen.rfind, _BLANK_LINES))
+            new = seen[ended:] if ended >= 0 else part
+            self._lines = (0 if ended >= 0 else self._lines) + new.count(b"\n") + new.count(b"\r")
+        if self._lines > MOST_LINES:
+            return f"{MOST_LINES:,} lines as one event"
+        if self._waiting > MOST_AT_ONCE:
+            return f"{MOST_AT_ONCE >> 20} MiB without a whole answer or event"
+        return f"{MOST_STREAMED >> 20} MiB" if self._bytes > MOST_STREAMED else ""
