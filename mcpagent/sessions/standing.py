@@ -85,6 +85,16 @@ class Standing:
         return cls(**{name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None})
 
 
+def written_json(data: Any) -> str:
+    """As a store writes it: nothing in it but JSON, and no half of a character, as a model may send one."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":"))
+    return text
+
+
 def progress_to_json(progress: CallProgress) -> Any:
     """As a store keeps it."""
     return {"is_repeatable": progress.is_repeatable, "parts": _parts_to_json(progress.parts)}
