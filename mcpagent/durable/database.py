@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
@@ -33,10 +34,8 @@ class EngineDatabase:
         """The one that is meant. Raises `ConfigError` for what is neither a file nor an address of PostgreSQL."""
         if is_address(database):
             rest = database.partition("://")[2]
-            try:
+            with contextlib.suppress(ValueError):  # said by whoever connects
                 hide(urlsplit(database).password)
-            except ValueError:  # said by whoever connects
-                pass
             return cls(f"postgresql://{rest}", f"postgresql://{safe_line(rest.rpartition('@')[2], 200)}")
         file = file_of(database, "runs.db", os.environ)
         return cls(f"sqlite:///{file}", safe_line(str(file), 200), file)

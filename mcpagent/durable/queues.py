@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ _SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
 """The name of a queue that has no runs: it says that a process serves one, and which."""
 
 POLL_SECONDS = 0.2
+
+MAX_COMPARED = 100
+"""Of so many runs of a session, the oldest, it is found out which was the first."""
 
 
 async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -92,25 +96,25 @@ class RunQueue:
             "workflow_id": run,
             "queue_partition_key": whose,
             "authenticated_user": session,  # the engine finds runs by this on both databases, by attributes on one only
+            "attributes": {"asked": time.time_ns()},  # it knows the second, which is not enough for the order
         }
 
     async def is_first(self, session: str, status: WorkflowStatus) -> bool:
         """Whether no run of the session that was asked for earlier is still to be finished."""
         from dbos import DBOS
 
-        earlier = await outside(
+        waiting = await outside(
             DBOS.list_workflows,
             name=WORKFLOW_NAME,
             status=["ENQUEUED", "DELAYED", "PENDING"],
             app_version=VERSION,
             queue_name=[self.name, self.waiting],
             user=session,
-            limit=1,
+            limit=MAX_COMPARED,
             load_input=False,
             load_output=False,
         )
-        mine = (status.created_at or 0, status.workflow_id)
-        return not earlier or (earlier[0].created_at or 0, earlier[0].workflow_id) >= mine
+        return _order(status) <= min(map(_order, waiting), default=_order(status))
 
     # -- who serves it ------------------------------------------------------------------------------------------------
 
@@ -128,6 +132,10 @@ class RunQueue:
         from dbos import DBOS
 
         await DBOS.delete_queue_async(self._seat(token))
+
+
+def _order(status: WorkflowStatus) -> tuple[int, int, str]:
+    return status.created_at or 0, int((status.attributes or {}).get("asked") or 0), status.workflow_id
 
 
 async def models_served(store: SessionStore, version: str = VERSION) -> set[str]:

@@ -67,8 +67,8 @@ class Workflow:
 
     async def _stop(self) -> NoReturn:
         self.task.cancel()
-        while True:  # until that comes here
-            await asyncio.sleep(3600)
+        await asyncio.Event().wait()  # until that comes here
+        raise asyncio.CancelledError
 
     def reserve(self, calls: Sequence[ToolCall]) -> None:
         """Draws the numbers of the steps of these calls, in their order, and tells the run what is known of them.
@@ -122,7 +122,7 @@ class _StepModel(WrappedModel):
         async def ask() -> str:
             try:
                 response = await _alone(self.inside.respond(request, emit))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - models are other people's code
                 raise storable_error(error, workflow.store) from None
             live.append(response)
             message = json.loads(workflow.store.message_as_json(response.message))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import weakref
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -45,7 +44,6 @@ class Worker:
         self._active: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Task[Any]] = set()
         self._freed = asyncio.Event()
-        self._alone: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def end(self, seconds: float) -> None:
         """Waits for the runs under way; what is left then is neither done nor failed, and somebody's to go on with."""
@@ -86,7 +84,7 @@ class Worker:
         try:
             workflow.recorded = await _recorded(run)
             return await self._whole(json.loads(data), run, workflow, task)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - toolsets are other people's code
             raise storable_error(error, self.store) from None
         except asyncio.CancelledError:
             if workflow.ended is None:
@@ -112,11 +110,9 @@ class Worker:
             finally:
                 self._waiting.discard(task)
             await self._put_into(self.queue.name, run)
-        taken = await self._taken(name, status)
-        if taken is None:
-            await self._put_into(self.queue.waiting, run)
-        else:
-            return await self._in_session(taken, name, run, request, workflow)
+        if (taken := await self._taken(name, status)) is None:
+            return await self._put_into(self.queue.waiting, run)
+        return await self._in_session(taken, name, run, request, workflow)
 
     async def _put_into(self, queue: str, run: str) -> NoReturn:
         """The run is done later, from the beginning: it goes into this queue, and this execution of it ends."""
@@ -155,16 +151,16 @@ class Worker:
         """Waits until the session is free for this run, however long somebody else has it."""
         loop = asyncio.get_running_loop()
         begun, told, seconds = loop.time(), False, FIRST_LOOK_SECONDS
-        alone = self._alone.setdefault(name, asyncio.Lock())
-        async with alone:  # one of them looks, in their order
-            while (taken := await self._taken(name, status)) is None:
-                if loop.time() - begun > TOLD_SECONDS and not told:
-                    told = True
-                    who = await asyncio.to_thread(self._holder_of, name)
-                    self.agent.warn(f'a durable run waits for session "{safe_line(name, 60)}", which {who} has')
-                seconds = await self._until_freed(seconds)
-            taken[0].give_back()
-            self.store.release(name)
+        while (taken := await self._taken(name, status)) is None:
+            if loop.time() - begun > TOLD_SECONDS and not told:
+                told = True
+                who = await asyncio.to_thread(self._holder_of, name)
+                self.agent.warn(f'a durable run waits for session "{safe_line(name, 60)}", which {who} has')
+            seconds = await self._until_freed(seconds)
+            if _is_cancelled(await _status(status.workflow_id)):
+                raise asyncio.CancelledError
+        taken[0].give_back()
+        self.store.release(name)
 
     async def _until_freed(self, seconds: float) -> float:
         """Waits so long, or until a run of this process has ended; gives how long to wait the next time."""

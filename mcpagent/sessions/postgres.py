@@ -328,8 +328,10 @@ _ADVICE: Sequence[tuple[tuple[str, ...], tuple[str, ...], str]] = (
         "is the server running there, and the address right?",
     ),
 )
-"""What to do, by the beginning of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html). Where
-no connection was made there is no code, so it goes by a piece of the text, which may have any figures as a port."""
+"""What to do, by the beginning of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+
+Where no connection was made there is no code, so it goes by a piece of the text, which may have any figures as a port.
+"""
 
 
 def advice(code: str | None, text: str) -> str:

@@ -19,7 +19,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
 
 from mcpagent.config import ServerConfig
-from mcpagent.errors import ServerError
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.transports.bytes_to_messages import (
     Decoded,
