@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from mcpagent import (
     ScriptedModel,
     SessionStore,
     SessionStoreError,
+    ToolCall,
 )
 from mcpagent.durable import DurableRuns
 from mcpagent.events import Event, Notice
@@ -137,13 +137,17 @@ async def test_who_only_asks_leaves_the_bounds_as_they_are(tmp_path: Path) -> No
     under_way: list[int] = []
     most = 0
 
-    async def wait(request: ModelRequest) -> str:
+    async def hold() -> str:
+        """Takes its time."""
         nonlocal most
         under_way.append(1)
         most = max(most, len(under_way))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # as long as the engine takes to look for the next one
         under_way.pop()
-        return "done"
+        return "held"
+
+    def reply(request: ModelRequest) -> ToolCall | str:
+        return "done" if request.messages[-1].tool_results else ToolCall("1", "hold", {})
 
     agent, durable, store = echoing(tmp_path, per_user=1, at_once=5)
     async with served(agent, durable):
@@ -152,7 +156,7 @@ async def test_who_only_asks_leaves_the_bounds_as_they_are(tmp_path: Path) -> No
     async with served(client, asking, works=False):
         runs = [await asking.start("hello", session=f"s{number}", user="ann\0\ud800") for number in range(3)]
     worker_store, working = SessionStore(tmp_path / "chats.db"), DurableRuns(tmp_path / "runs.db", per_user=1)
-    worker = Agent(ScriptedModel([wait] * 3), sessions=worker_store, wrappers=[working])
+    worker = Agent(ScriptedModel([reply] * 6), tools=[hold], sessions=worker_store, wrappers=[working])
     async with served(worker, working):
         for run in runs:
             assert (await (await working.run(run.id)).result()).answer == "done"
@@ -257,4 +261,3 @@ async def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
     assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
     connection.close()
     store.close()
-    assert json.dumps(told)
