@@ -65,6 +65,9 @@ class EngineDatabase:
     def problem(self, error: BaseException) -> SessionStoreError:
         """What the engine, or its database, could not do there, and what to do."""
         cause = getattr(error, "orig", None) or error
+        if self.file is None and not hasattr(cause, "sqlstate"):  # its text quotes what cannot be read
+            form = "postgresql://user:password@host:port/database"
+            return SessionStoreError(f"durable runs: the address cannot be read; write {form}, special ones as %40")
         said = safe_line(str(cause).partition("\n")[0], 200)
         if isinstance(cause, OSError):
             said = safe_line(cause.strerror or said, 120)

@@ -289,11 +289,11 @@ class DurableRuns:
         self._works = works
         self._worker = worker = _SERVING[0] = Worker(agent, agent.store, queue, me)
         try:
-            DBOS(config=self._config(me))
-            if DBOS.__dict__.get("_mcpagent_workflow") is None:
-                DBOS._mcpagent_workflow = DBOS.workflow(name=WORKFLOW_NAME)(_workflow)  # type: ignore[attr-defined]
-            DBOS.listen_queues([queue.name, queue.waiting] if works else [])
             try:
+                DBOS(config=self._config(me))
+                if DBOS.__dict__.get("_mcpagent_workflow") is None:
+                    DBOS._mcpagent_workflow = DBOS.workflow(name=WORKFLOW_NAME)(_workflow)  # type: ignore[attr-defined]
+                DBOS.listen_queues([queue.name, queue.waiting] if works else [])
                 DBOS.launch()
                 await queue.register(self._limits, works=works)
             except Exception as error:  # noqa: BLE001 - whatever the engine's database raises
