@@ -159,7 +159,7 @@ async def unserved_words(store: SessionStore, queue_name: str, version: str) -> 
     served = await models_served(store, version)
     if model in served:
         return ""
-    if version != VERSION and model in await models_served(store):
+    if version != VERSION:
         return (
             f"it was begun by another version of mcpagent ({safe_line(version, 40)}), and no worker of that one is "
             "running; start one, or cancel it and ask again"

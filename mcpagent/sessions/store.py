@@ -147,9 +147,12 @@ class SessionStore:
 
     @checked(InputError)
     def sessions(self, limit: int | None = None, *, folder: str | Path | None = None) -> list[SessionInfo]:
-        """The sessions, the one used last first; those begun in `folder`, if one is named."""
+        """The sessions, the one used last first; those begun in `folder`, if one is named.
+
+        One in which everything was taken back is not among them; its id still goes on with it.
+        """
         named = str(folder) if folder is not None else None
-        return self._result(self._do(lambda: self._backend.infos(limit, named)))
+        return self._result(self._do(lambda: self._backend.infos(limit, named, with_empty=False)))
 
     @checked(InputError)
     def read(self, session: str) -> KeptSession:
@@ -226,7 +229,8 @@ class SessionStore:
     @checked(InputError)
     def prune(self, before: float) -> list[SessionInfo]:
         """Forgets the sessions last used before this time (seconds since 1970) that nobody has; gives them."""
-        old = [info for info in self.sessions() if info.updated < before and info.holder is None]
+        infos = self._result(self._do(self._backend.infos))
+        old = [info for info in infos if info.updated < before and info.holder is None]
         for info in old:
             self._result(self._do(lambda info=info: self._backend.delete(info.id)))  # type: ignore[misc]
         return old

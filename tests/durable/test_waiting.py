@@ -25,6 +25,7 @@ from mcpagent import (
     ToolCall,
 )
 from mcpagent.durable import DurableRuns
+from mcpagent.durable.queues import VERSION
 from mcpagent.events import Event, Notice
 from mcpagent.models.base import ModelRequest
 
@@ -124,6 +125,15 @@ async def test_a_run_that_nobody_does_is_told(tmp_path: Path) -> None:
         assert "mcpagent worker -m test:mine" in heard[0]
         with pytest.raises(AgentStateError, match=f'run "{run.id}" waits: no worker does'):
             await run.result()
+    with sqlite3.connect(tmp_path / "runs.db") as database:
+        database.execute("UPDATE workflow_status SET application_version = 'mcpagent-0'")
+    database.close()
+    async with served(agent, durable, works=False):
+        with pytest.raises(AgentStateError, match=r"begun by another version of mcpagent \(mcpagent-0\)"):
+            await (await durable.run(run.id)).result()
+    with sqlite3.connect(tmp_path / "runs.db") as database:
+        database.execute("UPDATE workflow_status SET application_version = ?", (VERSION,))
+    database.close()
     worker, working, worker_store = echoing(tmp_path, model="test:mine")
     async with served(worker, working):
         assert (await (await working.run(run.id)).result()).answer == "answer to hello"
@@ -172,7 +182,7 @@ async def test_who_only_asks_leaves_the_bounds_as_they_are(tmp_path: Path) -> No
 async def test_ids_that_cannot_be_used_are_told(tmp_path: Path, wrong: Any) -> None:
     agent, durable, store = echoing(tmp_path)
     async with served(agent, durable, works=False):
-        for call in (durable.run, durable.cancel, lambda id: durable.start("hello", run=id)):
+        for call in (durable.run, durable.cancel, lambda run: durable.start("hello", run=run)):
             with pytest.raises(InputError, match="run id"):
                 await call(wrong)
     store.close()
@@ -184,7 +194,7 @@ def stored(folder: Path) -> str:
     for name in ("runs.db", "chats.db"):
         connection = sqlite3.connect(folder / name)
         for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            for row in connection.execute(f"SELECT * FROM {table}").fetchall():  # noqa: S608 - a test's own file
+            for row in connection.execute(f"SELECT * FROM {table}").fetchall():
                 for value in map(str, row):
                     found.append(value)
                     try:

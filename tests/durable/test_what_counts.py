@@ -1,5 +1,4 @@
-"""What a run comes to counts once it is written: what agents took that it called, calls out of time, calls amid which it
-was cancelled."""
+"""What a run comes to counts once it is written: what its agents took, calls out of time or amid a cancellation."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,23 @@ def test_managing(place: Place) -> None:
     other = place.open()
     assert [info.id for info in other.prune(1e12) if info.id in ("one", "two")] == ["two"]  # `one` is held
     assert store.check() == []
+
+
+async def test_what_was_all_taken_back_is_not_listed(place: Place) -> None:
+    store = place.open()
+    async with Agent(ScriptedModel(["one", "two"]), sessions=store) as agent:
+        session = await agent.open_session("ann")
+        await session.ask("hello")
+        assert [info.id for info in store.sessions()] == ["ann"]
+        session.rewind(0)
+        assert store.sessions() == []
+        assert store.read("ann").messages == ()
+        assert await session.ask("hello") == "two"
+        assert [info.messages for info in store.sessions()] == [2]
+        session.rewind(0)
+    assert store.sessions() == []
+    assert [info.id for info in store.prune(time.time() + 60)] == ["ann"]
+    store.close()
 
 
 def test_a_newer_store_is_told_and_left_as_it_is(place: Place) -> None:
