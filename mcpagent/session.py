@@ -37,7 +37,7 @@ from mcpagent.python.event_loops import in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
-from mcpagent.sessions.standing import Announced, Beginning, Standing, Told, UnfinishedRun
+from mcpagent.sessions.standing import Announced, Beginning, KnownTools, Standing, Told, UnfinishedRun
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
@@ -571,6 +571,7 @@ class Session(Generic[Deps]):
             connecting=begun.told.connecting,
             searching=begun.beginning.how_found[0],
             newly_offered=pinned - told.keys() - found,
+            known=begun.told.known.keys if begun.told.known is not None else None,
         )
         names = {tool.definition.key: name for name, tool in tools.known.items()}
         if then.tools is now.listing.tools and all(names.get(key) == tool.name for key, tool in told.items()):
@@ -713,7 +714,9 @@ class Session(Generic[Deps]):
                 offered=self._offered_first,
                 given_length=self._given_length,
             ),
-            told=Told(listing.descriptions, listing.connecting),
+            told=Told(
+                listing.descriptions, listing.connecting, KnownTools(listing.tools) if self._tools.searching else None
+            ),
             pending=pending,
             announced=Announced(conversation.announced, conversation.has_unanswered_prompt),
             spent=spent,

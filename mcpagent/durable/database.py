@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
-from mcpagent.sessions.places import file_of, is_address
+from mcpagent.sessions.places import file_meant, is_address
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.safe_text import safe_line
 
@@ -37,7 +37,7 @@ class EngineDatabase:
             with contextlib.suppress(ValueError):  # said by whoever connects
                 hide(urlsplit(database).password)
             return cls(f"postgresql://{rest}", f"postgresql://{safe_line(rest.rpartition('@')[2], 200)}")
-        file = file_of(database, "runs.db", os.environ)
+        file = file_meant(database, "runs.db", os.environ)
         return cls(f"sqlite:///{file}", safe_line(str(file), 200), file)
 
     def make_ready(self) -> None:
@@ -91,7 +91,7 @@ class EngineDatabase:
         return _NAME_ANOTHER
 
 
-class Connection(sqlite3.Connection):
+class EngineConnection(sqlite3.Connection):
     """A connection to SQLite with `unixepoch('subsec')`, which SQLite has from 3.42 on.
 
     The engine writes it into its tables where Python is 3.12 or newer, whatever SQLite that Python has; it is null

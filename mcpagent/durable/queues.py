@@ -42,7 +42,7 @@ async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Bounds:
     """How many runs of a model are done at the same time, of one user, and how many begin in a minute."""
 
     at_once: int | None = None
@@ -71,7 +71,7 @@ class RunQueue:
         """The queue without bounds of those that wait for their session."""
         return f"{self.name} (waiting)"
 
-    async def register(self, limits: Limits, *, works: bool) -> None:
+    async def register(self, limits: Bounds, *, works: bool) -> None:
         """Makes it known. Whoever does no runs leaves its bounds as those have set them that do."""
         from dbos import DBOS
 

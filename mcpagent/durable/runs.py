@@ -20,10 +20,10 @@ from mcpagent.agent import Agent
 from mcpagent.approval import CallAnswer, PendingCall, usable_answers
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition
-from mcpagent.durable.database import Connection, EngineDatabase
-from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, Limits, RunQueue, unserved_words
+from mcpagent.durable.database import EngineConnection, EngineDatabase
+from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, Bounds, RunQueue, unserved_words
+from mcpagent.durable.runner import Runner
 from mcpagent.durable.steps import in_steps
-from mcpagent.durable.worker import Worker
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import StopReason
 from mcpagent.messages import Spent, Text, Usage
@@ -144,10 +144,10 @@ class DurableRuns:
         seconds = "a number of seconds above 0"
         expect("DurableRuns: unserved_seconds", unserved_seconds, (int, float), seconds, holds=lambda limit: limit > 0)
         self._database = EngineDatabase.of(database)
-        self._limits, self._unserved_seconds = Limits(at_once, per_user, per_minute), float(unserved_seconds)
+        self._limits, self._unserved_seconds = Bounds(at_once, per_user, per_minute), float(unserved_seconds)
         if at_once is not None and per_user is not None and per_user > at_once:
             raise ConfigError(f"DurableRuns: per_user is {per_user}, and at_once only {at_once}; make per_user smaller")
-        self._worker: Worker | None = None
+        self._runner: Runner | None = None
         self._works = False
 
     @property
@@ -226,11 +226,11 @@ class DurableRuns:
     async def _enqueue(self, data: dict[str, Any], user: str, run: str) -> DurableRun:
         from dbos import DBOS
 
-        worker = self._require_serving()
-        options: Any = worker.queue.options(data["session"], user, run)
-        begun = await DBOS.enqueue_workflow_with_options_async(options, worker.store.as_json(data))
-        if not self._works and (words := await unserved_words(worker.store, worker.queue.name, VERSION)):
-            worker.agent.warn(f"{self.where}: {words}")
+        runner = self._require_serving()
+        options: Any = runner.queue.options(data["session"], user, run)
+        begun = await DBOS.enqueue_workflow_with_options_async(options, runner.store.as_json(data))
+        if not self._works and (words := await unserved_words(runner.store, runner.queue.name, VERSION)):
+            runner.agent.warn(f"{self.where}: {words}")
         return self._known(begun)
 
     def _known(self, handle: WorkflowHandleAsync[str]) -> DurableRun:
@@ -242,20 +242,20 @@ class DurableRuns:
         since, pause = loop.time(), min(SERVED_SECONDS, self._unserved_seconds)
         while True:
             await asyncio.sleep(pause)
-            worker, words = self._require_serving(), ""
+            runner, words = self._require_serving(), ""
             with suppress(Exception):  # a database that is away may come back
                 status = await handle.get_status()
                 if str(status.status) in ("ENQUEUED", "DELAYED"):
-                    words = await unserved_words(worker.store, str(status.queue_name), str(status.app_version))
+                    words = await unserved_words(runner.store, str(status.queue_name), str(status.app_version))
             if not words:
                 since = loop.time()
             elif loop.time() - since >= self._unserved_seconds:
                 raise AgentStateError(f'{self.where}: run "{safe_line(handle.workflow_id, 60)}" waits: {words}')
 
-    def _require_serving(self) -> Worker:
-        if self._worker is None:
+    def _require_serving(self) -> Runner:
+        if self._runner is None:
             raise AgentStateError("durable runs are not served; use `async with durable.serving(agent):`")
-        return self._worker
+        return self._runner
 
     # -- the worker ---------------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class DurableRuns:
             raise ConfigError("durable runs need an agent that keeps its sessions: Agent(sessions=SessionStore(...))")
         if not agent.is_started:
             raise AgentStateError("start the agent first: `async with agent, durable.serving(agent):`")
-        if self._worker is not None or _SERVING[0] is not None:
+        if self._runner is not None or _SERVING[0] is not None:
             raise AgentStateError("this process serves durable runs already; it can serve one agent's at a time")
         await asyncio.to_thread(self._database.make_ready)
         me = await written(agent.store.join())
@@ -287,7 +287,7 @@ class DurableRuns:
         threads = getattr(loop, "_default_executor", None)
         queue = RunQueue.of(agent.model.name)
         self._works = works
-        self._worker = worker = _SERVING[0] = Worker(agent, agent.store, queue, me)
+        self._runner = runner = _SERVING[0] = Runner(agent, agent.store, queue, me)
         try:
             try:
                 DBOS(config=self._config(me))
@@ -300,7 +300,7 @@ class DurableRuns:
                 raise self._database.problem(error) from None
             if works:
                 await queue.sit_down(me)
-                looking = asyncio.create_task(worker.look(), name="mcpagent-durable")
+                looking = asyncio.create_task(runner.look(), name="mcpagent-durable")
             yield
         finally:
             if looking is not None:
@@ -308,17 +308,17 @@ class DurableRuns:
                 await asyncio.wait({looking})
                 with suppress(Exception):  # the database may be what is gone; others see that this process is
                     await queue.stand_up(me)
-            await worker.end(stop_seconds)
+            await runner.end(stop_seconds)
             await asyncio.to_thread(DBOS.destroy)
             # The engine has put its own threads in place of the loop's, and they are gone now.
             loop.set_default_executor(threads or ThreadPoolExecutor(thread_name_prefix="asyncio"))
-            self._worker = _SERVING[0] = None
+            self._runner = _SERVING[0] = None
 
     def _config(self, me: str) -> DBOSConfig:
         return {
             "name": "mcpagent",
             "system_database_url": self._database.address,
-            "db_engine_kwargs": {"connect_args": {"factory": Connection}} if self._database.file is not None else {},
+            "db_engine_kwargs": {"connect_args": {"factory": EngineConnection}} if self._database.file is not None else {},
             "application_version": VERSION,
             "executor_id": me,
             "log_level": "CRITICAL",
@@ -327,15 +327,15 @@ class DurableRuns:
         }
 
 
-_SERVING: list[Worker | None] = [None]
+_SERVING: list[Runner | None] = [None]
 """Who does the runs of this process: the engine is one for all of it."""
 
 
 async def _workflow(data: str) -> str:
-    worker = _SERVING[0]
-    if worker is None:
+    runner = _SERVING[0]
+    if runner is None:
         raise AgentStateError("durable runs are not served any more")
-    return await worker.execute(data)
+    return await runner.execute(data)
 
 
 def _state_of(status: WorkflowStatus) -> State:

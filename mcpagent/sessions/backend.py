@@ -304,7 +304,10 @@ class SessionBackend(ABC):
         """The sessions, the one used last first; of a folder if one is named. Of an empty one all was taken back."""
         conditions = [] if with_empty else ["EXISTS (SELECT 1 FROM messages m WHERE m.session = s.number)"]
         conditions += ["s.folder = ?"] if folder is not None else []
-        where, values = f"WHERE {' AND '.join(conditions)}" if conditions else "", [folder] if folder is not None else []
+        where, values = (
+            f"WHERE {' AND '.join(conditions)}" if conditions else "",
+            [folder] if folder is not None else [],
+        )
         with self.transaction(writes=False):
             rows = self.execute(
                 f"{_INFO} {where} ORDER BY s.updated DESC, s.number DESC LIMIT ?",

@@ -19,11 +19,11 @@ from mcpagent.messages import Message, dump_messages, load_message
 from mcpagent.python.argument_checks import checked, expect, expect_kind
 from mcpagent.sessions.backend import MAX_FOUND, MessageRow, ReadRows, Rows, SessionBackend
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
-from mcpagent.sessions.places import file_of, is_address
+from mcpagent.sessions.places import file_meant, is_address
 from mcpagent.sessions.standing import steps_from_json, written_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
-from mcpagent.text.safe_text import encodable, safe_line
+from mcpagent.text.safe_text import safe_line, without_halves
 from mcpagent.text.secret_shapes import Redact, may_have_shapes, redacted, secrets_in, value_redactor, without_shapes
 
 WAIT_SECONDS = 60.0
@@ -369,7 +369,7 @@ def _words(message: Message) -> str:
 
 def _sendable(text: str) -> str:
     """Without what no database takes: NUL, and halves of characters."""
-    return encodable(text.replace("\0", " "))
+    return without_halves(text.replace("\0", " "))
 
 
 def _is_answer(message: Message) -> bool:
@@ -399,7 +399,7 @@ def _backend(where: str | Path | None, durability: Literal["normal", "full"]) ->
         return PostgresBackend(where, durability)
     from mcpagent.sessions.sqlite import SqliteBackend
 
-    return SqliteBackend(file_of(where, "sessions.db", os.environ), durability)
+    return SqliteBackend(file_meant(where, "sessions.db", os.environ), durability)
 
 
 async def written(future: Future[_T]) -> _T:

@@ -69,6 +69,6 @@ def listed(names: Sequence[str]) -> str:
     return f"{shown}{more}" or "none"
 
 
-def encodable(text: str) -> str:
+def without_halves(text: str) -> str:
     """The text with a question mark for each half of a surrogate pair, which no file, database or encoder takes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -12,7 +12,7 @@ from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.frame.options import Options
 from mcpagent.errors import InputError
-from mcpagent.sessions.places import file_of, is_address
+from mcpagent.sessions.places import file_meant, is_address
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _OURS_BEGUN = re.compile(rf"[0-9a-f]{{{SHORT},31}}")
 def store_place(options: Options) -> str | Path:
     """The address of a database, or a file, which need not be there."""
     named = options.session_db or None
-    return named if is_address(named) else file_of(named, "sessions.db", options.environ)
+    return named if is_address(named) else file_meant(named, "sessions.db", options.environ)
 
 
 def store_of(options: Options) -> SessionStore:

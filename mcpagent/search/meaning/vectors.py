@@ -27,7 +27,7 @@ from mcpagent.search.meaning.vector_cache import VectorCache
 from mcpagent.search.postings import WorkedOut
 from mcpagent.search.strength import OF_WORDS, Cosines
 from mcpagent.search.words import spoken
-from mcpagent.text.safe_text import encodable
+from mcpagent.text.safe_text import without_halves
 
 if TYPE_CHECKING:
     from mcpagent.search.meaning.embedding import Matrix
@@ -222,7 +222,7 @@ class Vectors:
 
         embedder = self._model()
         try:
-            rows = np.asarray(embedder([encodable(text) for text in texts]), dtype=np.float32)
+            rows = np.asarray(embedder([without_halves(text) for text in texts]), dtype=np.float32)
         except EmbeddingError:
             raise
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the search goes on without it
@@ -233,7 +233,7 @@ class Vectors:
 
 
 def _as_parts(part: Mapping[str, str]) -> str:
-    return encodable(_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS))
+    return without_halves(_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS))
 
 
 def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:

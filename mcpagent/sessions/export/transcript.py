@@ -28,7 +28,7 @@ from mcpagent.models.provider_run.provider_calls import Ran, ran_at
 from mcpagent.prompt.builder import call_note
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Standing, progress_from_json
-from mcpagent.text.safe_text import encodable, safe_line
+from mcpagent.text.safe_text import safe_line, without_halves
 from mcpagent.text.secret_shapes import Redact
 
 _T = TypeVar("_T")
@@ -345,7 +345,7 @@ def _hidden(value: _T, redact: Redact) -> _T:
     clean: Any = value
     match value:
         case str():
-            clean = encodable(redact(value))
+            clean = without_halves(redact(value))
         case Image():
             clean = value
         case ToolKey():

@@ -36,7 +36,7 @@ TOLD_SECONDS = 600.0
 Taken: TypeAlias = "tuple[Session[Any], KeptSession | None]"
 
 
-class Worker:
+class Runner:
     """Does runs of one agent. `me` is the token of this process, by which others see that it is alive."""
 
     def __init__(self, agent: Agent[Any], store: SessionStore, queue: RunQueue, me: str) -> None:
