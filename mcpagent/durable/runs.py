@@ -315,10 +315,11 @@ class DurableRuns:
             self._runner = _SERVING[0] = None
 
     def _config(self, me: str) -> DBOSConfig:
+        is_file = self._database.file is not None
         return {
             "name": "mcpagent",
             "system_database_url": self._database.address,
-            "db_engine_kwargs": {"connect_args": {"factory": EngineConnection}} if self._database.file is not None else {},
+            "db_engine_kwargs": {"connect_args": {"factory": EngineConnection}} if is_file else {},
             "application_version": VERSION,
             "executor_id": me,
             "log_level": "CRITICAL",
