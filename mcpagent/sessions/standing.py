@@ -55,8 +55,8 @@ class KnownTools:
     @property
     def keys(self) -> frozenset[ToolKey]:
         """By what they are, whatever they are offered as."""
-        if self._keys is None:
-            self._keys = frozenset(tool.definition.key for tool in self._tools)
+        if self._keys is None:  # not kept: a session that holds its own thousand of them takes ten times the memory
+            return frozenset(tool.definition.key for tool in self._tools)
         return self._keys
 
     def __eq__(self, other: object) -> bool:
@@ -64,12 +64,11 @@ class KnownTools:
             return False
         return (self._tools is other._tools and bool(self._tools)) or self.keys == other.keys
 
-    def __hash__(self) -> int:
-        return len(self.keys)
+    __hash__ = None  # type: ignore[assignment]
 
     def to_json(self) -> dict[str, list[str]] | None:
         """Names by server, "" for functions; None if there are too many."""
-        if len(self.keys) > MAX_KNOWN:
+        if len(self._tools) > MAX_KNOWN:
             return None
         found: dict[str, list[str]] = {}
         for key in sorted(self.keys, key=str):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -28,6 +29,7 @@ from mcpagent.durable import DurableRuns
 from mcpagent.durable.queues import VERSION
 from mcpagent.events import Event, Notice
 from mcpagent.models.base import ModelRequest
+from tests.sessions.postgres_server import postgres_server
 
 SECONDS = 60.0
 SECRET = "sk-this-is-no-real-key-1234567890"
@@ -270,4 +272,29 @@ async def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
     connection = sqlite3.connect(foreign)
     assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
     connection.close()
+    store.close()
+
+
+@pytest.mark.slow
+async def test_a_postgresql_that_cannot_be_used(tmp_path: Path) -> None:
+    """One line each: what, and what to do; never the password."""
+    server = postgres_server()
+    database, user = server.new_database(), f"weak{uuid4().hex[:8]}"
+    server.run(f"CREATE ROLE {user} LOGIN PASSWORD 'pw-of-nobody'")
+    cases = {
+        "postgresql://ann:pw-of-nobody@127.0.0.1:1/x": "is the server running there",
+        server.on_loopback(user, "pw-of-nobody-else", database): "check user and password",
+        server.on_loopback(user, "pw-of-nobody", database): "GRANT CREATE ON DATABASE",
+        "postgresql://a:pw-of-nobody@@:x/": "the address cannot be read; write postgresql://",
+    }
+    store = SessionStore(tmp_path / "chats.db")
+    for address, said in cases.items():
+        durable = DurableRuns(address)
+        agent = Agent(ScriptedModel([]), sessions=store, wrappers=[durable])
+        async with asyncio.timeout(SECONDS), agent:
+            with pytest.raises(SessionStoreError) as raised:
+                async with durable.serving(agent):
+                    pass
+        assert said in str(raised.value)
+        assert "pw-of-nobody" not in f"{raised.value} {durable}"
     store.close()
