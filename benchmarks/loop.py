@@ -45,10 +45,17 @@ PACKAGES = {
     "mcpagent-kept": ["-e", str(ROOT)],
     "pydantic-ai-slim": ["pydantic-ai-slim[openai]"],
     "openai-agents": ["openai-agents"],
+    "openai-agents-kept": ["openai-agents"],
     "fast-agent-mcp": ["fast-agent-mcp"],
 }
 OURS, KEPT, *PEERS = PACKAGES
-"""Ours twice: in memory, and with each step written into a file of sessions before the next one."""
+"""Ours twice: in memory, and with each step written into a file of sessions before the next one.
+
+openai-agents, too: with the list it gives, and with its `SQLiteSession` in a file.
+"""
+
+SAME_PLACE = {KEPT: OURS, "openai-agents-kept": "openai-agents"}
+"""The package whose environment another row is measured in."""
 
 NEEDS_PYTHON = {"fast-agent-mcp": (3, 12)}
 """The first Python that the newest release runs on (Requires-Python of 0.10); pip gives an older one another API."""
@@ -313,8 +320,8 @@ def main() -> None:
     home.mkdir(parents=True, exist_ok=True)
     missing = left_out(options.only, sys.version_info[:2])
     wanted = [package for package in dict.fromkeys((OURS, *options.only)) if package not in missing]
-    pythons = {one: installed(home, OURS if one == KEPT else one, PACKAGES[one]) for one in wanted}
-    versions = {one: version(python, OURS if one == KEPT else one) for one, python in pythons.items()}
+    pythons = {one: installed(home, SAME_PLACE.get(one, one), PACKAGES[one]) for one in wanted}
+    versions = {one: version(python, SAME_PLACE.get(one, one)) for one, python in pythons.items()}
     found: Figures = {}
     with canned_server() as address, suppress(KeyboardInterrupt):
         measure_all(pythons, options.sizes, options.runs, address if options.wire else "", found)

@@ -230,11 +230,9 @@ def _pydantic_ai_history(lines: Sequence[Line]) -> list[Any]:
 
 @asynccontextmanager
 async def openai_agents_system(address: str) -> AsyncIterator[Ready]:
-    from agents import Agent, Runner, function_tool, set_tracing_disabled
+    from agents import Runner
 
-    set_tracing_disabled(True)
-    tools = [function_tool(look_up)]
-    agent = Agent(name="archive", instructions=INSTRUCTIONS, tools=tools, model=_openai_agents_model(address))
+    agent = _openai_agents_agent(address)
 
     async def begin(items: list[Any]) -> Ask:
         async def ask(prompt: str) -> str:
@@ -246,6 +244,34 @@ async def openai_agents_system(address: str) -> AsyncIterator[Ready]:
         return ask
 
     yield Ready(_openai_agents_history, begin)
+
+
+@asynccontextmanager
+async def kept_openai_agents_system(address: str) -> AsyncIterator[Ready]:
+    """The same with its own store of conversations, `SQLiteSession`, in a file."""
+    from agents import Runner, SQLiteSession
+
+    with tempfile.TemporaryDirectory() as folder:
+        agent = _openai_agents_agent(address)
+
+        async def begin(items: list[Any]) -> Ask:
+            session = SQLiteSession(f"conversation {next(_NUMBERS)}", Path(folder, "sessions.db"))
+            await session.add_items(items)
+
+            async def ask(prompt: str) -> str:
+                return (await Runner.run(agent, prompt, session=session)).final_output
+
+            return ask
+
+        yield Ready(_openai_agents_history, begin)
+
+
+def _openai_agents_agent(address: str) -> Any:
+    from agents import Agent, function_tool, set_tracing_disabled
+
+    set_tracing_disabled(True)
+    tools = [function_tool(look_up)]
+    return Agent(name="archive", instructions=INSTRUCTIONS, tools=tools, model=_openai_agents_model(address))
 
 
 def _openai_agents_model(address: str) -> Any:
@@ -370,5 +396,6 @@ SYSTEMS: dict[str, System] = {
     "mcpagent-kept": kept_mcpagent_system,
     "pydantic-ai-slim": pydantic_ai_system,
     "openai-agents": openai_agents_system,
+    "openai-agents-kept": kept_openai_agents_system,
     "fast-agent-mcp": fast_agent_system,
 }

@@ -17,9 +17,8 @@ from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
-from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.conversation import usable_prompt
-from mcpagent.definition import Definition, Instructions, ModelChoice, PromptOrAnswers, Wrapper
+from mcpagent.definition import Definition, Instructions, ModelChoice, PromptOrAnswers, Wrapper, expect_model
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit, Event, Notice, SubagentEvent, guarded, ignore, log_warnings
 from mcpagent.loop import converse
@@ -44,7 +43,7 @@ from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput, usable_tool
 from mcpagent.toolsets.agent_tools import agent_tool
 from mcpagent.toolsets.functions import function_tool
-from mcpagent.toolsets.sources import AnyTools, McpConfig, sources_of
+from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
 from mcpagent.toolsets.tool_algebra import ApprovalPredicate
 
 if TYPE_CHECKING:
@@ -132,8 +131,8 @@ class Agent(Generic[Deps]):
         wrappers: Sequence[Wrapper] = (),
         sessions: SessionStore | None = None,
     ) -> None:
-        expect("model", model, (str, Model, Sequence, NoneType), _A_MODEL, holds=_is_choice)
-        expect("mcp_config", mcp_config, _CONFIG_KINDS, "a file, a dict, or a list of ServerConfig", holds=_is_config)
+        expect_model(model)
+        expect_config(mcp_config)
         expect("instructions", instructions, (str, Callable), "text or a function")
         if not isinstance(instructions, str):
             expect_function("instructions", instructions, "context")
@@ -830,17 +829,4 @@ def _history(messages: Sequence[Message | Mapping[str, Any]]) -> History:
     return history_of(messages)
 
 
-_A_MODEL = "a name such as anthropic:claude-sonnet-5-5, a Model, or a list of these"
-_CONFIG_KINDS = (str, Path, Mapping, Sequence, ServersConfig, NoneType)
 _MODES = (True, False, "auto")
-
-
-def _is_choice(model: Any) -> bool:
-    if isinstance(model, str | Model | None):
-        return True
-    return bool(model) and all(isinstance(one, str | Model) and not isinstance(one, type) for one in model)
-
-
-def _is_config(config: Any) -> bool:
-    is_list = isinstance(config, Sequence) and not isinstance(config, str)
-    return not is_list or all(isinstance(server, ServerConfig) for server in config)

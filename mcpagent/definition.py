@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.approval import CallAnswer, OnApproval
@@ -11,6 +12,7 @@ from mcpagent.events import Emit, Event
 from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext, RunOptions
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
@@ -29,6 +31,18 @@ PromptOrAnswers: TypeAlias = str | Sequence[Text | Image | CallAnswer]
 
 ModelChoice: TypeAlias = str | Model | Sequence[str | Model] | None
 """A name, an object, a chain of these of which the next answers when one cannot, or None for the environment's."""
+
+
+def expect_model(model: object) -> None:
+    """Raises `ConfigError` unless this is a choice of a model."""
+    wanted = "a name such as anthropic:claude-sonnet-5-5, a Model, or a list of these"
+    expect("model", model, (str, Model, Sequence, NoneType), wanted, holds=_is_choice)
+
+
+def _is_choice(model: Any) -> bool:
+    if isinstance(model, str | Model | None):
+        return True
+    return bool(model) and all(isinstance(one, str | Model) and not isinstance(one, type) for one in model)
 
 
 def _resolve(choice: ModelChoice) -> Model:

@@ -148,7 +148,7 @@ async def run_call(
         decision = ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     started = time.monotonic()  # not before: a person may have thought about it
     if tool is not None and isinstance(decision, Approved):
-        seconds = tool.timeout_seconds if tool.timeout_seconds is not None else run.options.tool_timeout_seconds
+        seconds = tool.limit(run.options.tool_timeout_seconds)
         timeout = asyncio.timeout(seconds)
         batch.begun.add(position)
         try:

@@ -140,7 +140,8 @@ class RunContext(Generic[Deps]):
     its limits hold for both. `asking` is held while a person is asked: one question at a time. `is_small`: its model
     is a small one. `keep` writes down what is new before the next step, where sessions are kept, and raises
     `SessionStoreError` if it cannot. `begins_at` is the place of its first message, which is the prompt but for what
-    was announced before it. `provider_tools` are run by the model's provider.
+    was announced before it. `provider_tools` are run by the model's provider. `of_call` is what agents took that this
+    one call has asked.
     """
 
     deps: Deps
@@ -169,6 +170,7 @@ class RunContext(Generic[Deps]):
     is_small: bool = field(default=False, repr=False)
     provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
+    of_call: Tally = field(default_factory=Tally, repr=False, compare=False)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -177,7 +179,7 @@ class RunContext(Generic[Deps]):
 
     def for_call(self, call_id: str, tool_name: str, *, approved: bool = False) -> RunContext[Deps]:
         """The context of one call."""
-        return replace(self, call_id=call_id, tool_name=tool_name, approved=approved)
+        return replace(self, call_id=call_id, tool_name=tool_name, approved=approved, of_call=Tally())
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -213,15 +215,21 @@ class RunContext(Generic[Deps]):
         """Adds what a request took, here and in all runs that this one is part of."""
         for run in self.lineage:
             run.tally.spent += spent
+            run.of_call.spent += spent
 
     def count_turn(self) -> None:
         """Counts a request that is about to be made; raises `LimitError` when a budget is used up."""
         for run in self.lineage:
             check_budget(run.options, run.tally.earlier + run.tally.spent)
         self.tally.turns += 1
+        if self.parent is not None:
+            self.parent.count_nested(1)
+
+    def count_nested(self, turns: int) -> None:
+        """Adds requests that agents made which this run has called."""
         for run in self.lineage:
-            if run is not self:
-                run.tally.nested_turns += 1
+            run.tally.nested_turns += turns
+            run.of_call.nested_turns += turns
 
 
 def check_budget(options: RunOptions, spent: Spent) -> None:

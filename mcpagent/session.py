@@ -18,7 +18,7 @@ from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall, usable
 from mcpagent.conversation import Conversation, Words, usable_prompt
 from mcpagent.definition import Owner, PromptOrAnswers
 from mcpagent.errors import AgentStateError, InputError
-from mcpagent.events import Emit, Event, Notice, RunFinished, guarded
+from mcpagent.events import Emit, Event, RunFinished, guarded
 from mcpagent.execution import waiting_calls
 from mcpagent.loop import converse
 from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolCall, ToolDefinition
@@ -37,13 +37,14 @@ from mcpagent.python.event_loops import in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
-from mcpagent.sessions.standing import Announced, Beginning, Standing, Told, UnfinishedRun
+from mcpagent.sessions.standing import Announced, Beginning, KnownTools, Standing, Told, UnfinishedRun
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.announcing import announce
 from mcpagent.tool_search.as_begun import catalog_as_begun, listing_as_begun, told_last
 from mcpagent.tool_search.catalog import Catalog, Listing
+from mcpagent.tool_search.noted_uses import note_uses
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
@@ -312,7 +313,7 @@ class Session(Generic[Deps]):
                         self._only_asked_wait = True  # its last calls were written down, and not begun
                 self._pending = run.tally.pending if run.tally.is_over else self._pending
                 self._keep_soon()
-            _learn(conversation, earlier, self._tools.options, run.emit)
+            note_uses(conversation, earlier, self._tools.options, run.emit)
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
         """Those of the agent, if its model has a provider that could run any."""
@@ -571,6 +572,7 @@ class Session(Generic[Deps]):
             connecting=begun.told.connecting,
             searching=begun.beginning.how_found[0],
             newly_offered=pinned - told.keys() - found,
+            known=begun.told.known.keys if begun.told.known is not None else None,
         )
         names = {tool.definition.key: name for name, tool in tools.known.items()}
         if then.tools is now.listing.tools and all(names.get(key) == tool.name for key, tool in told.items()):
@@ -713,7 +715,9 @@ class Session(Generic[Deps]):
                 offered=self._offered_first,
                 given_length=self._given_length,
             ),
-            told=Told(listing.descriptions, listing.connecting),
+            told=Told(
+                listing.descriptions, listing.connecting, KnownTools(listing.tools) if self._tools.searching else None
+            ),
             pending=pending,
             announced=Announced(conversation.announced, conversation.has_unanswered_prompt),
             spent=spent,
@@ -917,19 +921,3 @@ def _is_unfinished(conversation: Conversation) -> bool:
 
 def _how_found(tools: SessionTools) -> tuple[bool, bool, str | None]:
     return tools.searching, tools.provider_searches, tools.options.load
-
-
-def _learn(conversation: Conversation, earlier: int, search: ToolSearch, emit: Emit) -> None:
-    """Notes which found tools were added and called after so many messages, if that is wanted."""
-    if search.history is None:
-        return
-    import sqlite3
-
-    from mcpagent.search.learning import served_queries
-
-    since = sum(len(message.parts) for message in conversation.messages[:earlier])
-    try:
-        for query, served in served_queries(conversation.parts, since).items():
-            search.history.record(query, served.added, served.called)
-    except (sqlite3.Error, OSError) as error:
-        emit(Notice(f"tool search: nothing was learned from this answer: {safe_line(str(error), 120)}", "warning"))

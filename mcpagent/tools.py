@@ -96,6 +96,10 @@ class Tool:
         """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""
         return self.definition if self.asks is None else self.asks(self.definition, arguments)
 
+    def limit(self, usual_seconds: float) -> float:
+        """The seconds that one call may take."""
+        return self.timeout_seconds if self.timeout_seconds is not None else usual_seconds
+
     @property
     def name(self) -> str:
         """As the model sees it; its own server may know it by another (`definition.original_name`)."""

@@ -7,11 +7,13 @@ call is sent, and one has what it gave.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Awaitable, Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
 
 from mcpagent.conversation import NOT_KEPT, UNKNOWN, CallProgress, is_cut, not_run
@@ -19,20 +21,14 @@ from mcpagent.definition import Definition
 from mcpagent.errors import McpAgentError
 from mcpagent.events import Emit
 from mcpagent.execution import NOTHING_RETURNED, failure_output
-from mcpagent.messages import Part, Text, ToolCall, ToolDefinition, ToolResult
-from mcpagent.models.base import (
-    Model,
-    ModelRequest,
-    ModelResponse,
-    ModelSettings,
-    is_small,
-    look_up,
-    search_problem,
-)
+from mcpagent.messages import Part, Spent, Text, ToolCall, ToolResult, Usage
+from mcpagent.models.base import ModelRequest, ModelResponse, WrappedModel
 from mcpagent.recording.recorded_lines import CallLine, ResponseLine, output_document, read, response_line
 from mcpagent.run import run_context
+from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.store import SessionStore
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tools import Tool, ToolOutput, usable_output
 from mcpagent.toolsets.sources import WrappedSources
 
 if TYPE_CHECKING:
@@ -43,15 +39,36 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Workflow:
-    """One execution of a run's workflow. `token` is another one in each process that executes it.
+    """One execution of a run's workflow, in this task. `token` is another one in each process that executes it.
 
-    `recorded` has what the steps gave, by number, that an earlier execution came to.
+    `recorded` has what the steps gave, by number, that an earlier execution came to. `ended` is what the engine says
+    when this execution is over before its time: the run was cancelled, or another process goes on with it.
     """
 
     store: SessionStore
+    task: asyncio.Task[Any]
     recorded: Mapping[int, str] = field(default_factory=dict[int, str])
     token: str = field(default_factory=lambda: uuid4().hex)
     reserved: dict[str, tuple[StepReservation, StepReservation]] = field(default_factory=dict)
+    ended: BaseException | None = None
+
+    async def step(self, given: Awaitable[str], live: Sequence[object] = ()) -> str:
+        """What the step gave. When this execution is over the run ends as one that is cancelled does, so that it keeps
+        what was finished; what was done in the step itself (`live`) counts."""
+        from dbos import error
+
+        try:
+            return await given
+        except error.DBOSBaseException as ended:
+            self.ended = self.ended or ended
+        if live:
+            return ""
+        return await self._stop()
+
+    async def _stop(self) -> NoReturn:
+        self.task.cancel()
+        await asyncio.Event().wait()  # until that comes here
+        raise asyncio.CancelledError
 
     def reserve(self, calls: Sequence[ToolCall]) -> None:
         """Draws the numbers of the steps of these calls, in their order, and tells the run what is known of them.
@@ -65,9 +82,7 @@ class Workflow:
         for call in calls:
             sending, giving = self.reserved[call.id]
             if (given := self.recorded.get(giving.step_id)) is not None:
-                data = json.loads(given)
-                run.tool_context.restore_namespaces(data.pop("state", {}))
-                output = read(CallLine, data).output
+                output = _recorded_output(given)
                 result = ToolResult(call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error)
                 parts: tuple[Part, ...] = (result, *output.changes)
             elif self.recorded.get(sending.step_id) is not None:
@@ -93,61 +108,42 @@ def in_steps(definition: Definition) -> Definition:
     )
 
 
-class _StepModel:
+class _StepModel(WrappedModel):
     """The model, each answer of which is the result of a step."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        return search_problem(self._model, strategy, deferred)
-
-    def is_small(self, settings: ModelSettings) -> bool:
-        return is_small(self._model, settings)
-
-    async def look_up(self) -> None:
-        await look_up(self._model)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         workflow = WORKFLOW.get()
         if workflow is None:
-            return await self._model.respond(request, emit)
+            return await self.inside.respond(request, emit)
         from dbos import DBOS
 
         live: list[ModelResponse] = []
 
         async def ask() -> str:
             try:
-                response = await _alone(self._model.respond(request, emit))
-            except McpAgentError as error:
+                response = await _alone(self.inside.respond(request, emit))
+            except Exception as error:  # noqa: BLE001 - models are other people's code
                 raise storable_error(error, workflow.store) from None
             live.append(response)
             message = json.loads(workflow.store.message_as_json(response.message))
-            return _json({**asdict(response_line(0, response, ())), "message": message})
+            return written_json({**asdict(response_line(0, response, ())), "message": message})
 
-        said = await DBOS.run_step_async({"name": "request"}, ask)
+        said = await workflow.step(DBOS.run_step_async({"name": "request"}, ask), live)
         # What is written has no secrets, which the calls of this process may need.
         response = live[0] if live else read(ResponseLine, json.loads(said)).response
         workflow.reserve(response.message.tool_calls)
         return response
 
-    async def aclose(self) -> None:
-        await self._model.aclose()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
 
 def _step_tool(tool: Tool) -> Tool:
+    """The tool, a call of which ends in time within its step: so that it is written that it did not."""
+
     async def run(arguments: dict[str, Any]) -> ToolOutput:
-        workflow = WORKFLOW.get()
-        reserved = workflow.reserved.pop(run_context().call_id, None) if workflow is not None else None
+        workflow, called = WORKFLOW.get(), run_context()
+        seconds = tool.limit(called.options.tool_timeout_seconds)
+        reserved = workflow.reserved.pop(called.call_id, None) if workflow is not None else None
         if workflow is None or reserved is None:
-            return await tool.run(arguments)
+            return await _in_time(tool, arguments, seconds)
         sending, giving = reserved
         live: list[ToolOutput] = []
 
@@ -156,21 +152,46 @@ def _step_tool(tool: Tool) -> Tool:
 
         async def call() -> str:
             try:
-                output = await _alone(tool.run(arguments))
+                output = await _alone(_in_time(tool, arguments, seconds))
             except Exception as error:  # noqa: BLE001 - tools are other people's code
                 output = failure_output(error, tool)
             live.append(output)
-            state = run_context().tool_context.dump_namespaces()
             line = {"id": "", "name": tool.name, **output_document(output.for_model(), ())}
-            return workflow.store.as_json({**line, "state": state} if state else line)
+            if state := called.tool_context.dump_namespaces():
+                line["state"] = state
+            if called.of_call.spent != Spent() or called.of_call.nested_turns:
+                line["agents"] = {"spent": asdict(called.of_call.spent), "turns": called.of_call.nested_turns}
+            return workflow.store.as_json(line)
 
         if not (tool.safe_to_repeat or tool.ordered):
-            await sending.run_async({"name": f"send {tool.name}"}, send)
-        given = json.loads(await giving.run_async({"name": f"call {tool.name}"}, call))
-        given.pop("state", None)
-        return live[0] if live else read(CallLine, given).output
+            await workflow.step(sending.run_async({"name": f"send {tool.name}"}, send))
+        given = await workflow.step(giving.run_async({"name": f"call {tool.name}"}, call), live)
+        return live[0] if live else _recorded_output(given)
 
-    return replace(tool, run=run)
+    return replace(tool, run=run, timeout_seconds=math.inf)
+
+
+async def _in_time(tool: Tool, arguments: dict[str, Any], seconds: float) -> ToolOutput:
+    """What the tool gives, or that it gave nothing within its limit."""
+    timeout = asyncio.timeout(seconds)
+    try:
+        async with timeout:
+            return usable_output(tool, await tool.run(arguments))
+    except TimeoutError as error:
+        if not timeout.expired():
+            raise
+        return failure_output(error, tool, seconds)
+
+
+def _recorded_output(given: str) -> ToolOutput:
+    """What a call gave in an earlier execution; what it did to the run and its state is done again."""
+    data, run = json.loads(given), run_context()
+    run.tool_context.restore_namespaces(data.pop("state", {}))
+    if (agents := data.pop("agents", None)) is not None:
+        spent = agents["spent"]
+        run.count(Spent(**{**spent, "usage": Usage(**spent["usage"])}))
+        run.count_nested(int(agents["turns"]))
+    return read(CallLine, data).output
 
 
 async def _alone(work: Any) -> Any:
@@ -182,11 +203,16 @@ async def _alone(work: Any) -> Any:
         WORKFLOW.reset(token)
 
 
-def storable_error(error: McpAgentError, store: SessionStore) -> McpAgentError:
-    """The error with its words as they may be written down."""
-    error.args = tuple(store.redact(part) if isinstance(part, str) else part for part in error.args)
+def storable_error(error: Exception, store: SessionStore) -> McpAgentError:
+    """The error with its words as they may be written down; one that is not ours is named, and told in a line."""
+    if not isinstance(error, McpAgentError):
+        return McpAgentError(safe_line(store.redact(f"{type(error).__name__}: {error}"), 500))
+    error.args = tuple(_without_secrets(part, store) for part in error.args)
+    error.__dict__.update({name: _without_secrets(value, store) for name, value in error.__dict__.items()})
     return error
 
 
-def _json(data: Any) -> str:
-    return json.dumps(data, ensure_ascii=False, default=str)
+def _without_secrets(value: Any, store: SessionStore) -> Any:
+    if isinstance(value, str):
+        return store.redact(value)
+    return type(value)(_without_secrets(item, store) for item in value) if type(value) in (list, tuple) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from mcpagent.events import Emit
 from mcpagent.messages import Message, ToolDefinition, Usage
@@ -106,6 +106,29 @@ def runs_provider_tools(model: Model) -> bool:
     """
     own = getattr(model, "runs_provider_tools", None)
     return own is not None and bool(own())
+
+
+class WrappedModel:
+    """A model around another one: what this class does not say itself is as the model inside says it."""
+
+    def __init__(self, model: Model) -> None:
+        self.inside = model
+
+    @property
+    def name(self) -> str:
+        """That of the model inside."""
+        return self.inside.name
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """The answer of the model inside."""
+        return await self.inside.respond(request, emit)
+
+    async def aclose(self) -> None:
+        """Closes the model inside."""
+        await self.inside.aclose()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inside, name)
 
 
 async def look_up(model: Model) -> None:

@@ -25,8 +25,8 @@ from mcpagent.models.base import (
     ModelRequest,
     ModelResponse,
     ModelSettings,
+    WrappedModel,
     is_small,
-    look_up,
     search_cost,
     search_problem,
     tool_limits,
@@ -267,33 +267,26 @@ class _RecordedSources(WrappedSources):
         self._recorder.hide(self.secrets)
 
 
-class _RecordedModel:
+class _RecordedModel(WrappedModel):
     """The model, with everything it is sent and says written down."""
 
     def __init__(self, model: Model, recorder: Recorder) -> None:
-        self._model = model
+        super().__init__(model)
         self._recorder = recorder
 
-    @property
-    def name(self) -> str:
-        return self._model.name
-
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        problem = search_problem(self._model, strategy, deferred)
+        problem = search_problem(self.inside, strategy, deferred)
         self._recorder.write("provider_search", {"problem": problem})
         return problem
 
     def is_small(self, settings: ModelSettings) -> bool:
-        if small := is_small(self._model, settings):
+        if small := is_small(self.inside, settings):
             self._recorder.write("model_size", {"small": small})
         return small
 
-    async def look_up(self) -> None:
-        await look_up(self._model)
-
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         if current_run() is None:  # asked outside of every conversation
-            return await self._model.respond(request, emit)
+            return await self.inside.respond(request, emit)
         recorder = self._recorder
         number = recorder.request(request)
         deltas: list[TextDelta | ThinkingDelta] = []
@@ -306,18 +299,12 @@ class _RecordedModel:
             emit(event)
 
         try:
-            response = await self._model.respond(request, listen)
+            response = await self.inside.respond(request, listen)
         except (ModelError, CredentialsError) as error:
             recorder.write("response", asdict(failure_line(number, error)))
             raise
         recorder.write("response", asdict(response_line(number, response, recorder.whole_deltas(deltas))))
         return response
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
 
 
 def _opened(path: Path, how: int) -> int:

@@ -298,9 +298,16 @@ class SessionBackend(ABC):
         found = self.execute(f"{_INFO} WHERE s.id = ?", (session,))
         return self._listed(found[0]) if found else None
 
-    def infos(self, limit: int | None = None, folder: str | None = None) -> list[SessionInfo]:
-        """The sessions, the one used last first; of a folder if one is named."""
-        where, values = ("WHERE s.folder = ?", [folder]) if folder is not None else ("", [])
+    def infos(
+        self, limit: int | None = None, folder: str | None = None, *, with_empty: bool = True
+    ) -> list[SessionInfo]:
+        """The sessions, the one used last first; of a folder if one is named. Of an empty one all was taken back."""
+        conditions = [] if with_empty else ["EXISTS (SELECT 1 FROM messages m WHERE m.session = s.number)"]
+        conditions += ["s.folder = ?"] if folder is not None else []
+        where, values = (
+            f"WHERE {' AND '.join(conditions)}" if conditions else "",
+            [folder] if folder is not None else [],
+        )
         with self.transaction(writes=False):
             rows = self.execute(
                 f"{_INFO} {where} ORDER BY s.updated DESC, s.number DESC LIMIT ?",

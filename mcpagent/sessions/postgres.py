@@ -309,28 +309,37 @@ class PostgresBackend(SessionBackend):
         if self._password:
             text = text.replace(self._password, REDACTED)
         text = safe_line(text, 200)
-        user = str(self._address.get("user") or "this user")
-        for kinds, advice in _ADVICE.items():
-            if (error.sqlstate or "").startswith(kinds) or (error.sqlstate is None and any(k in text for k in kinds)):
-                return f"{text}; {advice.format(user=safe_line(user, 60))}"
-        return text
+        todo = advice(error.sqlstate, text).format(user=safe_line(str(self._address.get("user") or "this user"), 60))
+        return f"{text}; {todo}" if todo else text
 
 
-_ADVICE: Mapping[tuple[str, ...], str] = {
-    ("28", "authentication failed", "no password supplied", "pg_hba.conf"): "check user and password",
-    ("3D000", "does not exist"): "make it, `createdb`, or name another one in the address",
-    ("42501", "permission denied"): "its owner has to say: CREATE SCHEMA mcpagent AUTHORIZATION {user}",
-    ("25006", "read-only"): "it takes no writes: use the address of the primary server",
-    ("53100", "No space left"): "its disk is full; make room there and go on",
-    ("53300", "too many clients", "remaining connection slots"): "close some, or raise its max_connections",
-    ("57014", "55P03"): "the server, or whoever has it locked, took too long; try again",
-    ("57P03", "starting up", "shutting down", "recovery"): "try again in a moment",
-    ("timeout expired", "Connection refused", "No such file", "could not translate", "resolve", "unreachable"): (
-        "is the server running there, and the address right?"
+_ADVICE: Sequence[tuple[tuple[str, ...], tuple[str, ...], str]] = (
+    (("28",), ("authentication failed", "no password supplied", "pg_hba.conf"), "check user and password"),
+    (("3D000",), ("does not exist",), "make it, `createdb`, or name another one in the address"),
+    (("42501",), ("permission denied",), "its owner has to say: CREATE SCHEMA mcpagent AUTHORIZATION {user}"),
+    (("25006",), ("read-only",), "it takes no writes: use the address of the primary server"),
+    (("53100",), ("No space left",), "its disk is full; make room there and go on"),
+    (("53300",), ("too many clients", "remaining connection slots"), "close some, or raise its max_connections"),
+    (("57014", "55P03"), (), "the server, or whoever has it locked, took too long; try again"),
+    (("57P03",), ("starting up", "shutting down", "recovery"), "try again in a moment"),
+    (
+        (),
+        ("timeout expired", "Connection refused", "No such file", "could not translate", "resolve", "unreachable"),
+        "is the server running there, and the address right?",
     ),
-}
-"""What to do, by the beginning of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html), or
-where a connection was not made by a piece of the text, since there is no code then."""
+)
+"""What to do, by the beginning of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+
+Where no connection was made there is no code, so it goes by a piece of the text, which may have any figures as a port.
+"""
+
+
+def advice(code: str | None, text: str) -> str:
+    """What to do about an error of the server with this code, or of a connection with this text; "" if unknown."""
+    for codes, pieces, words in _ADVICE:
+        if code.startswith(codes) if code is not None else any(piece in text for piece in pieces):
+            return words
+    return ""
 
 
 def _grant(user: str) -> str:

@@ -15,11 +15,13 @@ from mcpagent.messages import (
     Spent,
     Step,
     ToolDefinition,
+    ToolKey,
     ToolsChanged,
     Usage,
     dump_message,
     load_message,
 )
+from mcpagent.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,56 @@ class Beginning:
     given_length: int = 0
 
 
+MAX_KNOWN = 2_000
+"""Of so many tools it is kept which there were; of more, a session that is opened again takes those that there are."""
+
+
+class KnownTools:
+    """Which tools there were, for a session whose model has to search for them. Two of the same tuple are equal."""
+
+    __slots__ = ("_keys", "_tools")
+
+    def __init__(self, tools: Sequence[Tool] = (), keys: frozenset[ToolKey] | None = None) -> None:
+        self._tools, self._keys = tools, keys
+
+    @property
+    def keys(self) -> frozenset[ToolKey]:
+        """By what they are, whatever they are offered as."""
+        if self._keys is None:  # not kept: a session that holds its own thousand of them takes ten times the memory
+            return frozenset(tool.definition.key for tool in self._tools)
+        return self._keys
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KnownTools):
+            return False
+        return (self._tools is other._tools and bool(self._tools)) or self.keys == other.keys
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_json(self) -> dict[str, list[str]] | None:
+        """Names by server, "" for functions; None if there are too many."""
+        if len(self._tools) > MAX_KNOWN:
+            return None
+        found: dict[str, list[str]] = {}
+        for key in sorted(self.keys, key=str):
+            found.setdefault(key.server or "", []).append(key.name)
+        return found
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Sequence[str]] | None) -> KnownTools | None:
+        """What `to_json` gave."""
+        if data is None:
+            return None
+        return cls(keys=frozenset(ToolKey(server or None, str(name)) for server in data for name in data[server]))
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was said of the servers so far: what each connected one is about, and which were connecting."""
+    """What was said so far: what each connected server is about, which were connecting, and which tools there were."""
 
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
     connecting: tuple[str, ...] = ()
+    known: KnownTools | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +129,16 @@ class Standing:
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
         """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
         return cls(**{name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None})
+
+
+def written_json(data: Any) -> str:
+    """As a store writes it: nothing in it but JSON, and no half of a character, as a model may send one."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":"))
+    return text
 
 
 def progress_to_json(progress: CallProgress) -> Any:
@@ -169,8 +225,14 @@ def _spent_from_json(data: Any) -> Spent:
 _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "beginning": (_beginning_to_json, _beginning_from_json),
     "told": (
-        lambda told: {"descriptions": dict(told.descriptions), "connecting": list(told.connecting)},
-        lambda data: Told(dict(data["descriptions"]), tuple(data["connecting"])),
+        lambda told: {
+            "descriptions": dict(told.descriptions),
+            "connecting": list(told.connecting),
+            "known": told.known.to_json() if told.known is not None else None,
+        },
+        lambda data: Told(
+            dict(data["descriptions"]), tuple(data["connecting"]), KnownTools.from_json(data.get("known"))
+        ),
     ),
     "pending": (
         lambda pending: [call.to_json() for call in pending],

@@ -14,16 +14,16 @@ from types import NoneType
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
-from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import InputError, SessionBusyError, SessionStoreError
 from mcpagent.messages import Message, dump_messages, load_message
 from mcpagent.python.argument_checks import checked, expect, expect_kind
 from mcpagent.sessions.backend import MAX_FOUND, MessageRow, ReadRows, Rows, SessionBackend
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
-from mcpagent.sessions.standing import steps_from_json
+from mcpagent.sessions.places import file_meant, is_address
+from mcpagent.sessions.standing import steps_from_json, written_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
-from mcpagent.text.safe_text import safe_line
+from mcpagent.text.safe_text import safe_line, without_halves
 from mcpagent.text.secret_shapes import Redact, may_have_shapes, redacted, secrets_in, value_redactor, without_shapes
 
 WAIT_SECONDS = 60.0
@@ -147,9 +147,12 @@ class SessionStore:
 
     @checked(InputError)
     def sessions(self, limit: int | None = None, *, folder: str | Path | None = None) -> list[SessionInfo]:
-        """The sessions, the one used last first; those begun in `folder`, if one is named."""
+        """The sessions, the one used last first; those begun in `folder`, if one is named.
+
+        One in which everything was taken back is not among them; its id still goes on with it.
+        """
         named = str(folder) if folder is not None else None
-        return self._result(self._do(lambda: self._backend.infos(limit, named)))
+        return self._result(self._do(lambda: self._backend.infos(limit, named, with_empty=False)))
 
     @checked(InputError)
     def read(self, session: str) -> KeptSession:
@@ -226,7 +229,8 @@ class SessionStore:
     @checked(InputError)
     def prune(self, before: float) -> list[SessionInfo]:
         """Forgets the sessions last used before this time (seconds since 1970) that nobody has; gives them."""
-        old = [info for info in self.sessions() if info.updated < before and info.holder is None]
+        infos = self._result(self._do(self._backend.infos))
+        old = [info for info in infos if info.updated < before and info.holder is None]
         for info in old:
             self._result(self._do(lambda info=info: self._backend.delete(info.id)))  # type: ignore[misc]
         return old
@@ -293,22 +297,22 @@ class SessionStore:
 
     def as_json(self, data: Any) -> str:
         """As JSON; keys are found in each text by itself, since `\\n` before one would hide its beginning."""
-        text = _json(data)
-        return self._without_values(_json(redacted(data, without_shapes)) if may_have_shapes(text) else text)
+        text = written_json(data)
+        return self._without_values(written_json(redacted(data, without_shapes)) if may_have_shapes(text) else text)
 
     def message_as_json(self, message: Message) -> str:
         """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
         (data,) = dump_messages([message])
-        text = _json(data)
+        text = written_json(data)
         if not may_have_shapes(text) and self._without_values(text) == text:
             return text
         parts = data["parts"]
         for place, part in enumerate(parts):
             own = {key: part[key] for key in ("provider_data", "data") if key in part}
             parts[place] = {**redacted({**part, **dict.fromkeys(own, "")}, without_shapes), **own}
-            if part["type"] == "thinking" and own != json.loads(self._without_values(_json(own))):
+            if part["type"] == "thinking" and own != json.loads(self._without_values(written_json(own))):
                 parts[place]["provider_data"] = {}  # signed, so worth nothing with another text
-        return self._without_values(_json(data))
+        return self._without_values(written_json(data))
 
     def _rows(self, change: SessionChange) -> Rows:
         calls = change.calls
@@ -365,20 +369,11 @@ def _words(message: Message) -> str:
 
 def _sendable(text: str) -> str:
     """Without what no database takes: NUL, and halves of characters."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+    return without_halves(text.replace("\0", " "))
 
 
 def _is_answer(message: Message) -> bool:
     return message.role == "assistant" and not message.tool_calls
-
-
-def _json(data: Any) -> str:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half a character, as a model may write one
-        return json.dumps(data, separators=(",", ":"))
-    return text
 
 
 def _kept(rows: ReadRows, where: str) -> KeptSession:
@@ -398,14 +393,13 @@ def _loaded(texts: Mapping[str, str]) -> dict[str, Any]:
 def _backend(where: str | Path | None, durability: Literal["normal", "full"]) -> SessionBackend:
     expect_kind("SessionStore: durability", durability, Literal["normal", "full"])
     expect("SessionStore: where", where, (str, Path, NoneType), "a file, or postgresql://...")
-    if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
+    if is_address(where):
         from mcpagent.sessions.postgres import PostgresBackend
 
         return PostgresBackend(where, durability)
     from mcpagent.sessions.sqlite import SqliteBackend
 
-    path = Path(where).expanduser() if where is not None else user_data_folder(os.environ) / "sessions.db"
-    return SqliteBackend(path.absolute(), durability)
+    return SqliteBackend(file_meant(where, "sessions.db", os.environ), durability)
 
 
 async def written(future: Future[_T]) -> _T:

@@ -67,3 +67,8 @@ def listed(names: Sequence[str]) -> str:
     shown = ", ".join(safe_line(name, 64) for name in names[:MAX_LISTED_NAMES])
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
     return f"{shown}{more}" or "none"
+
+
+def without_halves(text: str) -> str:
+    """The text with a question mark for each half of a surrogate pair, which no file, database or encoder takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

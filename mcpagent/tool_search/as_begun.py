@@ -34,14 +34,20 @@ def listing_as_begun(
     connecting: Sequence[str],
     searching: bool,
     newly_offered: Collection[ToolKey],
+    known: Collection[ToolKey] | None = None,
 ) -> Listing:
     """What there was then, as far as it matters: what the model was `told` of, as it was told last.
 
-    `found` are the tools that the history speaks of, `lost` those of them that went by themselves. Others count as
-    known if the model had to search for them, and so was told nothing of them alone. They are new if they are to be
-    offered now (`newly_offered`), or if it does not search.
+    `found` are the tools that the history speaks of, `lost` those of them that went by themselves. Where the model has
+    to search, it was told nothing of the others alone: `known` are those that there were; None, where nobody knows,
+    takes all that there are now of servers that there were. They are new if they are to be offered now
+    (`newly_offered`), or if it does not search.
     """
     then = dict(told)
+    if searching and known is not None:
+        there, servers = {tool.definition.key for tool in now.tools}, now.descriptions
+        went = (key for key in known if key not in there and key not in lost and _was_there(key, servers))
+        then |= {key: _only_named(key) for key in sorted(went, key=str) if key not in then}
     tools: list[Tool] = []
     for tool in now.tools:
         key = tool.definition.key
@@ -50,7 +56,11 @@ def listing_as_begun(
             tools.append(tool if same == tool.definition else replace(tool, definition=same))
         elif key in lost:
             continue
-        elif key in found or (searching and key not in newly_offered and _was_there(key, descriptions)):
+        elif key in found or (
+            searching
+            and key not in newly_offered
+            and (_was_there(key, descriptions) if known is None else key in known)
+        ):
             tools.append(tool)
     names = {(tool.definition.server, tool.definition.name) for tool in tools}
     tools += [Tool(was, _gone) for was in then.values() if (was.server, was.name) not in names]
@@ -78,6 +88,11 @@ def catalog_as_begun(
         if tool.definition.key in by_key
     }
     return Catalog(then, search, listed=listed, after=Naming.of({}, names), others=others, shared=shared)
+
+
+def _only_named(key: ToolKey) -> ToolDefinition:
+    """Of a tool that is gone, and was not told of: nothing but its name."""
+    return ToolDefinition(key.name, "", {}, server=key.server, original_name=key.name)
 
 
 def _was_there(key: ToolKey, descriptions: Mapping[str, str]) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 
 from mcpagent.messages import Image, Text
 from mcpagent.text.media_types import MAX_IMAGE_BYTES, image_type, printable_text
+from mcpagent.text.safe_text import without_halves
 from mcpagent.tools import ToolOutput, ToolReturn
 from mcpagent.toolsets.tables import Table, is_missing, table_of
 
@@ -117,7 +118,7 @@ def _plain(value: Any, images: list[Image]) -> Any:
 
 def _plain_scalar(value: Any) -> Any:
     if isinstance(value, str):  # file names may hold half characters, which JSON cannot
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return without_halves(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else json.dumps(float(value))
     return value

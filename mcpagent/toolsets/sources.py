@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
@@ -15,6 +16,7 @@ from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.redaction import secrets_of
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.python.argument_checks import expect
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tools import Tool, usable_tool, usable_tools
@@ -35,6 +37,17 @@ _T = TypeVar("_T")
 
 McpConfig: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None
 """A file, a dict of the same shape, `ServerConfig` values, or what `load_servers` gave."""
+
+
+def expect_config(config: object) -> None:
+    """Raises `ConfigError` unless this is a configuration of servers, as far as its type goes."""
+    kinds = (str, Path, Mapping, Sequence, ServersConfig, NoneType)
+    expect("mcp_config", config, kinds, "a file, a dict, or a list of ServerConfig", holds=_is_config)
+
+
+def _is_config(config: Any) -> bool:
+    is_list = isinstance(config, Sequence) and not isinstance(config, str)
+    return not is_list or all(isinstance(server, ServerConfig) for server in config)
 
 
 OnChange: TypeAlias = Callable[["ServerLink | None"], None]

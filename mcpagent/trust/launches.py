@@ -54,20 +54,20 @@ def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
     """
     command = config.command
     if config.cwd and not Path(config.cwd).is_dir():
-        raise _start_error(config, f'the folder "{safe_line(config.cwd)}" does not exist; fix "cwd"')
+        raise start_error(config, f'the folder "{safe_line(config.cwd)}" does not exist; fix "cwd"')
     if os.sep in command or (os.altsep and os.altsep in command):
         path = (Path(config.cwd) / Path(command).expanduser()).absolute()
         if found := shutil.which(path):
             return str(found)
         why = "is a directory" if path.is_dir() else "is not executable" if path.exists() else "does not exist"
-        raise _start_error(config, f'"{safe_line(command)}" {why}; fix "command"')
+        raise start_error(config, f'"{safe_line(command)}" {why}; fix "command"')
     search = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     for folder in search:
         if found := shutil.which(os.path.join(folder, command)):
             return found
     near = get_close_matches(command, _programs(search), n=1, cutoff=0.75)
     hint = f'did you mean "{near[0]}"?' if near else 'install it, or give its full path in "command"'
-    raise _start_error(config, f'"{safe_line(command)}" is not on PATH; {hint}')
+    raise start_error(config, f'"{safe_line(command)}" is not on PATH; {hint}')
 
 
 def _programs(folders: list[str]) -> list[str]:
@@ -78,5 +78,6 @@ def _programs(folders: list[str]) -> list[str]:
     return sorted(names)
 
 
-def _start_error(config: ServerConfig, what: str) -> ServerError:
+def start_error(config: ServerConfig, what: str) -> ServerError:
+    """That its program could not be started, and why."""
     return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")

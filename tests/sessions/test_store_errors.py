@@ -21,6 +21,7 @@ import pytest
 
 from mcpagent import Message, SessionStore, SessionStoreError, Text
 from mcpagent.sessions.kept import SessionChange
+from mcpagent.sessions.postgres import advice
 from tests.sessions.conftest import Place
 from tests.sessions.postgres_server import PostgresServer, postgres_server
 from tests.terminal.process import ROOT
@@ -298,6 +299,14 @@ def test_nobody_listens() -> None:
     assert "is the server running there" in line
     assert "s3cret77" not in line
     store.close()
+
+
+@pytest.mark.parametrize("port", [1, 28, 2801, 42501, 53100, 53300])
+def test_figures_in_a_port_are_no_codes(port: int) -> None:
+    """An error without a code is known by its words; those of a connection have the port in them."""
+    refused = f'connection to server at "127.0.0.1", port {port} failed: Connection refused'
+    assert advice(None, refused).startswith("is the server running there")
+    assert advice("28P01", refused) == "check user and password"
 
 
 def test_somebody_listens_who_says_nothing() -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ from mcpagent import (
     ToolCall,
     ToolContext,
 )
-from mcpagent.messages import ProviderBlock, Thinking, ToolResult
+from mcpagent.messages import ProviderBlock, Thinking, ToolDefinition, ToolResult
 from mcpagent.sessions.kept import SessionChange
+from mcpagent.sessions.standing import MAX_KNOWN, KnownTools
+from mcpagent.tools import Tool, ToolOutput
 from tests.sessions.conftest import Place
 from tests.terminal.process import ROOT
 
@@ -220,6 +223,39 @@ def test_managing(place: Place) -> None:
     other = place.open()
     assert [info.id for info in other.prune(1e12) if info.id in ("one", "two")] == ["two"]  # `one` is held
     assert store.check() == []
+
+
+def test_which_tools_there_were_is_kept_of_so_many() -> None:
+    async def nothing(arguments: dict[str, Any]) -> ToolOutput:
+        return ToolOutput.of_text("nothing")
+
+    def tools(count: int) -> tuple[Tool, ...]:
+        return tuple(Tool(ToolDefinition(f"t{n}", "", {}, "s" if n % 2 else None), nothing) for n in range(count))
+
+    few = KnownTools(tools(3))
+    assert few.to_json() == {"": ["t0", "t2"], "s": ["t1"]}
+    assert KnownTools.from_json(few.to_json()) == few == KnownTools(tools(3))
+    assert few != KnownTools(tools(4))
+    assert KnownTools(tools(MAX_KNOWN)).to_json() is not None
+    assert KnownTools(tools(MAX_KNOWN + 1)).to_json() is None
+    assert KnownTools.from_json(None) is None
+
+
+async def test_what_was_all_taken_back_is_not_listed(place: Place) -> None:
+    store = place.open()
+    async with Agent(ScriptedModel(["one", "two"]), sessions=store) as agent:
+        session = await agent.open_session("ann")
+        await session.ask("hello")
+        assert [info.id for info in store.sessions()] == ["ann"]
+        session.rewind(0)
+        assert store.sessions() == []
+        assert store.read("ann").messages == ()
+        assert await session.ask("hello") == "two"
+        assert [info.messages for info in store.sessions()] == [2]
+        session.rewind(0)
+    assert store.sessions() == []
+    assert [info.id for info in store.prune(time.time() + 60)] == ["ann"]
+    store.close()
 
 
 def test_a_newer_store_is_told_and_left_as_it_is(place: Place) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.frame.options import Options
-from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import InputError
+from mcpagent.sessions.places import file_meant, is_address
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -21,16 +21,12 @@ if TYPE_CHECKING:
 SHORT = 8
 _OURS = re.compile(r"[0-9a-f]{32}")
 _OURS_BEGUN = re.compile(rf"[0-9a-f]{{{SHORT},31}}")
-_ADDRESS = ("postgresql://", "postgres://")
 
 
 def store_place(options: Options) -> str | Path:
     """The address of a database, or a file, which need not be there."""
-    if (named := options.session_db) and named.startswith(_ADDRESS):
-        return named
-    if named:
-        return Path(named).expanduser()
-    return user_data_folder(options.environ) / "sessions.db"
+    named = options.session_db or None
+    return named if is_address(named) else file_meant(named, "sessions.db", options.environ)
 
 
 def store_of(options: Options) -> SessionStore:

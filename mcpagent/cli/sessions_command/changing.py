@@ -95,7 +95,8 @@ def prune_sessions(options: Options, older_than: str, *, yes: bool) -> ExitCode:
         put(terminal.err, f"{len(old) - 20:,} more", style="dim")
     if not (yes or _agreed(terminal, f"delete {counted(len(old), 'conversation')} for good?")):
         return _left(terminal)
-    terminal.done(f"deleted {counted(len(store.prune(before)), 'conversation')}")
+    deleted = sum(info.messages > 0 for info in store.prune(before))
+    terminal.done(f"deleted {counted(deleted, 'conversation')}")
     return ExitCode.OK
 
 

@@ -19,7 +19,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
 
 from mcpagent.config import ServerConfig
-from mcpagent.errors import ServerError
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.transports.bytes_to_messages import (
     Decoded,
@@ -38,7 +37,7 @@ from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
 from mcpagent.trust.descriptions import allowed_launch
-from mcpagent.trust.launches import Launch
+from mcpagent.trust.launches import Launch, start_error
 
 _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
@@ -191,9 +190,7 @@ class StdioTransport:
             await asyncio.shield(ending)
             raise
         except (OSError, ValueError) as error:
-            raise _start_error(
-                config, f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}'
-            ) from None
+            raise start_error(config, f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}') from None
         self.spawn_seconds = time.monotonic() - before
         self._note(f"started, process {self.pid}")
         return self._messages(), self.send
@@ -394,7 +391,3 @@ class StdioTransport:
                 os.kill(pid, number)
             else:
                 os.killpg(pid, number)
-
-
-def _start_error(config: ServerConfig, what: str) -> ServerError:
-    return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")

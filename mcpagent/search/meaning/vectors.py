@@ -31,6 +31,7 @@ from mcpagent.search.meaning.vector_cache import VectorCache
 from mcpagent.search.postings import WorkedOut
 from mcpagent.search.strength import OF_WORDS, Cosines
 from mcpagent.search.words import spoken
+from mcpagent.text.safe_text import without_halves
 
 if TYPE_CHECKING:
     from mcpagent.search.meaning.embedding import Matrix
@@ -241,7 +242,7 @@ class Vectors:
 
         embedder = self._model()
         try:
-            rows = np.asarray(embedder([_encodable(text) for text in texts]), dtype=np.float32)
+            rows = np.asarray(embedder([without_halves(text) for text in texts]), dtype=np.float32)
         except EmbeddingError:
             raise
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the search goes on without it
@@ -252,7 +253,7 @@ class Vectors:
 
 
 def _as_parts(part: Mapping[str, str]) -> str:
-    return _encodable(_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS))
+    return without_halves(_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS))
 
 
 def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
@@ -262,11 +263,6 @@ def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
         parts = zip_longest(text.split(_BETWEEN), _PARTS.values(), fillvalue="")
         rows = [[float(weight) * value for value in known[part]] for part, weight in parts if weight]
         yield unit_row([*map(sum, zip(*rows, strict=True))])
-
-
-def _encodable(text: str) -> str:
-    """Without halves of surrogate pairs: one in one tool's text would leave all tools without vectors."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _as_one(part: Mapping[str, str]) -> str:

@@ -28,7 +28,7 @@ from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_
 from mcpagent.prompt.builder import call_note
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Standing, progress_from_json
-from mcpagent.text.safe_text import safe_line
+from mcpagent.text.safe_text import safe_line, without_halves
 from mcpagent.text.secret_shapes import Redact
 
 _T = TypeVar("_T")
@@ -347,7 +347,7 @@ def _hidden(value: _T, redact: Redact) -> _T:
     clean: Any = value
     match value:
         case str():
-            clean = _writable(redact(value))
+            clean = without_halves(redact(value))
         case Image():
             clean = value
         case ToolKey():
@@ -367,11 +367,6 @@ def _hidden(value: _T, redact: Redact) -> _T:
             pass
     found: _T = clean
     return found
-
-
-def _writable(text: str) -> str:
-    """Halves of characters are in no file."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 @dataclass(slots=True)

@@ -1,0 +1,169 @@
+"""The queue of a model's runs in the engine: its bounds, who serves it, and where runs wait for their session."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from mcpagent.sessions.store import SessionStore, written
+from mcpagent.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from dbos import WorkflowStatus
+
+VERSION = "mcpagent-1"
+"""Of what a workflow does between its steps: a worker goes on only with runs of its own version."""
+
+WORKFLOW_NAME = "mcpagent.run"
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
+"""The name of a queue that has no runs: it says that a process serves one, and which."""
+
+POLL_SECONDS = 0.2
+
+MAX_COMPARED = 100
+"""Of so many runs of a session, the oldest, it is found out which was the first."""
+
+
+async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """What the engine gives, asked outside of every workflow: inside, asking would be a step of it."""
+    asked = partial(Context().run, work, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(None, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many runs of a model are done at the same time, of one user, and how many begin in a minute."""
+
+    at_once: int | None = None
+    per_user: int | None = None
+    per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunQueue:
+    """The runs that one model answers. A run whose session is busy waits in `waiting`, where it is in nobody's way."""
+
+    model: str
+
+    @classmethod
+    def of(cls, model: str) -> RunQueue:
+        """That of the model with this name."""
+        return cls(safe_line(model, 100))
+
+    @property
+    def name(self) -> str:
+        """What the engine calls it."""
+        return f"mcpagent {self.model}"
+
+    @property
+    def waiting(self) -> str:
+        """The queue without bounds of those that wait for their session."""
+        return f"{self.name} (waiting)"
+
+    async def register(self, limits: Bounds, *, works: bool) -> None:
+        """Makes it known. Whoever does no runs leaves its bounds as those have set them that do."""
+        from dbos import DBOS
+
+        how: Any = "always_update" if works else "never_update"
+        await DBOS.register_queue_async(
+            self.name,
+            global_concurrency=limits.at_once,
+            partition_concurrency=limits.per_user,
+            limiter={"limit": limits.per_minute, "period": 60.0} if limits.per_minute is not None else None,
+            polling_interval_sec=POLL_SECONDS,
+            on_conflict=how,
+        )
+        await DBOS.register_queue_async(self.waiting, polling_interval_sec=POLL_SECONDS, on_conflict=how)
+
+    def options(self, session: str, user: str, run: str) -> dict[str, Any]:
+        """What the engine is told of a run. Whose it is may be anything, so it is known by its digest."""
+        whose = hashlib.sha256((user or session).encode(errors="surrogatepass")).hexdigest()[:32]
+        return {
+            "workflow_name": WORKFLOW_NAME,
+            "queue_name": self.name,
+            "app_version": VERSION,
+            "workflow_id": run,
+            "queue_partition_key": whose,
+            "authenticated_user": session,  # the engine finds runs by this on both databases, by attributes on one only
+            "attributes": {"asked": time.time_ns()},  # it knows the second, which is not enough for the order
+        }
+
+    async def is_first(self, session: str, status: WorkflowStatus) -> bool:
+        """Whether no run of the session that was asked for earlier is still to be finished."""
+        from dbos import DBOS
+
+        waiting = await outside(
+            DBOS.list_workflows,
+            name=WORKFLOW_NAME,
+            status=["ENQUEUED", "DELAYED", "PENDING"],
+            app_version=VERSION,
+            queue_name=[self.name, self.waiting],
+            user=session,
+            limit=MAX_COMPARED,
+            load_input=False,
+            load_output=False,
+        )
+        return _order(status) <= min(map(_order, waiting), default=_order(status))
+
+    # -- who serves it ------------------------------------------------------------------------------------------------
+
+    def _seat(self, token: str) -> str:
+        return f"mcpagent worker {token} {VERSION} {self.model}"
+
+    async def sit_down(self, token: str) -> None:
+        """The process with this token does its runs from now on."""
+        from dbos import DBOS
+
+        await DBOS.register_queue_async(self._seat(token), on_conflict="always_update")
+
+    async def stand_up(self, token: str) -> None:
+        """The process does them no more."""
+        from dbos import DBOS
+
+        await DBOS.delete_queue_async(self._seat(token))
+
+
+def _order(status: WorkflowStatus) -> tuple[int, int, str]:
+    return status.created_at or 0, int((status.attributes or {}).get("asked") or 0), status.workflow_id
+
+
+async def models_served(store: SessionStore, version: str = VERSION) -> set[str]:
+    """The models whose runs of this version a living process does; the seats of dead ones are taken away."""
+    from dbos import DBOS
+
+    served: set[str] = set()
+    for name in [queue.name for queue in await DBOS.list_queues_async()]:
+        if (seat := _SEAT.fullmatch(name)) is None:
+            continue
+        if not await written(store.is_alive(seat[1])):
+            await DBOS.delete_queue_async(name)
+        elif seat[2] == version:
+            served.add(seat[3])
+    return served
+
+
+async def unserved_words(store: SessionStore, queue_name: str, version: str) -> str:
+    """Why nobody does a run of that queue, and what to do; "" if somebody does."""
+    model = queue_name.removeprefix("mcpagent ").removesuffix(" (waiting)")
+    served = await models_served(store, version)
+    if model in served:
+        return ""
+    if version != VERSION:
+        return (
+            f"it was begun by another version of mcpagent ({safe_line(version, 40)}), and no worker of that one is "
+            "running; start one, or cancel it and ask again"
+        )
+    others = ", ".join(f'"{safe_line(other, 80)}"' for other in sorted(served)[:5])
+    so = f"the workers that are running do those of {others}" if others else "no worker is running"
+    return f'no worker does the runs of the model "{model}": {so}; start one: mcpagent worker -m {model}'

@@ -1,0 +1,33 @@
+"""Where things can be kept that last: in a file, or in a PostgreSQL database by its address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeGuard
+
+from mcpagent.config.user_folders import user_data_folder
+from mcpagent.errors import ConfigError
+
+_POSTGRES = ("postgresql://", "postgres://")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,30}://")
+
+
+def is_address(where: object) -> TypeGuard[str]:
+    """Whether it is the address of a PostgreSQL database."""
+    return isinstance(where, str) and where.startswith(_POSTGRES)
+
+
+def file_meant(where: str | Path | None, name: str, environ: Mapping[str, str]) -> Path:
+    """The file that is meant, absolute; None: the one of this name in the user's data folder.
+
+    Raises `ConfigError` for the address of another kind of database, and for no name at all.
+    """
+    if where is None:
+        return (user_data_folder(environ) / name).absolute()
+    if isinstance(where, str) and (found := _SCHEME.match(where)):
+        raise ConfigError(f"{found[0]}...: no such database is known here; write a file, or postgresql://...")
+    if not str(where).strip() or str(where) == ".":
+        raise ConfigError("the name of the file is empty; write a file, or postgresql://...")
+    return Path(where).expanduser().absolute()

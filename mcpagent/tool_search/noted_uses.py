@@ -1,0 +1,24 @@
+"""What a run shows of use: which of the tools that it found were added and called, written down if that is wanted."""
+
+from __future__ import annotations
+
+from mcpagent.conversation import Conversation
+from mcpagent.events import Emit, Notice
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.search_options import ToolSearch
+
+
+def note_uses(conversation: Conversation, earlier: int, search: ToolSearch, emit: Emit) -> None:
+    """Of the messages after the first `earlier` ones; that it cannot be written is told, and harms nothing."""
+    if search.history is None:
+        return
+    import sqlite3
+
+    from mcpagent.search.learning import served_queries
+
+    since = sum(len(message.parts) for message in conversation.messages[:earlier])
+    try:
+        for query, served in served_queries(conversation.parts, since).items():
+            search.history.record(query, served.added, served.called)
+    except (sqlite3.Error, OSError) as error:
+        emit(Notice(f"tool search: nothing was learned from this answer: {safe_line(str(error), 120)}", "warning"))
