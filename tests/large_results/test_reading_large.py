@@ -283,7 +283,7 @@ def test_what_is_no_data_cannot_be_queried() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
-    ["$..*..*..*..nothing", "$[?@..nothing == 1]..zzz", "$[?search(@.name, '(n|na|a|m|e| )+$x')]", "$..[?@..[?@..q]]"],
+    ["$..*..*..*..nothing", "$[?@..nothing]..zzz", "$[?search(@.name, '(n|na|a|m|e| )+$x')]", "$..[?@..[?@..q]]"],
 )
 def test_no_query_takes_long(path: str) -> None:
     many = [{"id": 1, "name": "name name name name name name", "in": [[[[[[{"x": 1}]]]]]]}] * 30_000

@@ -111,12 +111,12 @@ def test_a_picture_takes_what_a_picture_takes() -> None:
 def test_the_short_form_is_short_and_keeps_others_words_apart(text: str) -> None:
     output = LargeOutput(text)
     data = read_data(text)
-    short, brief = short_form(output, data, 25_000), brief_form(output, data, 25_000)
+    short, brief = short_form(output, data), brief_form(output, data)
     assert len(short) < 4_000
     assert len(brief) < 1_200
     assert "\n" not in brief.partition("It begins")[0]
     for form in (short, brief):
-        assert form.startswith(f"[Set aside as {output.handle}, about 25,000 tokens: ")
+        assert form.startswith(f"[Set aside as {output.handle}, about {output.tokens:,} tokens: ")
         assert not any(hidden in form for hidden in "\x1b\u202e\u200b")
     head = short.partition("It begins:\n")[2]
     fence = head.partition("\n")[0]
@@ -126,7 +126,7 @@ def test_the_short_form_is_short_and_keeps_others_words_apart(text: str) -> None
 
 def test_pictures_are_named() -> None:
     output = LargeOutput("", tuple(Image("image/png", "a" * 400) for _ in range(12)))
-    told = short_form(output, read_data("text"), 19_200)
+    told = short_form(output, read_data("text"))
     assert "image 1: image/png, 300 bytes" in told
     assert "12 images in all" in told
     assert "search_large_output" not in told
