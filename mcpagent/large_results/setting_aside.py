@@ -101,8 +101,7 @@ class LargeResults:
 
     def begin(self, tools: SessionTools) -> None:
         """Takes what the history of these tools says that was set aside in it."""
-        messages = tools.conversation.messages
-        self.has_some = any(result.set_aside for message in messages for result in message.tool_results)
+        self.has_some = bool(set_aside_in(tools.conversation.messages))
         tools.later = self.readers if self.has_some else {}
 
     def offer_readers(self, tools: SessionTools) -> None:
@@ -113,6 +112,8 @@ class LargeResults:
         found = tools.conversation.discovery.discovered
         missing = tuple(tool.definition for name, tool in self.readers.items() if name not in found)
         if missing:
+            self.begin(tools)  # what was there may have been taken back
+        if missing and self.has_some:
             names = ", ".join(tool.name for tool in missing)
             words = f"What was set aside can be read from now on with {names}."
             tools.conversation.announce(words, ToolsChanged(missing))

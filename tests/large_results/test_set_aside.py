@@ -472,3 +472,16 @@ def test_nothing_to_read_brings_nothing() -> None:
             ]
         )
     assert run_context.__doc__
+
+
+async def test_what_is_taken_back_takes_the_readers_with_it() -> None:
+    model = ScriptedModel([*FINDS, "nothing", *FINDS])
+    async with Agent(model, tools=[get_log]) as agent:
+        session = agent.session()
+        await session.ask("What failed?")
+        session.rewind(0)
+        assert await session.ask("Hello?") == "nothing"
+        assert names(model.requests[3]) == ["get_log"]
+        assert len(session.messages) == 2
+        await session.ask("What failed?")
+    assert names(model.requests[-1]) == ["get_log", *READERS]
