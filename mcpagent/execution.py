@@ -107,7 +107,7 @@ async def run_calls(
         async with asyncio.TaskGroup() as group:
             for position, call in enumerate(calls):
                 if (earlier := known.get(call.id)) is not None and earlier.parts:
-                    batch.parts[position] = earlier.parts  # it has come to that in a process that ended
+                    batch.parts[position] = await _as_kept(earlier.parts, run)  # so it came in a process that ended
                     run.conversation.note(change for change in earlier.parts if not isinstance(change, ToolResult))
                     continue
                 admission = await admit(call, run)
@@ -165,6 +165,7 @@ async def run_call(
     result = ToolResult(
         call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error, time.monotonic() - started
     )
+    result = await run.large.set_aside(result, tokens=tool.large_result_tokens if tool is not None else None)
     changes = (*admission.changes, *output.changes)
     run.conversation.note(output.changes)
     batch.parts[position] = (result, *changes)
@@ -173,12 +174,24 @@ async def run_call(
     _report(call, result, tool, output, changes, run)
 
 
+async def _as_kept(parts: Sequence[Part], run: RunContext[Any]) -> tuple[Part, ...]:
+    """What a call came to, large results set aside, which a durable run has as its tool gave them."""
+    tools = {part.name: run.tools.find(part.name) for part in parts if isinstance(part, ToolResult)}
+    limits = {name: tool.large_result_tokens if tool is not None else None for name, tool in tools.items()}
+    return tuple(
+        [
+            await run.large.set_aside(part, tokens=limits[part.name]) if isinstance(part, ToolResult) else part
+            for part in parts
+        ]
+    )
+
+
 async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
     """Whether it is written down that the call is sent, with the answer that plans it.
 
     The runtime's own tools do nothing outside, so of these it is enough that they are planned.
     """
-    if not any(tool is own for own in run.tools.virtual):
+    if not run.tools.is_own(tool):
         run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat))
     return await _is_written(run)
 

@@ -20,6 +20,7 @@ from mcpagent.definition import Owner, PromptOrAnswers
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import Emit, Event, RunFinished, guarded
 from mcpagent.execution import waiting_calls
+from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.loop import converse
 from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolCall, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
@@ -37,6 +38,7 @@ from mcpagent.python.event_loops import in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
+from mcpagent.sessions.kept_outputs import KeptOutputs
 from mcpagent.sessions.standing import Announced, Beginning, KnownTools, Standing, Told, UnfinishedRun
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
@@ -81,6 +83,7 @@ class Session(Generic[Deps]):
         "_is_given_back",
         "_is_small",
         "_keeper",
+        "_large",
         "_leaving",
         "_listed",
         "_looked_at",
@@ -93,6 +96,7 @@ class Session(Generic[Deps]):
         "_prompt_text",
         "_run",
         "_section",
+        "_shelf",
         "_spent",
         "_store",
         "_task",
@@ -127,6 +131,7 @@ class Session(Generic[Deps]):
         self._owner = owner
         self._store = store
         self._keeper: Keeper | None = None
+        self._large = self._with_nothing_aside()
         self._is_given_back = False
         self.durable_run = ""
         self._info = kept.info if kept is not None else None
@@ -290,6 +295,7 @@ class Session(Generic[Deps]):
             state=StateChannel(context),
             is_small=self._is_small,
             provider_tools=self._provider_tools(),
+            large=self._large,
         )
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
         ended, earlier = self._ended, len(conversation)
@@ -314,6 +320,11 @@ class Session(Generic[Deps]):
                 self._pending = run.tally.pending if run.tally.is_over else self._pending
                 self._keep_soon()
             note_uses(conversation, earlier, self._tools.options, run.emit)
+
+    def _with_nothing_aside(self) -> LargeResults:
+        definition = self._owner.definition
+        self._shelf = KeptOutputs(self._store, self.id) if self._store is not None else None
+        return LargeResults(self._shelf, definition.options.large_result_tokens, definition.bind)
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
         """Those of the agent, if its model has a provider that could run any."""
@@ -451,8 +462,7 @@ class Session(Generic[Deps]):
     def discovered_tools(self) -> dict[str, ToolDefinition]:
         """What the model is offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
         tools = self.tools
-        virtual = {tool.name for tool in tools.virtual}
-        return {tool.name: tool.definition for tool in tools.offer() if tool.name not in virtual}
+        return {tool.name: tool.definition for tool in tools.offer() if not tools.is_own(tool)}
 
     # -- beginning, and what changes ----------------------------------------------------------------------------------
 
@@ -467,6 +477,7 @@ class Session(Generic[Deps]):
         self._given_system = system
         self.id = uuid4().hex
         self._info, self._made_at = None, time.time()
+        self._large = self._with_nothing_aside()
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
         self._only_asked_wait, self._begun, self._spent = False, None, Spent()
@@ -526,6 +537,10 @@ class Session(Generic[Deps]):
             limits=lambda: tool_limits(owner.model),
             settle=self._settle,
         )
+        if after is None:
+            self._large.begin(tools)
+        else:
+            tools.later = after.later
         if begun is not None:
             self._looked_at = tools.catalog.listing
             self._know_as_then(tools, begun)
@@ -741,6 +756,8 @@ class Session(Generic[Deps]):
         """Goes on in memory alone; what was said so far stays, and other processes can have it."""
         if self._run is None:
             self._keep_soon()  # what a program put into a namespace since the last run
+        if self._shelf is not None:
+            self._shelf.is_written = False
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.release()

@@ -31,6 +31,7 @@ ORDER = (
     "prompt",
     "tools",
     "tool_search",
+    "large_results",
     "run",
     "mcp",
     "toolsets",
