@@ -268,8 +268,8 @@ class Compacted:
     Of the messages before the one that it stands in, the last `kept` are sent, and those of `pinned`, counted back from
     that one (1: the message before it). `summary` tells of the others in a model's words; "" if there are none, or if
     it could not be made (`is_cut`). `shortened` are results in place of longer ones of the same calls. `used` names the
-    found tools that were called, the latest last. At the head of what is sent, `kept` counts the messages behind it
-    that were written after another beginning.
+    found tools that were called, the latest last. The last `unmoved` of the messages before it stand behind what they
+    were written after; at the head of what is sent, `kept` counts the messages behind it that do not.
     """
 
     kept: int
@@ -277,6 +277,7 @@ class Compacted:
     pinned: tuple[int, ...] = ()
     shortened: tuple[ToolResult, ...] = ()
     used: tuple[str, ...] = ()
+    unmoved: int = 0
     is_cut: bool = False
     type: Literal["compacted"] = "compacted"
 

@@ -22,6 +22,7 @@ from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.window.limits import Compaction
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -40,7 +41,8 @@ class RunOptions:
     `max_turns`: answers of the model; then it is made to answer without calling. `max_tokens` (input and output, as the
     provider counts) and `max_dollars` (US): no further request is made once they are reached, and `LimitError` is
     raised; a request under way may go beyond them. `tool_timeout_seconds` limits each call that has no limit of its
-    own. `settings` go with every request.
+    own. `settings` go with every request. `compaction` says how much of the model's window a conversation may take;
+    with None it is never made shorter, and one that is too long is an error.
     """
 
     max_turns: int = 100
@@ -48,8 +50,10 @@ class RunOptions:
     max_dollars: float | None = None
     tool_timeout_seconds: float = 300.0
     settings: ModelSettings = field(default_factory=ModelSettings)
+    compaction: Compaction | None = field(default_factory=Compaction)
 
     def __post_init__(self) -> None:
+        expect("compaction", self.compaction, (Compaction, NoneType), "Compaction(...) or None")
         expect("max_turns", self.max_turns, int, "a whole number, 1 or more", holds=lambda turns: turns >= 1)
         for name in ("max_tokens", "max_dollars"):
             expect(
@@ -214,10 +218,14 @@ class RunContext(Generic[Deps]):
         for run in self.lineage:
             run.tally.spent += spent
 
-    def count_turn(self) -> None:
-        """Counts a request that is about to be made; raises `LimitError` when a budget is used up."""
+    def check_limits(self) -> None:
+        """Raises `LimitError` when a budget is used up, here or in a run that this one is part of."""
         for run in self.lineage:
             check_budget(run.options, run.tally.earlier + run.tally.spent)
+
+    def count_turn(self) -> None:
+        """Counts a request that is about to be made; raises `LimitError` when a budget is used up."""
+        self.check_limits()
         self.tally.turns += 1
         for run in self.lineage:
             if run is not self:

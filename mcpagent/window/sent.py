@@ -48,9 +48,10 @@ def front(messages: Sequence[Message], place: int, part: Compacted) -> tuple[Mes
     before = [_plain(messages[at]) for at in stays]
     kept = [_shown(message, short) for message in (*before, *islice(messages, cut, place))]
     behind = [message for message in kept if message.parts]
+    unmoved = sum(bool(message.parts) for message in kept[len(kept) - part.unmoved :]) if part.unmoved else 0
     rest = _shown(messages[place], {})
     dropped = [messages[at] for at in range(cut)]
-    head = _head(part, dropped, len(behind))
+    head = _head(part, dropped, len(behind) - unmoved)
     return (head, *behind, *([rest] if rest.parts else []))
 
 
