@@ -20,6 +20,7 @@ from mcpagent.messages import (
     Image,
     Message,
     Part,
+    Pinned,
     Step,
     Text,
     ToolCall,
@@ -32,7 +33,7 @@ from mcpagent.messages import (
 from mcpagent.python.argument_checks import expect, expect_fields
 from mcpagent.text.known_secrets import REDACTED
 from mcpagent.window.estimates import message_tokens
-from mcpagent.window.sent import compacted_in, front
+from mcpagent.window.sent import compacted_in, front, is_pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,6 +449,19 @@ class Conversation:
             self._messages = self._messages[:-1]
             self._changed_from(len(self._messages))
         return was_there
+
+    def pin(self, place: int) -> bool:
+        """Marks the message at this place as one that stays; False if there is none."""
+        if not 0 <= place < len(self._messages):
+            return False
+        message = self._messages[place]
+        if not is_pinned(message):
+            pinned = replace(message, parts=(*message.parts, Pinned()))
+            self._messages = [*self._messages[:place], pinned, *self._messages[place + 1 :]]
+            compactions = self._compactions
+            self._changed_from(place)
+            self._compactions = compactions
+        return True
 
     def announce(self, text: str, change: ToolsChanged | ToolsShown | None = None) -> None:
         """Keeps something the model should know about its tools until there is a place for it in the history."""
