@@ -165,6 +165,7 @@ async def run_call(
     result = ToolResult(
         call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error, time.monotonic() - started
     )
+    result = await run.large.set_aside(result, tokens=tool.large_result_tokens if tool is not None else None)
     changes = (*admission.changes, *output.changes)
     run.conversation.note(output.changes)
     batch.parts[position] = (result, *changes)
@@ -178,7 +179,7 @@ async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
 
     The runtime's own tools do nothing outside, so of these it is enough that they are planned.
     """
-    if not any(tool is own for own in run.tools.virtual):
+    if not run.tools.is_own(tool):
         run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat))
     return await _is_written(run)
 

@@ -83,7 +83,7 @@ async def converse(run: RunContext[Any]) -> RunFinished:
                 if words := repeats.count(calls, outcome.message.tool_results):
                     run.conversation.announce(words)
                 await run.refresh()
-                run.conversation.deliver()
+                _deliver(run)
             run.tally.is_over, run.tally.pending = True, pending
             await run.keep()
     if not answer and not pending:
@@ -117,8 +117,14 @@ async def _begin(run: RunContext[Any]) -> tuple[PendingCall, ...]:
         for event in await prefetch(run.tools, run.prompt, weak_too=run.is_small):
             run.emit(event)
     if not pending:
-        run.conversation.deliver()
+        _deliver(run)
     return pending
+
+
+def _deliver(run: RunContext[Any]) -> None:
+    """What there is to say of tools, those among them that read what was just set aside."""
+    run.large.offer_readers(run.tools)
+    run.conversation.deliver()
 
 
 def _last_answer(run: RunContext[Any]) -> str:

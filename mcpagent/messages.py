@@ -192,14 +192,31 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """Where the whole of a result is kept, of which the conversation has a short form (`mcpagent.large_results`).
+
+    `handle` is what readers are given for it. `tokens` estimates what the whole would have taken of the window,
+    `kind` says in one word what it is: "JSON", "CSV", "text".
+    """
+
+    handle: str
+    tokens: int
+    kind: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What one call gave back. `seconds` is its run time, without the wait for an approval."""
+    """What one call gave back. `seconds` is its run time, without the wait for an approval.
+
+    With `set_aside`, `content` is the short form of what it gave.
+    """
 
     call_id: str
     name: str
     content: tuple[Text | Image, ...]
     error: ToolErrorKind | None = None
     seconds: float = 0.0
+    set_aside: SetAside | None = None
     type: Literal["tool_result"] = "tool_result"
 
     @property
@@ -453,6 +470,8 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
     data: list[dict[str, Any]] = _adapter(list[Message]).dump_python(list(messages), mode="json")
     for part in (part for message in data for part in message["parts"]):
+        if part["type"] == "tool_result" and part["set_aside"] is None:
+            del part["set_aside"]
         for text in (part, *(part["content"] if part["type"] == "tool_result" else ())):
             if not text.get("citations", True):  # most words have none
                 del text["citations"]

@@ -14,6 +14,7 @@ from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError
 from mcpagent.events import Emit, StopReason, ignore
+from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
 from mcpagent.messages import Citation, Message, Spent, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
@@ -41,8 +42,10 @@ class RunOptions:
     `max_turns`: answers of the model; then it is made to answer without calling. `max_tokens` (input and output, as the
     provider counts) and `max_dollars` (US): no further request is made once they are reached, and `LimitError` is
     raised; a request under way may go beyond them. `tool_timeout_seconds` limits each call that has no limit of its
-    own. `settings` go with every request. `compaction` says how much of the model's window a conversation may take;
-    with None it is never made shorter, and one that is too long is an error.
+    own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated) is kept beside
+    the conversation, and the model gets a short form and tools that read it; 0: never. `compaction` says how much of
+    the model's window a conversation may take; with None it is never made shorter, and one that is too long is an
+    error.
     """
 
     max_turns: int = 100
@@ -50,6 +53,7 @@ class RunOptions:
     max_dollars: float | None = None
     tool_timeout_seconds: float = 300.0
     settings: ModelSettings = field(default_factory=ModelSettings)
+    large_result_tokens: int = LARGE_RESULT_TOKENS
     compaction: Compaction | None = field(default_factory=Compaction)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,8 @@ class RunOptions:
             )
         seconds = self.tool_timeout_seconds
         expect("tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda limit: limit > 0)
+        tokens = self.large_result_tokens
+        expect("large_result_tokens", tokens, int, "a whole number of tokens, or 0", holds=lambda it: it >= 0)
         expect("settings", self.settings, ModelSettings, "ModelSettings(...)")
 
 
@@ -145,6 +151,7 @@ class RunContext(Generic[Deps]):
     is a small one. `keep` writes down what is new before the next step, where sessions are kept, and raises
     `SessionStoreError` if it cannot. `begins_at` is the place of its first message, which is the prompt but for what
     was announced before it. `provider_tools` are run by the model's provider.
+    `large` has what was set aside of this conversation, and sets results aside.
     """
 
     deps: Deps
@@ -172,6 +179,7 @@ class RunContext(Generic[Deps]):
     state: StateChannel = field(default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False)
     is_small: bool = field(default=False, repr=False)
     provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
+    large: LargeResults = field(default_factory=LargeResults, repr=False, compare=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     @property

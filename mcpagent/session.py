@@ -21,6 +21,7 @@ from mcpagent.definition import Owner, PromptOrAnswers
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import ConversationCompacted, Emit, Event, Notice, RunFinished, guarded
 from mcpagent.execution import waiting_calls
+from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.loop import converse
 from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolCall, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
@@ -81,6 +82,7 @@ class Session(Generic[Deps]):
         "_is_given_back",
         "_is_small",
         "_keeper",
+        "_large",
         "_leaving",
         "_listed",
         "_looked_at",
@@ -127,6 +129,7 @@ class Session(Generic[Deps]):
         self._owner = owner
         self._store = store
         self._keeper: Keeper | None = None
+        self._large = self._with_nothing_aside()
         self._is_given_back = False
         self.durable_run = ""
         self._info = kept.info if kept is not None else None
@@ -329,6 +332,7 @@ class Session(Generic[Deps]):
             state=StateChannel(context),
             is_small=self._is_small,
             provider_tools=self._provider_tools(),
+            large=self._large,
         )
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
         ended, earlier = self._ended, len(conversation)
@@ -353,6 +357,10 @@ class Session(Generic[Deps]):
                 self._pending = run.tally.pending if run.tally.is_over else self._pending
                 self._keep_soon()
             _learn(conversation, earlier, self._tools.options, run.emit)
+
+    def _with_nothing_aside(self) -> LargeResults:
+        definition = self._owner.definition
+        return LargeResults(None, definition.options.large_result_tokens, definition.bind)
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
         """Those of the agent, if its model has a provider that could run any."""
@@ -512,6 +520,7 @@ class Session(Generic[Deps]):
         self._given_system = system
         self.id = uuid4().hex
         self._info, self._made_at = None, time.time()
+        self._large = self._with_nothing_aside()
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
         self._only_asked_wait, self._begun, self._spent = False, None, Spent()
@@ -571,6 +580,7 @@ class Session(Generic[Deps]):
             limits=lambda: tool_limits(owner.model),
             settle=self._settle,
         )
+        self._large.begin(tools)
         if begun is not None:
             self._looked_at = tools.catalog.listing
             self._know_as_then(tools, begun)

@@ -77,6 +77,7 @@ class Tool:
     entered when the agent that has the tool starts, and left when it closes. `asks` is for a tool that stands for many
     things of many servers: what a call means is judged, shown and bound to an answer in place of the tool.
     `output_schema` is what its server promises of its results (`ToolOutput.structured`); who breaks it is told of.
+    A result of more than `large_result_tokens` (estimated) is set aside; 0: none is, None: the agent's own limit.
     """
 
     definition: ToolDefinition
@@ -91,6 +92,7 @@ class Tool:
     asks: Asks | None = None
     safe_to_repeat: bool = False
     output_schema: dict[str, Any] | None = None
+    large_result_tokens: int | None = None
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""

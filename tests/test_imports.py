@@ -32,6 +32,7 @@ ORDER = (
     "models",
     "tools",
     "tool_search",
+    "large_results",
     "run",
     "mcp",
     "toolsets",

@@ -6,7 +6,7 @@ The history stays whole: what is done is said in it by one `Compacted`, and what
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcpagent.compaction.cutting import (
@@ -23,7 +23,7 @@ from mcpagent.compaction.summarising import Asked, Summary, summarised
 from mcpagent.conversation import Conversation
 from mcpagent.errors import ModelError
 from mcpagent.events import ConversationCompacted, Notice
-from mcpagent.messages import Compacted, Image, Message, Text, ToolsChanged, ToolsShown
+from mcpagent.messages import Compacted, Image, Message, Text, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.models.base import ModelRequest, tool_limits
 from mcpagent.run import RunContext
 from mcpagent.text.safe_text import safe_line
@@ -35,7 +35,10 @@ LEAST_GAIN = 0.1
 REFUSED_SHARE = 0.9
 """What a model takes for sure, as a share of a request that was refused, where its window is not known or is wrong."""
 
-USUAL_SUMMARY, LEAST_SUMMARY, MOST_SUMMARY = 1_000, 60, 6_000
+BRIEF_LENGTH = 1_000
+"""Characters: of a result that is shorter than that only a line or two is left, with its handle."""
+
+LEAST_SUMMARY, MOST_SUMMARY = 60, 6_000
 """Tokens of a summary."""
 
 
@@ -110,9 +113,30 @@ async def make_room(run: RunContext[Any], *, refused: bool = False) -> bool:
         return False
     if made is None:
         return False
-    _say(run, live, fit, *made)
+    part, summary = made
+    _say(run, live, fit, await _set_aside(run, live, part), summary)
+    run.large.offer_readers(run.tools)
     run.conversation.deliver()
     return True
+
+
+async def _set_aside(run: RunContext[Any], live: Live, part: Compacted) -> Compacted:
+    """With handles in the results that it shortens, so that the model can read what is left out."""
+    known = {result.call_id: result for result in live.before.shortened} if live.before is not None else {}
+    whole = {result.call_id: result for message in live.messages for result in message.tool_results}
+    shortened: list[ToolResult] = []
+    for short in part.shortened:
+        result = whole.get(short.call_id, short)
+        if short == known.get(short.call_id):
+            shortened.append(short)
+            continue
+        is_brief = len(short.text) < BRIEF_LENGTH
+        aside = await run.large.set_aside(result, tokens=None if is_brief else 1, force=is_brief)
+        is_shorter = aside is not result and message_tokens(Message("tool", (aside,))) <= message_tokens(
+            Message("tool", (short,))
+        )
+        shortened.append(aside if is_shorter or (aside is not result and not is_brief) else short)
+    return replace(part, shortened=tuple(shortened))
 
 
 async def compact(run: RunContext[Any], keep: str = "") -> ConversationCompacted | None:

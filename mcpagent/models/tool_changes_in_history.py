@@ -13,8 +13,14 @@ from mcpagent.messages import Message, Part, Text, ToolDefinition, ToolResult, T
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.wire_values import json_text
 
-RESERVED_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
-"""Tools of the runtime's own: no other tool is offered under such a name."""
+SEARCH_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
+"""Tools of the runtime's own whose words are ours."""
+
+READER_NAMES = ("read_large_output", "search_large_output", "query_large_output")
+"""Tools of the runtime's own that read what was set aside, in the order in which they are offered."""
+
+RESERVED_NAMES = SEARCH_NAMES.union(READER_NAMES)
+"""No other tool is offered under such a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +265,7 @@ def annotated(
     changes: Sequence[Change],
     notes_of: Callable[[Change], Sequence[str]],
     *,
-    inside: Collection[str] = RESERVED_NAMES,
+    inside: Collection[str] = SEARCH_NAMES,
 ) -> Message:
     """The message with each change's notes after the result it belongs to, else at the end of the message.
 

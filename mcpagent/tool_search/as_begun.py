@@ -7,9 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from mcpagent.messages import Part, ToolDefinition, ToolKey, ToolsChanged
+from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming, Shared
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
+
+_OWN = frozenset(ToolKey(None, name) for name in READER_NAMES)
+"""Tools of the runtime's own, which no catalogue has."""
 
 
 def told_last(offered: Sequence[ToolDefinition], parts: Iterable[Part]) -> dict[ToolKey, ToolDefinition]:
@@ -21,7 +25,7 @@ def told_last(offered: Sequence[ToolDefinition], parts: Iterable[Part]) -> dict[
             for name in part.removed:
                 told.pop(keys.get(name, ToolKey(None, "")), None)
             told.update((definition.key, definition) for definition in part.added)
-    return told
+    return {key: definition for key, definition in told.items() if key not in _OWN}
 
 
 def listing_as_begun(

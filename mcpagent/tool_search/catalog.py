@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolKey
-from mcpagent.models.tool_changes_in_history import RESERVED_NAMES
+from mcpagent.models.tool_changes_in_history import READER_NAMES, RESERVED_NAMES
 from mcpagent.tool_search.search_options import ToolSearch, definition_tokens
 from mcpagent.tool_search.unique_names import NameMap, offered_names
 from mcpagent.tools import Tool
@@ -363,6 +363,8 @@ def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
             why = (
                 "the provider runs a tool of this name"
                 if name in shared.taken
+                else "the name is reserved for readers of large results"
+                if name in READER_NAMES
                 else "the name is reserved for tool search"
             )
             raise ConfigError(f'tool "{name}": {why}; rename the function')

@@ -386,7 +386,7 @@ async def _remove(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     if isinstance(names, str):
         return ToolOutput.of_text(names, error="invalid_arguments")
     definitions = [tool.definition for tool in session.offer()]
-    offered = {tool.name for tool in definitions} - {tool.name for tool in session.virtual}
+    offered = {tool.name for tool in session.offer() if not session.is_own(tool)}
     resolved = {name: tool.name if (tool := session.find(name)) else name for name in names}
     removed = tuple(dict.fromkeys(name for name in resolved.values() if name in offered))
     missing = [safe_line(asked, 80) for asked, name in resolved.items() if name not in offered]

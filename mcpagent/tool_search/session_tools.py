@@ -78,9 +78,10 @@ class SessionTools:
     is offered when the history says so. `after` was the same conversation's so far: what it left to the provider stays.
     `search_cost` tells what a search costs with the model, in cached input tokens, when "auto" needs it, and `limits`
     what fits it at all; `too_many` says so if that is why tools are hidden. `settle` waits a bounded time for servers
-    that are connecting, and what they bring is known then. `virtual` tools are the runtime's own,
-    offered first. Of those in `told_unchecked` it was said that their arguments are not checked. `searching`, and the
-    names of known tools, never change once the conversation has begun.
+    that are connecting, and what they bring is known then. `virtual` tools are the runtime's own, offered first; those
+    of them in `later` are offered where the history has brought them, and never give way. Of those in `told_unchecked`
+    it was said that their arguments are not checked. `searching`, and the names of known tools, never change once the
+    conversation has begun.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class SessionTools:
         self.told_unchecked: set[ToolKey] = after.told_unchecked if after is not None else set()
         self._last: tuple[tuple[object, ...], Collection[str]] | None = None
         self.virtual: tuple[Tool, ...] = ()
+        self.later: Mapping[str, Tool] = {}
         self.begin(catalog)
 
     def begin(self, catalog: Catalog) -> None:
@@ -204,7 +206,7 @@ class SessionTools:
     def offer(self) -> list[Tool]:
         """What the next request offers, in order: virtual tools, pinned by name, then as they were discovered."""
         names = self._offered(self.conversation.discovery)
-        return [*self.virtual, *(self.known[name] for name in names)]
+        return [*self.virtual, *(self.later.get(name) or self.known[name] for name in names)]
 
     def _offered(self, discovery: Discovery) -> Collection[str]:
         """By the history alone: of the tools found in it the latest, as many as the model takes beside the pinned.
@@ -212,15 +214,17 @@ class SessionTools:
         What was withdrawn is still written in the requests and takes its place in them.
         """
         known = self.known
-        stands_on = (discovery, known, self.virtual)
+        stands_on = (discovery, known, self.virtual, self.later)
         if self._last is not None and all(map(is_, self._last[0], stands_on)):
             return self._last[1]
         withdrawn = discovery.removed if self.searching else discovery.removed - known.keys()
         pinned = [name for name in self.pinned if name in known and name not in withdrawn]
         own = set(self.pinned)
         found = [name for name in discovery.discovered if name in known and name not in own]
-        room = self._room.beside(self._sizes([*(tool.name for tool in self.virtual), *pinned, *withdrawn]))
-        named = [*pinned, *found[len(found) - room.fitting(self._sizes(reversed(found))) :]]
+        later = [name for name in discovery.discovered if name in self.later]
+        room = self._room.beside(self._sizes([*(tool.name for tool in self.virtual), *later, *pinned, *withdrawn]))
+        fitting = {*later, *found[len(found) - room.fitting(self._sizes(reversed(found))) :]}
+        named = [*pinned, *(name for name in discovery.discovered if name in fitting)]
         names = known if named == list(known) else dict.fromkeys(named)
         self._last = (stands_on, names)
         return names
@@ -232,7 +236,7 @@ class SessionTools:
 
     def _sizes(self, names: Iterable[str]) -> Iterator[int]:
         """Estimated tokens of the definitions under these names; 0 for one that is gone."""
-        here = {tool.name: tool for tool in self.virtual}
+        here = {tool.name: tool for tool in self.virtual} | {**self.later}
         return (self.catalog.tokens(tool) if (tool := here.get(name) or self.known.get(name)) else 0 for name in names)
 
     def left_out(self) -> str:
@@ -262,6 +266,10 @@ class SessionTools:
                 many = f"{len(self.known)} tools and those that went are {most}"
             lines.append(f"{many}: {left} are not offered before the next conversation")
         return lines
+
+    def is_own(self, tool: Tool) -> bool:
+        """Whether it is one of the runtime's own."""
+        return self.later.get(tool.name) is tool or any(tool is own for own in self.virtual)
 
     def is_offered(self, name: str) -> bool:
         """Whether the next request offers the tool of this name."""
@@ -363,6 +371,8 @@ class SessionTools:
         for tool in self.virtual:
             if tool.name == name:
                 return tool
+        if name in self.later and self.is_offered(name):
+            return self.later[name]
         if name not in self.known and name in self.conversation.discovery.keys:
             return None  # the history's own name for a tool that is not there: no other one may pass for it
         resolved = self._naming.resolver.resolve(name)

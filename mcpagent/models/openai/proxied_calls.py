@@ -12,7 +12,7 @@ from typing import Any
 from mcpagent.messages import ToolCall, ToolDefinition
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.capabilities import Capabilities
-from mcpagent.models.tool_changes_in_history import RESERVED_NAMES, Change, ToolPlan, as_text, redefinition_notes
+from mcpagent.models.tool_changes_in_history import SEARCH_NAMES, Change, ToolPlan, as_text, redefinition_notes
 from mcpagent.models.wire_values import json_text, sendable_name
 
 CALL_TOOL = ToolDefinition(
@@ -31,7 +31,7 @@ CALL_TOOL = ToolDefinition(
 
 def is_proxied(plan: ToolPlan, can: Capabilities) -> bool:
     """Whether found tools are called through `call_tool`: in a conversation that begins with a search for tools."""
-    return can.discovery == "call_tool" and any(tool.name in RESERVED_NAMES for tool in plan.eager)
+    return can.discovery == "call_tool" and any(tool.name in SEARCH_NAMES for tool in plan.eager)
 
 
 def proxy_notes(change: Change) -> list[str]:

@@ -1,0 +1,89 @@
+"""A result as a whole, with what finds a line in it quickly."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+from mcpagent.messages import Image, Text
+
+IMAGE_TOKENS = 1_600
+"""About what a picture of usual size takes of a window, whatever its file's size is."""
+
+CHARACTERS_PER_TOKEN = 4
+
+_BLOCK = 65_536
+_HANDLE_DIGITS = 12
+
+
+def estimated_tokens(content: Iterable[Text | Image]) -> int:
+    """About what a result's content takes of a model's window, without asking anybody."""
+    return sum(
+        IMAGE_TOKENS if isinstance(part, Image) else -(-len(part.text) // CHARACTERS_PER_TOKEN) for part in content
+    )
+
+
+@dataclass(frozen=True)
+class LargeOutput:
+    """What a result said: its texts as one, a line each, and its images in order."""
+
+    text: str = field(repr=False)
+    images: tuple[Image, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, content: Iterable[Text | Image]) -> LargeOutput:
+        """That of a result's content."""
+        parts = tuple(content)
+        text = "\n".join(part.text for part in parts if isinstance(part, Text))
+        return cls(text, tuple(part for part in parts if isinstance(part, Image)))
+
+    @property
+    def size(self) -> int:
+        """Characters, those of images in Base64 too."""
+        return len(self.text) + sum(len(image.data) for image in self.images)
+
+    @cached_property
+    def handle(self) -> str:
+        """What names it: made of what it says alone, so the same bytes come of the same run however often it is done.
+
+        A result that comes again has the same one, so that a model which repeats itself is still seen to.
+        """
+        digest = hashlib.sha256(self.text.encode(errors="surrogatepass"))
+        for image in self.images:
+            digest.update(f"\0{image.media_type}\0{image.data}".encode(errors="surrogatepass"))
+        return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
+
+    # -- lines, counted from 1 ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _ends_before(self) -> list[int]:
+        """How many line ends stand before each block: so few figures that 40 million lines cost nothing."""
+        text = self.text
+        return [0, *accumulate(text.count("\n", start, start + _BLOCK) for start in range(0, len(text), _BLOCK))]
+
+    @property
+    def lines(self) -> int:
+        """How many lines the text has; what ends the last one begins no other."""
+        return self._ends_before[-1] + (not self.text.endswith("\n"))
+
+    def line_start(self, line: int) -> int:
+        """Where the line begins; the end of the text for one beyond the last."""
+        if line <= 1:
+            return 0
+        wanted = line - 1
+        if wanted > self._ends_before[-1]:
+            return len(self.text)
+        block = bisect_right(self._ends_before, wanted - 1) - 1
+        place = block * _BLOCK - 1
+        for _ in range(wanted - self._ends_before[block]):
+            place = self.text.index("\n", place + 1)
+        return place + 1
+
+    def line_at(self, place: int) -> int:
+        """The line in which the character at this place stands."""
+        block = min(place // _BLOCK, len(self._ends_before) - 1)
+        return self._ends_before[block] + self.text.count("\n", block * _BLOCK, place) + 1

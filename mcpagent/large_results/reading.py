@@ -1,0 +1,92 @@
+"""`read_large_output`: a range of lines or characters, as much of it as one answer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcpagent.errors import InputError
+from mcpagent.large_results.kinds import Data
+from mcpagent.large_results.large_output import LargeOutput
+from mcpagent.messages import Image
+from mcpagent.text.for_model import fenced, for_model
+
+MAX_ANSWER = 16_000
+"""Characters of an output that one call of a reader gives, about 4,000 tokens."""
+
+USUAL_LINES = 100
+
+
+def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
+    """A whole number as a model gave it, also as a text; None if there is none. Raises `InputError` for others."""
+    given = arguments.get(name)
+    if given is None or given == "":
+        return None
+    try:
+        return int(float(given)) if len(str(given)) < 20 and not isinstance(given, bool) else 1 // 0
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        raise InputError(f"{name}: expected a whole number") from None
+
+
+def read(output: LargeOutput, data: Data, arguments: Mapping[str, Any]) -> str | Image:  # noqa: ARG001 - as all readers
+    """The range asked for; without one the first lines. Raises `InputError` for one that is none."""
+    if (number := whole_number(arguments, "image")) is not None:
+        return _image(output, number)
+    if not output.text:
+        raise InputError(f"It has no text, only {len(output.images)} images: ask for one with image=1")
+    if any(whole_number(arguments, name) is not None for name in ("start_char", "end_char")):
+        return _characters(output, arguments)
+    return _lines(output, arguments)
+
+
+def _image(output: LargeOutput, number: int) -> Image:
+    if not 1 <= number <= len(output.images):
+        raise InputError(f"image: it has {len(output.images)} images, got {number}")
+    return output.images[number - 1]
+
+
+def _range(arguments: Mapping[str, Any], what: str, most: int, usual: int) -> tuple[int, int]:
+    """First and last, counted from 1, within what there is; -3 is the third from the end."""
+    first, last = (whole_number(arguments, f"{end}_{what}") for end in ("start", "end"))
+    first, last = (most + given + 1 if given is not None and given < 0 else given for given in (first, last))
+    start = max(first if first is not None else 1 if last is None else last - usual + 1, 1)
+    end = min(last if last is not None else start + usual - 1, most)
+    if start > most:
+        raise InputError(f"start_{what}: it has {most:,} {'lines' if what == 'line' else 'characters'}, got {start:,}")
+    if start > end:
+        raise InputError(f"start_{what} is {start:,} and end_{what} {end:,}: the start comes first")
+    return start, end
+
+
+def _lines(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
+    start, end = _range(arguments, "line", output.lines, USUAL_LINES)
+    begin, stop = output.line_start(start), output.line_start(end + 1)
+    if stop - begin <= MAX_ANSWER:
+        shown, last = output.text[begin:stop], end
+    else:
+        cut = output.text.rfind("\n", begin, begin + MAX_ANSWER) + 1
+        if not cut:  # one line alone is longer
+            first = begin + 1
+            told = f"Line {start:,} is long; its first {MAX_ANSWER:,} characters"
+            text = output.text[begin : begin + MAX_ANSWER]
+            return _answer(f"{told}. Go on with start_char={first + MAX_ANSWER}", text)
+        shown = output.text[begin:cut]
+        last = start + shown.count("\n") - 1
+    more = f". Go on with start_line={last + 1}" if last < output.lines else ""
+    return _answer(f"Lines {start:,} to {last:,} of {output.lines:,}{more}", shown)
+
+
+def _characters(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
+    size = len(output.text)
+    start, end = _range(arguments, "char", size, MAX_ANSWER)
+    end = min(end, start + MAX_ANSWER - 1)
+    more = f". Go on with start_char={end + 1}" if end < size else ""
+    line = output.line_at(start - 1)
+    return _answer(
+        f"Characters {start:,} to {end:,} of {size:,}, from line {line:,}{more}", output.text[start - 1 : end]
+    )
+
+
+def _answer(told: str, text: str) -> str:
+    """Our words, and those of the output where they cannot pass for ours."""
+    return fenced(for_model(text.removesuffix("\n")), told)

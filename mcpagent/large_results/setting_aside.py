@@ -1,0 +1,133 @@
+"""`LargeResults`: what one session has set aside, and the one function that sets a result aside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from mcpagent.large_results.kinds import Data, read_data
+from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
+from mcpagent.large_results.readers import reader_tools
+from mcpagent.large_results.shelves import MemoryShelf, Opened, Shelf
+from mcpagent.large_results.short_forms import brief_form, short_form
+from mcpagent.messages import Image, Message, SetAside, Text, ToolResult, ToolsChanged
+from mcpagent.models.tool_changes_in_history import READER_NAMES
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.tools import Tool
+
+LARGE_RESULT_TOKENS = 10_000
+"""A result that is estimated to take more of the window is set aside."""
+
+_LARGE = 200_000
+_OPENED = Opened()
+
+_T = TypeVar("_T")
+
+
+class LargeResults:
+    """The results that one session keeps beside its conversation; `RunContext.large`.
+
+    `shelf` keeps them whole. `tokens` is the line between small and large where a tool has none of its own; 0: nothing
+    is set aside by itself. `bind` is what becomes of the runtime's own tools (`Definition.bind`).
+    """
+
+    __slots__ = ("_bind", "_readers", "_session", "_shelf", "has_some", "tokens")
+
+    def __init__(
+        self,
+        shelf: Shelf | None = None,
+        tokens: int = LARGE_RESULT_TOKENS,
+        bind: Callable[[Sequence[Tool]], Sequence[Tool]] = list,
+    ) -> None:
+        self._shelf, self.tokens, self._bind = shelf or MemoryShelf(), tokens, bind
+        self._session = object()  # by which what is open is told from that of other sessions
+        self._readers: Mapping[str, Tool] | None = None
+        self.has_some = False
+
+    @property
+    def readers(self) -> Mapping[str, Tool]:
+        """By name, in the order in which they are offered."""
+        if self._readers is None:
+            self._readers = {tool.name: tool for tool in self._bind(reader_tools(self.open))}
+        return self._readers
+
+    async def set_aside(self, result: ToolResult, *, tokens: int | None = None, force: bool = False) -> ToolResult:
+        """The result as the conversation has it: its short form, if it is large; the very same value if it is not.
+
+        `tokens` is the tool's own line, None for the session's, 0 for none. What readers gave is not set aside again.
+
+        With `force`, for whoever makes room in a conversation: any result, large or not, of whatever tool, in one or
+        two lines; one that is set aside already is cut down to its first line. The same value comes back where that
+        would be no shorter, so doing it twice changes nothing. Id, name, error and seconds stay, so calls and results
+        stay in pairs; `ToolResult.set_aside` says what it was. Afterwards call `offer_readers` once, before the next
+        request. Nothing is lost: it is kept before this returns, and `open` and the readers have all of it.
+        """
+        if result.set_aside is not None:
+            return _first_line(result) if force else result
+        line = self.tokens if tokens is None else tokens
+        size = estimated_tokens(result.content)
+        if not force and (not line or size <= line or result.name in READER_NAMES):
+            return result
+        is_much = sum(len(part.text if isinstance(part, Text) else part.data) for part in result.content) > _LARGE
+        output, data, text = await _beside_loop(lambda: self._judged(result, size, brief=force), is_much=is_much)
+        short = (Text(text),)
+        if estimated_tokens(short) >= size:
+            return result
+        await self._shelf.put(output, result.name)
+        _OPENED.put(self._session, output, data)
+        self.has_some = True
+        return replace(result, content=short, set_aside=SetAside(output.handle, size, data.kind))
+
+    def _judged(self, result: ToolResult, size: int, *, brief: bool) -> tuple[LargeOutput, Data, str]:
+        given = LargeOutput.of(result.content)
+        output = LargeOutput(self._shelf.clean(given.text), given.images)
+        data = read_data(output.text) if output.text else Data("images")
+        return output, data, (brief_form if brief else short_form)(output, data, size)
+
+    async def open(self, handle: str) -> tuple[LargeOutput, Data] | None:
+        """What was set aside under this handle in this session, and what it was read as; None if nothing is kept."""
+        if (found := _OPENED.get(self._session, handle)) is not None:
+            return found
+        output = await self._shelf.get(handle)
+        if output is None:
+            return None
+        data = await _beside_loop(
+            lambda: read_data(output.text) if output.text else Data("images"), is_much=output.size > _LARGE
+        )
+        _OPENED.put(self._session, output, data)
+        return output, data
+
+    def begin(self, tools: SessionTools) -> None:
+        """Takes what the history of these tools says that was set aside in it."""
+        messages = tools.conversation.messages
+        self.has_some = any(result.set_aside for message in messages for result in message.tool_results)
+        tools.later = self.readers if self.has_some else {}
+
+    def offer_readers(self, tools: SessionTools) -> None:
+        """Brings the readers into the conversation once there is something to read, behind all other tools."""
+        if not self.has_some:
+            return
+        tools.later = self.readers
+        found = tools.conversation.discovery.discovered
+        missing = tuple(tool.definition for name, tool in self.readers.items() if name not in found)
+        if missing:
+            names = ", ".join(tool.name for tool in missing)
+            words = f"What was set aside can be read from now on with {names}."
+            tools.conversation.announce(words, ToolsChanged(missing))
+
+
+def set_aside_in(messages: Iterable[Message]) -> list[ToolResult]:
+    """The results that stand in a history in their short form."""
+    return [result for message in messages for result in message.tool_results if result.set_aside is not None]
+
+
+def _first_line(result: ToolResult) -> ToolResult:
+    line = result.text.partition("\n")[0]
+    is_more = any(isinstance(part, Image) for part in result.content)
+    return result if line == result.text and not is_more else replace(result, content=(Text(line),))
+
+
+async def _beside_loop(work: Callable[[], _T], *, is_much: bool) -> _T:
+    return await asyncio.to_thread(work) if is_much else work()

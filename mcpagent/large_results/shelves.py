@@ -1,0 +1,84 @@
+"""Where outputs are kept whole: in memory here; `sessions/kept_outputs.py` does it in a store of sessions."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+from mcpagent.large_results.kinds import Data
+from mcpagent.large_results.large_output import LargeOutput
+
+MOST_IN_MEMORY = 256 * 1024 * 1024
+"""Characters of one session's outputs where nothing is written down; beyond that the oldest are forgotten."""
+
+MOST_OPENED = 512 * 1024 * 1024
+"""About the bytes of outputs that are open for readers, of all sessions together; one is always kept open."""
+
+_BYTES_PER_VALUE = 90
+
+
+class Shelf(Protocol):
+    """Keeps the outputs of one session."""
+
+    def clean(self, text: str) -> str:
+        """The text as it may be kept."""
+        ...
+
+    async def put(self, output: LargeOutput, tool: str) -> None:
+        """Keeps it; one that is there already stays as long as a new one would. Raises nothing for a store's trouble:
+        whoever writes next is told of that."""
+        ...
+
+    async def get(self, handle: str) -> LargeOutput | None:
+        """What was kept; None if nothing was in this session, or not any more."""
+        ...
+
+
+class MemoryShelf:
+    """In memory of the session, up to a bound."""
+
+    def __init__(self, most: int = MOST_IN_MEMORY) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, LargeOutput] = OrderedDict()
+
+    def clean(self, text: str) -> str:
+        """As it is: nothing is written down."""
+        return text
+
+    async def put(self, output: LargeOutput, tool: str) -> None:  # noqa: ARG002 - as every shelf
+        """Forgets the oldest beyond the bound."""
+        self._kept[output.handle] = output
+        self._kept.move_to_end(output.handle)
+        while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most:
+            self._kept.popitem(last=False)
+
+    async def get(self, handle: str) -> LargeOutput | None:
+        """What was kept."""
+        return self._kept.get(handle)
+
+
+class Opened:
+    """Outputs as readers need them, with what was read of their text; those used last, so nothing is read twice."""
+
+    def __init__(self, most: int = MOST_OPENED) -> None:
+        self._most = most
+        self._open: OrderedDict[tuple[object, str], tuple[LargeOutput, Data]] = OrderedDict()
+
+    def get(self, session: object, handle: str) -> tuple[LargeOutput, Data] | None:
+        """That of this session."""
+        found = self._open.get((session, handle))
+        if found is not None:
+            self._open.move_to_end((session, handle))
+        return found
+
+    def put(self, session: object, output: LargeOutput, data: Data) -> None:
+        """Closes those that were not used for longest, if they are too much together."""
+        self._open[session, output.handle] = (output, data)
+        self._open.move_to_end((session, output.handle))
+        while len(self._open) > 1 and sum(map(_weight, self._open.values())) > self._most:
+            self._open.popitem(last=False)
+
+
+def _weight(opened: tuple[LargeOutput, Data]) -> int:
+    output, data = opened
+    return output.size + data.parts * _BYTES_PER_VALUE

@@ -1,0 +1,70 @@
+"""What a conversation has of a result that is kept beside it: what it is, how it begins and ends, how to read it."""
+
+from __future__ import annotations
+
+from mcpagent.large_results.kinds import Data, shape_in_words
+from mcpagent.large_results.large_output import LargeOutput
+from mcpagent.text.for_model import fenced, for_model, line_for_model
+
+HEAD, TAIL = 1_200, 600
+"""Characters of the beginning and the end."""
+
+BRIEF_HEAD = 160
+"""Of one that a conversation has no room for any more."""
+
+
+def short_form(output: LargeOutput, data: Data, tokens: int) -> str:
+    """In some hundred tokens. Words of the result stand between fences that they cannot close."""
+    if len(output.text) <= HEAD + TAIL:
+        shown = [fenced(output.text, "Its text")] if output.text.strip() else []
+    else:
+        shown = [fenced(head(output.text, HEAD), "It begins"), fenced(_tail(output.text, TAIL), "It ends")]
+    return "\n".join((_first_line(output, data, tokens), _how_to_read(output, data), *shown))
+
+
+def brief_form(output: LargeOutput, data: Data, tokens: int) -> str:
+    """In one or two lines."""
+    begins = line_for_model(output.text[: 4 * BRIEF_HEAD], BRIEF_HEAD)
+    told = f" It begins: {fenced(begins) if '`' in begins else begins}" if begins else ""
+    return f"{_first_line(output, data, tokens)}{told}"
+
+
+def _first_line(output: LargeOutput, data: Data, tokens: int) -> str:
+    return f"[Set aside as {output.handle}, about {tokens:,} tokens: {described(output, data)}]"
+
+
+def described(output: LargeOutput, data: Data) -> str:
+    """Kind, shape and size."""
+    parts: list[str] = []
+    if output.text:
+        shape = shape_in_words(data)
+        lines = f"{output.lines:,} line{'s' if output.lines != 1 else ''}"
+        parts.append(f"{data.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}")
+    for place, image in enumerate(output.images[:10], 1):
+        size = len(image.data) * 3 // 4
+        parts.append(f"image {place}: {line_for_model(image.media_type, 40)}, {size:,} bytes")
+    if len(output.images) > 10:
+        parts.append(f"{len(output.images)} images in all")
+    return "; ".join(parts) or "nothing"
+
+
+def _how_to_read(output: LargeOutput, data: Data) -> str:
+    ways = ["read_large_output"]
+    if output.text:
+        ways.append("search_large_output")
+    if data.value is not None:
+        ways.append("query_large_output")
+    return f"Read what you need of it with {' or '.join(', '.join(ways).rsplit(', ', 1))}; nothing of it is lost."
+
+
+def head(text: str, limit: int) -> str:
+    """Its beginning, up to the end of a line if there is one near."""
+    cut = text[:limit]
+    end = cut.rfind("\n")
+    return for_model(cut[:end] if end > limit // 2 else cut)
+
+
+def _tail(text: str, limit: int) -> str:
+    cut = text[-limit:]
+    start = cut.find("\n") + 1
+    return for_model(cut[start:] if 0 < start < limit // 2 else cut)
