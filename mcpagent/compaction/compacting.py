@@ -28,6 +28,7 @@ from mcpagent.models.base import ModelRequest, tool_limits
 from mcpagent.run import RunContext
 from mcpagent.text.safe_text import safe_line
 from mcpagent.window.estimates import message_tokens, text_tokens
+from mcpagent.window.sent import compacted_in
 
 LEAST_GAIN = 0.1
 """The share of a request that has to be gained: less would have to be done again soon, and each time cost the cache."""
@@ -220,7 +221,7 @@ async def _cut_at(
     size = fit.now - conversation.sent_tokens() + sum(map(message_tokens, before)) + 300
     takes = fit.measure.estimate_for(fit.window) if fit.window is not None else None
     is_fitting = takes is None or size + 2 * tokens <= takes
-    told = live.messages[live.begin : cut]
+    told = before[1:] if before and compacted_in(before[0]) is not None else before
     piece = (takes if takes is not None else size) // 3
     asked = Asked(as_sent if is_fitting else None, live.summary, told, tokens, piece, keep)
     summary = await summarised(asked, run)
@@ -257,13 +258,13 @@ def _say(run: RunContext[Any], live: Live, fit: Fit, part: Compacted, summary: S
     after = fit.measure.counted_for(fit.now - conversation.sent_tokens() + taken)
     conversation.compact(part)
     event = ConversationCompacted(
-        fit.expected,
-        after,
-        live.end - part.kept - len(part.pinned) if part.leaves_out else 0,
-        len(part.shortened),
-        summary.why if part.is_cut else "",
-        summary.usage,
-        fit.window,
+        tokens_before=fit.expected,
+        tokens_after=after,
+        summarised=live.end - part.kept - len(part.pinned) if part.leaves_out else 0,
+        shortened=len(part.shortened),
+        without_summary=summary.why if part.is_cut else "",
+        usage=summary.usage,
+        window_tokens=fit.window,
     )
     run.emit(event)
     return event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mcpagent.messages import (
@@ -14,7 +14,6 @@ from mcpagent.messages import (
     Text,
     Thinking,
     ToolCall,
-    ToolDefinition,
     ToolResult,
 )
 
@@ -23,9 +22,6 @@ IMAGE_TOKENS = 1_500
 
 _PROSE, _DENSE, _SEALED = 4.2, 3.6, 8.0
 """Bytes of UTF-8 for a token: of words, of data and code, and of reasoning that only its provider can read."""
-
-_SCHEMA = 7
-"""Characters of a JSON Schema for a token."""
 
 _PART = 3
 """What a provider puts around a part, at least."""
@@ -41,14 +37,6 @@ def text_tokens(text: str) -> int:
     dense = min((len(sample) - len(sample.translate(_MARKS))) / len(sample) * 3, 1.0)
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     return int(size / (_PROSE + (_DENSE - _PROSE) * dense)) + 1
-
-
-def definition_tokens(tools: Iterable[ToolDefinition]) -> int:
-    """Of definitions, as providers write them out for a model: of a schema's punctuation little is left."""
-    return sum(
-        text_tokens(tool.name) + text_tokens(tool.description) + len(_written(tool.parameters)) // _SCHEMA + _PART
-        for tool in tools
-    )
 
 
 def json_tokens(value: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import Emit
-from mcpagent.messages import Message, Text, ToolCall, Usage, dump_message
+from mcpagent.messages import Message, Part, Text, ToolCall, ToolResult, Usage
 from mcpagent.models import ModelRequest, ModelResponse
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.scripted import Answer, ScriptedModel
@@ -21,10 +21,20 @@ def is_for_summary(request: ModelRequest) -> bool:
 
 
 def size_of(request: ModelRequest, per_token: float = 4.0) -> int:
-    """Tokens, as this provider counts them: of the messages as JSON, the definitions and the system prompt."""
-    said = sum(len(dump_message(message)) for message in request.messages)
+    """Tokens, as this provider counts them: of all that is said, called and given, the definitions and the prompt."""
+    said = sum(len(text) + 12 for message in request.messages for part in message.parts for text in _texts(part))
     tools = sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
     return int((said + tools + len(request.system)) / per_token)
+
+
+def _texts(part: Part) -> list[str]:
+    match part:
+        case Text(text=text) | ToolResult(text=text):
+            return [text]
+        case ToolCall(name=name, arguments=arguments):
+            return [name, str(arguments)]
+        case _:
+            return []
 
 
 class WindowedModel(ScriptedModel):
