@@ -6,7 +6,6 @@ the summary of what came before it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +28,7 @@ from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
+from mcpagent.window.estimates import written_json
 
 MOST_PIECES = 12
 """Of a conversation that is told as text; of a longer one its parts are told shorter."""
@@ -180,7 +180,7 @@ def _lines(message: Message, length: int) -> list[str]:
             case Image():
                 lines.append(f"{who}: [an image]")
             case ToolCall(name=name, arguments=arguments):
-                written = json.dumps(arguments, ensure_ascii=False, default=str)
+                written = written_json(arguments)
                 lines.append(f"call of {safe_line(name, 64)}: {_cut(written, length)}")
             case ToolResult(name=name, text=text, error=error):
                 what = f"result of {safe_line(name, 64)}" + (f" ({error})" if error else "")

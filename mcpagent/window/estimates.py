@@ -41,11 +41,15 @@ def text_tokens(text: str) -> int:
 
 def json_tokens(value: Mapping[str, Any]) -> int:
     """Of JSON data as it is written into a request."""
-    return text_tokens(_written(value)) if value else 0
+    return text_tokens(written_json(value)) if value else 0
 
 
-def _written(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+def written_json(value: Mapping[str, Any]) -> str:
+    """As it is written into a request; "" for what cannot be."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    except (RecursionError, ValueError):  # no model wrote it, and none is sent it
+        return ""
 
 
 def message_tokens(message: Message) -> int:
