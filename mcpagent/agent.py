@@ -421,6 +421,8 @@ class Agent(Generic[Deps]):
         defer_loading: bool | None = None,
         approval: bool | ApprovalPredicate = False,
         read_only: bool | None = None,
+        safe_to_repeat: bool | None = None,
+        large_result_tokens: int | None = None,
     ) -> Callable[[_Function], _Function]: ...
 
     def tool(self, function: Any = None, **options: Any) -> Any:

@@ -192,7 +192,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class KeptAside:
     """Where the whole of a result is kept, of which the conversation has a short form (`mcpagent.large_results`).
 
     `handle` is what readers are given for it. `tokens` estimates what the whole would have taken of the window,
@@ -216,7 +216,7 @@ class ToolResult:
     content: tuple[Text | Image, ...]
     error: ToolErrorKind | None = None
     seconds: float = 0.0
-    set_aside: SetAside | None = None
+    set_aside: KeptAside | None = None
     type: Literal["tool_result"] = "tool_result"
 
     @property

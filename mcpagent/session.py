@@ -39,6 +39,7 @@ from mcpagent.python.event_loops import in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
+from mcpagent.sessions.kept_outputs import KeptOutputs
 from mcpagent.sessions.standing import Announced, Beginning, Standing, Told, UnfinishedRun
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
@@ -95,6 +96,7 @@ class Session(Generic[Deps]):
         "_prompt_text",
         "_run",
         "_section",
+        "_shelf",
         "_spent",
         "_store",
         "_task",
@@ -360,7 +362,8 @@ class Session(Generic[Deps]):
 
     def _with_nothing_aside(self) -> LargeResults:
         definition = self._owner.definition
-        return LargeResults(None, definition.options.large_result_tokens, definition.bind)
+        self._shelf = KeptOutputs(self._store, self.id) if self._store is not None else None
+        return LargeResults(self._shelf, definition.options.large_result_tokens, definition.bind)
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
         """Those of the agent, if its model has a provider that could run any."""
@@ -793,6 +796,8 @@ class Session(Generic[Deps]):
         """Goes on in memory alone; what was said so far stays, and other processes can have it."""
         if self._run is None:
             self._keep_soon()  # what a program put into a namespace since the last run
+        if self._shelf is not None:
+            self._shelf.is_written = False
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.release()

@@ -75,6 +75,7 @@ def read_server(
         trust_hints=reader.boolean("trust_hints"),
         approval=reader.approval(),
         max_message_bytes=reader.bytes("max_message_bytes"),
+        large_result_tokens=reader.tokens("large_result_tokens"),
         log_level=reader.choice("log_level", get_args(LogLevel)),
         elicitation=reader.boolean("elicitation"),
         sampling=reader.boolean("sampling"),
@@ -241,6 +242,21 @@ class _Reader:
         if not isinstance(value, int) or isinstance(value, bool) or not 4096 <= value <= MAX_MESSAGE_BYTES:
             what = f"expected bytes between 4096 and {MAX_MESSAGE_BYTES}, got {shown_value(value)}"
             raise self.document.error(self.place(key), what)
+        return value
+
+    def tokens(self, key: str) -> int | dict[str, int] | None:
+        """A number of tokens, 0 too, for all tools or by glob; None if nothing is said."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if isinstance(value, Mapping):
+            return {str(glob): self._tokens(number, (*self.place(key), glob)) for glob, number in value.items()}
+        return self._tokens(value, self.place(key))
+
+    def _tokens(self, value: Any, place: ValuePath) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            what = f"expected a number of tokens, or 0, or an object of these by tool, got {shown_value(value)}"
+            raise self.document.error(place, what)
         return value
 
     def transport(self, *, is_command: bool) -> TransportName:

@@ -32,6 +32,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "trust_hints": ("trust_hints", "trustHints", "trust"),
     "approval": ("approval",),
     "max_message_bytes": ("max_message_bytes", "maxMessageBytes"),
+    "large_result_tokens": ("large_result_tokens", "largeResultTokens"),
     "log_level": ("log_level", "logLevel"),
     "elicitation": ("elicitation",),
     "sampling": ("sampling",),

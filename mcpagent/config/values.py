@@ -46,7 +46,9 @@ class ServerConfig:
     `eager`: a server whose lists are kept on disk is started in the background, not by its first call.
     `safe_to_repeat` are globs of tools that do no harm when they run twice; with `trust_hints` those count too of which
     the server says so, and its word that a tool only reads is believed. `approval`: (glob of tools, what becomes of
-    their calls), see `mcpagent.config.permissions`. `max_message_bytes` bounds one message. `log_level` None: what the
+    their calls), see `mcpagent.config.permissions`. `max_message_bytes` bounds one message. A result of more than
+    `large_result_tokens` (estimated) is set aside: of all its tools, or by globs of them; 0: never, None: the agent's
+    own limit. `log_level` None: what the
     server chooses. `elicitation`: it may ask the person at the terminal something; `sampling`: it may have our model
     answer; `roots`: the folders it gets to know of, absolute.
     """
@@ -75,6 +77,7 @@ class ServerConfig:
     trust_hints: bool = False
     approval: tuple[tuple[str, Approval], ...] = ()
     max_message_bytes: int = 64 * 1024 * 1024
+    large_result_tokens: int | Mapping[str, int] | None = None
     log_level: LogLevel | None = None
     era: Era = "auto"
     elicitation: bool = False
@@ -91,6 +94,12 @@ class ServerConfig:
         said = "True or a list of names"
         expect(f"{label}: defer_loading", self.defer_loading, (bool, list, tuple, NoneType), said)
         expect_fields(self, label)
+        limits = self.large_result_tokens
+        for tokens in limits.values() if isinstance(limits, Mapping) else (limits,):
+            told = "a whole number of tokens, or 0"
+            expect(
+                f"{label}: large_result_tokens", tokens, (int, NoneType), told, holds=lambda it: it is None or it >= 0
+            )
         for name in ("connect_timeout_seconds", "timeout_seconds", "total_timeout_seconds", "shutdown_seconds"):
             expect(f"{label}: {name}", getattr(self, name), (int, float), "seconds above 0", holds=lambda it: it > 0)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.errors import InputError
 from mcpagent.large_results.kinds import Data, shape_in_words
 from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.large_results.reading import MAX_ANSWER, whole_number
+from mcpagent.large_results.reading_ranges import MAX_ANSWER, whole_number
 from mcpagent.text.for_model import fenced, for_model, line_for_model
 from mcpagent.text.foreign_patterns import Patience, PatternError, compiled
 
@@ -96,13 +96,13 @@ def _environment() -> JSONPathEnvironment:
     from jsonpath import JSONPathEnvironment, JSONPathMatch
     from jsonpath.function_extensions import ExpressionType, FilterFunction
 
-    class Match(JSONPathMatch):
+    class Node(JSONPathMatch):
         """A value on the way; where it stands is not asked for, and takes most of the time to write."""
 
         def new_child(self, obj: object, key: int | str) -> JSONPathMatch:  # noqa: ARG002 - as it is called
             context = self._filter_context
             context[_BUDGET].step()
-            child = Match.__new__(Match)
+            child = Node.__new__(Node)
             child._filter_context, child.children, child.obj = context, _NO_CHILDREN, obj
             child.parent, child.parts, child.path, child.root = None, (), "", self.root
             return child
@@ -110,7 +110,7 @@ def _environment() -> JSONPathEnvironment:
         def add_child(self, *children: JSONPathMatch) -> None:
             """Nobody looks at them."""
 
-    class Fits(FilterFunction):
+    class FitsPattern(FilterFunction):
         """`match` and `search` of RFC 9535 with patterns as others' are run."""
 
         arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the library has them
@@ -125,10 +125,10 @@ def _environment() -> JSONPathEnvironment:
             runnable = compiled(f"^(?:{pattern})$" if self._whole else pattern)
             return Patience(_PATTERN_SECONDS).search(runnable, text)
 
-    class Environment(JSONPathEnvironment):
+    class BoundedPaths(JSONPathEnvironment):
         """As it is, but for what could take for ever."""
 
-        match_class = Match
+        match_class = Node
         max_recursion_depth = 250
 
         def setup_function_extensions(self) -> None:
@@ -136,9 +136,9 @@ def _environment() -> JSONPathEnvironment:
             super().setup_function_extensions()
             for name in {*self.function_extensions} - {"length", "count", "value"}:
                 del self.function_extensions[name]
-            self.function_extensions |= {"match": Fits(whole=True), "search": Fits(whole=False)}
+            self.function_extensions |= {"match": FitsPattern(whole=True), "search": FitsPattern(whole=False)}
 
-    return Environment(strict=True)
+    return BoundedPaths(strict=True)
 
 
 _PATTERN_SECONDS = 0.1

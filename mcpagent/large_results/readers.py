@@ -11,7 +11,7 @@ from mcpagent.errors import InputError
 from mcpagent.large_results.kinds import Data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.querying import query
-from mcpagent.large_results.reading import MAX_ANSWER, read
+from mcpagent.large_results.reading_ranges import MAX_ANSWER, read_range
 from mcpagent.large_results.searching import search
 from mcpagent.messages import Image, Text, ToolDefinition
 from mcpagent.models.tool_changes_in_history import READER_NAMES
@@ -79,7 +79,7 @@ QUERY = _definition(
 
 def reader_tools(open_output: Open) -> tuple[Tool, ...]:
     """The readers of one session, in the order they are offered; without a query where its library is missing."""
-    tools = ((READ, read), (SEARCH, search), *(((QUERY, query),) if can_query() else ()))
+    tools = ((READ, read_range), (SEARCH, search), *(((QUERY, query),) if can_query() else ()))
     return tuple(
         Tool(
             definition,

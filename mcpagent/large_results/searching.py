@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.errors import InputError
 from mcpagent.large_results.kinds import Data
 from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.large_results.reading import MAX_ANSWER, whole_number
+from mcpagent.large_results.reading_ranges import MAX_ANSWER, whole_number
 from mcpagent.text.for_model import fenced, for_model, line_for_model
 from mcpagent.text.foreign_patterns import PatternError, compiled
 

@@ -12,7 +12,7 @@ from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
 from mcpagent.large_results.readers import reader_tools
 from mcpagent.large_results.shelves import MemoryShelf, Opened, Shelf
 from mcpagent.large_results.short_forms import brief_form, short_form
-from mcpagent.messages import Image, Message, SetAside, Text, ToolResult, ToolsChanged
+from mcpagent.messages import Image, KeptAside, Message, Text, ToolResult, ToolsChanged
 from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool
@@ -78,7 +78,7 @@ class LargeResults:
         await self._shelf.put(output, result.name)
         _OPENED.put(self._session, output, data)
         self.has_some = True
-        return replace(result, content=short, set_aside=SetAside(output.handle, size, data.kind))
+        return replace(result, content=short, set_aside=KeptAside(output.handle, size, data.kind))
 
     def _judged(self, result: ToolResult, size: int, *, brief: bool) -> tuple[LargeOutput, Data, str]:
         given = LargeOutput.of(result.content)

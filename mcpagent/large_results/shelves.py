@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from typing import Protocol
 
 from mcpagent.large_results.kinds import Data
 from mcpagent.large_results.large_output import LargeOutput
+from mcpagent.text.known_secrets import known_values
+from mcpagent.text.secret_shapes import secrets_in, value_redactor, without_shapes_in_steps
 
 MOST_IN_MEMORY = 256 * 1024 * 1024
 """Characters of one session's outputs where nothing is written down; beyond that the oldest are forgotten."""
@@ -42,8 +45,8 @@ class MemoryShelf:
         self._kept: OrderedDict[str, LargeOutput] = OrderedDict()
 
     def clean(self, text: str) -> str:
-        """As it is: nothing is written down."""
-        return text
+        """Without secrets, as a store has it, so that a run says the same with one and without."""
+        return without_shapes_in_steps(value_redactor({*secrets_in(os.environ), *known_values()})(text))
 
     async def put(self, output: LargeOutput, tool: str) -> None:  # noqa: ARG002 - as every shelf
         """Forgets the oldest beyond the bound."""

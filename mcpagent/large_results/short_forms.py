@@ -30,10 +30,10 @@ def brief_form(output: LargeOutput, data: Data, tokens: int) -> str:
 
 
 def _first_line(output: LargeOutput, data: Data, tokens: int) -> str:
-    return f"[Set aside as {output.handle}, about {tokens:,} tokens: {described(output, data)}]"
+    return f"[Set aside as {output.handle}, about {tokens:,} tokens: {_described(output, data)}]"
 
 
-def described(output: LargeOutput, data: Data) -> str:
+def _described(output: LargeOutput, data: Data) -> str:
     """Kind, shape and size."""
     parts: list[str] = []
     if output.text:

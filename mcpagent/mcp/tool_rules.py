@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -41,6 +41,7 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
             safe_to_repeat=may_repeat(tool.original_name, lists, config),
             output_schema=lists.output_schemas.get(tool.original_name),
             deferred=False if always and _matches(tool.original_name, always) else None,
+            large_result_tokens=large_tokens(tool.original_name, config),
         )
         for tool in listed
     ]
@@ -61,6 +62,18 @@ def longer_seconds(config: ServerConfig) -> float | None:
     """How long the agent must let a call take, if it may take longer here than anywhere else."""
     is_longer = config.total_timeout_seconds > _USUAL_TOTAL_SECONDS
     return config.total_timeout_seconds + config.shutdown_seconds if is_longer else None
+
+
+def large_tokens(tool: str, config: ServerConfig) -> int | None:
+    """From how many tokens on a result of this tool is set aside, if the configuration says so.
+
+    Of several globs that fit it is the one that names most letters.
+    """
+    limits = config.large_result_tokens
+    if not isinstance(limits, Mapping):
+        return limits
+    fitting = [(sum(char not in "*?[]!" for char in glob), glob) for glob in limits if fits(tool, glob)]
+    return limits[max(fitting)[1]] if fitting else None
 
 
 def may_repeat(tool: str, lists: ServerLists, config: ServerConfig) -> bool:

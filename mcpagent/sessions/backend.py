@@ -22,6 +22,9 @@ from mcpagent.text.safe_text import safe_line
 MAX_FOUND = 100
 _ALL = 1_000_000_000
 
+OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
+"""So long what was set aside is kept after it was set aside last."""
+
 _T = TypeVar("_T")
 
 Migrations: TypeAlias = Sequence[Sequence[str]]
@@ -48,6 +51,16 @@ class Rows:
     values: Mapping[str, str | None]
     columns: Mapping[str, Any]
     title: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRow:
+    """A result that was set aside, as it is kept: its text, and its images as JSON."""
+
+    handle: str
+    tool: str
+    output: str
+    images: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +214,7 @@ class SessionBackend(ABC):
     def _be_known(self) -> None:
         if self._is_known:
             return
+        self._forget_outputs()
         self.be_alive()
         me = self.me
         self.execute("DELETE FROM holders WHERE token = ?", (me.token,))
@@ -274,6 +288,47 @@ class SessionBackend(ABC):
                 f'{self.where}: session "{safe_line(session, 60)}" {taken}; what is said here is not kept any more'
             )
         return number
+
+    # -- what was set aside -------------------------------------------------------------------------------------------
+
+    def put_output(self, session: str, row: OutputRow) -> None:
+        """Keeps an output of a session that this process holds; one that is there is kept as long as a new one.
+
+        Raises `SessionStoreError` if the session is another process's.
+        """
+        with self.transaction():
+            number = self._mine(session, is_begun=False)
+            self.execute(
+                "INSERT INTO outputs(session, handle, kept, tool, output, images) VALUES(?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT(session, handle) DO UPDATE SET kept = excluded.kept",
+                (number, row.handle, time.time(), row.tool, row.output, row.images),
+            )
+
+    def output(self, session: str, handle: str) -> OutputRow | None:
+        """What is kept under this handle in this session; None if nothing is, or not any more."""
+        with self.transaction(writes=False):
+            found = self.execute(
+                "SELECT o.handle, o.tool, o.output, o.images FROM outputs o JOIN sessions s ON s.number = o.session"
+                " WHERE s.id = ? AND o.handle = ? AND o.kept >= ?",
+                (session, handle, time.time() - OUTPUTS_KEPT_SECONDS),
+            )
+        return OutputRow(*map(str, found[0])) if found else None
+
+    def outputs(self) -> tuple[int, int]:
+        """How many outputs are kept, and their characters."""
+        with self.transaction(writes=False):
+            count, size = self.execute(
+                "SELECT count(*), coalesce(sum(length(output) + length(images)), 0) FROM outputs"
+            )[0]
+        return int(count), int(size)
+
+    def prune_outputs(self) -> None:
+        """Forgets those that were kept long enough."""
+        with self.transaction():
+            self._forget_outputs()
+
+    def _forget_outputs(self) -> None:
+        self.execute("DELETE FROM outputs WHERE kept < ?", (time.time() - OUTPUTS_KEPT_SECONDS,))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -372,6 +427,11 @@ class SessionBackend(ABC):
             for name, value in {**kept, **values}.items():
                 if value is not None:
                     self.execute("INSERT INTO kept_values(session, name, value) VALUES(?, ?, ?)", (copy, name, value))
+            self.execute(
+                "INSERT INTO outputs(session, handle, kept, tool, output, images)"
+                " SELECT ?, handle, kept, tool, output, images FROM outputs WHERE session = ?",
+                (copy, number),
+            )
             if length is None:
                 calls = self.execute("SELECT id, progress FROM calls WHERE session = ?", (number,))
                 for call, progress in calls:
@@ -388,7 +448,7 @@ class SessionBackend(ABC):
             if holder is not None and holder.token != self.me.token and self.is_alive(holder):
                 raise SessionBusyError(session, holder)
             self._forget_messages(number, 0)
-            for table in ("calls", "kept_values"):
+            for table in ("calls", "kept_values", "outputs"):
                 self.execute(f"DELETE FROM {table} WHERE session = ?", (number,))  # noqa: S608 - names of ours
             self.execute("DELETE FROM sessions WHERE number = ?", (number,))
         return True

@@ -72,7 +72,15 @@ _TABLES = (
     "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since DOUBLE PRECISION)",
 )
 
-MIGRATIONS: Migrations = (_TABLES,)
+_OUTPUTS = (
+    """CREATE TABLE outputs(
+        session BIGINT NOT NULL, handle TEXT NOT NULL, kept DOUBLE PRECISION NOT NULL, tool TEXT NOT NULL,
+        output TEXT NOT NULL, images TEXT NOT NULL, PRIMARY KEY(session, handle))""",
+    "CREATE INDEX outputs_by_time ON outputs(kept)",
+)
+"""Results that were set aside (`mcpagent.large_results`)."""
+
+MIGRATIONS: Migrations = (_TABLES, _OUTPUTS)
 
 _MIGRATING = 0x6D637061
 """The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""
@@ -299,7 +307,7 @@ class PostgresBackend(SessionBackend):
                     f"SELECT count(*) FROM {table} t WHERE NOT EXISTS"  # noqa: S608 - names of ours
                     " (SELECT 1 FROM sessions s WHERE s.number = t.session)"
                 )[0][0]
-                for table in ("messages", "steps", "calls", "kept_values")
+                for table in ("messages", "steps", "calls", "kept_values", "outputs")
             }
         return [f"{count} rows of {table} belong to no session" for table, count in counts.items() if count]
 

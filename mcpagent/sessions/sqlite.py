@@ -52,7 +52,15 @@ _TABLES = (
         INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
 )
 
-MIGRATIONS: Migrations = (_TABLES,)
+_OUTPUTS = (
+    """CREATE TABLE outputs(
+        number INTEGER PRIMARY KEY, session INTEGER NOT NULL, handle TEXT NOT NULL, kept REAL NOT NULL,
+        tool TEXT NOT NULL, output TEXT NOT NULL, images TEXT NOT NULL, UNIQUE(session, handle))""",
+    "CREATE INDEX outputs_by_time ON outputs(kept)",
+)
+"""Results that were set aside (`mcpagent.large_results`)."""
+
+MIGRATIONS: Migrations = (_TABLES, _OUTPUTS)
 
 _of_other_processes: list[sqlite3.Connection] = []
 """What forks have copied: closing it here would do so for the process that has it (https://sqlite.org/howtocorrupt.html)."""

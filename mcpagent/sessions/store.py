@@ -18,13 +18,21 @@ from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import InputError, SessionBusyError, SessionStoreError
 from mcpagent.messages import Message, dump_messages, load_message
 from mcpagent.python.argument_checks import checked, expect, expect_kind
-from mcpagent.sessions.backend import MAX_FOUND, MessageRow, ReadRows, Rows, SessionBackend
+from mcpagent.sessions.backend import MAX_FOUND, MessageRow, OutputRow, ReadRows, Rows, SessionBackend
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.standing import steps_from_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import Redact, may_have_shapes, redacted, secrets_in, value_redactor, without_shapes
+from mcpagent.text.secret_shapes import (
+    Redact,
+    may_have_shapes,
+    redacted,
+    secrets_in,
+    value_redactor,
+    without_shapes,
+    without_shapes_in_steps,
+)
 
 WAIT_SECONDS = 60.0
 """So long whoever asks without `await` waits for what is being written before it."""
@@ -119,6 +127,14 @@ class SessionStore:
             self._backend.write(session, self._rows(change))
 
         return self._do(work)
+
+    def put_output(self, session: str, row: OutputRow) -> Future[None]:
+        """Keeps what was set aside of a session that this process has; its text is without secrets already."""
+        return self._do(lambda: self._backend.put_output(session, row))
+
+    def output(self, session: str, handle: str) -> Future[OutputRow | None]:
+        """What is kept under this handle in this session; None if nothing is, or not any more."""
+        return self._do(lambda: self._backend.output(session, handle))
 
     def release(self, session: str) -> None:
         """What `open` took is not needed any more. Waits for nothing."""
@@ -229,7 +245,12 @@ class SessionStore:
         old = [info for info in self.sessions() if info.updated < before and info.holder is None]
         for info in old:
             self._result(self._do(lambda info=info: self._backend.delete(info.id)))  # type: ignore[misc]
+        self._result(self._do(self._backend.prune_outputs))
         return old
+
+    def outputs(self) -> tuple[int, int]:
+        """How many results are kept that were set aside, and their characters."""
+        return self._result(self._do(self._backend.outputs))
 
     def check(self) -> list[str]:
         """What is wrong with the store, a line each; empty if nothing is. What dead processes held is free then."""
@@ -280,7 +301,7 @@ class SessionStore:
 
     def redact(self, text: str) -> str:
         """The text without secrets, as it is written."""
-        return without_shapes(self._without_values(text))
+        return without_shapes_in_steps(self._without_values(text))
 
     def _without_values(self, text: str) -> str:
         known = known_values()

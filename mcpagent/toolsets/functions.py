@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from itertools import islice
-from types import CodeType
+from types import CodeType, NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_origin, get_type_hints
 
 from mcpagent.errors import ConfigError
@@ -35,6 +35,7 @@ def function_tool(
     approval: bool | ApprovalPredicate = False,
     read_only: bool | None = None,
     safe_to_repeat: bool | None = None,
+    large_result_tokens: int | None = None,
 ) -> Tool:
     """A tool that calls `function`, sync (in a thread) or async.
 
@@ -44,13 +45,16 @@ def function_tool(
     call needs approval, or each for which `(context, definition, arguments) -> bool` says so. `read_only` says what a
     server says with `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and
     the offline stand-in may make it. `safe_to_repeat`: a call may be made again of which nobody knows whether it ran,
-    since the process ended; None: if it is `read_only`.
+    since the process ended; None: if it is `read_only`. A result of more than `large_result_tokens` (estimated) is set
+    aside; 0: none is, None: as the agent's options say.
     Raises `ConfigError` if the name is illegal, or a parameter cannot be described or passed by name.
     """
     given = locals()
     expect("tools", function, Callable, "functions and tools")
     expect_arguments("function_tool", function_tool, given)
     expect_timeout("function_tool", timeout_seconds)
+    what, line = "a whole number of tokens, 0 or None", large_result_tokens
+    expect("function_tool: large_result_tokens", line, (int, NoneType), what, holds=lambda it: it is None or it >= 0)
     said = _underlying(function)
     tool_name: str = name or str(getattr(said, "__name__", type(said).__name__))
     expect_legal_name(tool_name)
@@ -72,6 +76,7 @@ def function_tool(
         timeout_seconds,
         deferred=defer_loading,
         safe_to_repeat=bool(read_only) if safe_to_repeat is None else safe_to_repeat,
+        large_result_tokens=large_result_tokens,
     )
     if approval is False:
         return tool

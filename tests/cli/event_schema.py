@@ -157,6 +157,12 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
     ),
     "tool_result": _kind(
         "a call ended",
+        {
+            "set_aside": _about(
+                _object(handle=TEXT, tokens=_about(COUNT, "of the whole, characters / 4"), kind=TEXT),
+                "where the whole is kept, of which `content` is a short form",
+            )
+        },
         tool_use_id=TEXT,
         name=TEXT,
         server=SERVER_NAME,

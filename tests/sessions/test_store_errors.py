@@ -67,7 +67,7 @@ def write(place):
 limited = len(sys.argv) > 2
 write(0)
 if limited:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, resource.RLIM_INFINITY))
 place = 1
 try:
     while True:

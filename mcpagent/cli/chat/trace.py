@@ -20,6 +20,7 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
+from mcpagent.large_results.setting_aside import set_aside_in
 from mcpagent.messages import Image, Message, ToolDefinition, Usage
 from mcpagent.messages import Text as Words
 from mcpagent.text.safe_text import safe_line
@@ -156,7 +157,7 @@ def _estimate(request: SentRequest) -> list[Share]:
     if request.deferred:
         would_be = f"would be {sum(request.deferred.values()):,}"
         shares.append(Share(f"tools deferred ({len(request.deferred)})", 0, would_be))
-    return [*shares, Share("messages", said), Share("tool results", results)]
+    return [*shares, Share("messages", said), Share("tool results", results, _aside(request.messages))]
 
 
 def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
@@ -191,6 +192,12 @@ def _message_tokens(messages: Sequence[Message]) -> tuple[int, int]:
             words = sum(len(part.text) for part in result.content if isinstance(part, Words))
             results += words // CHARACTERS_PER_TOKEN + _images(result.content)
     return said, results
+
+
+def _aside(messages: Sequence[Message]) -> str:
+    """`2 set aside, 11,000,000 kept out`: the results of which the model has short forms."""
+    whole = [result.set_aside.tokens for result in set_aside_in(messages) if result.set_aside is not None]
+    return f"{len(whole)} set aside, {sum(whole):,} kept out" if whole else ""
 
 
 def _images(parts: Sequence[object]) -> int:

@@ -236,6 +236,7 @@ def event_document(event: Event) -> Document | None:
                 "error": result.error,
                 "content": content_document(result.content),
                 "duration_ms": _milliseconds(result.seconds),
+                **({"set_aside": asdict(result.set_aside)} if result.set_aside is not None else {}),
             }
         case ToolProgress(progress=progress) if isfinite(progress):
             return {"type": "tool_progress", **asdict(event)}

@@ -91,7 +91,10 @@ def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str =
     mark = (glyphs.call, "ok") if result.error is None else (glyphs.failed, "error")
     left = Text.assemble((indent, "dim"), mark, " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
     if result.error is None:
-        size = f"{duration(result.seconds)} {glyphs.dot} {tokens(len(result.text))} chars"
+        much = f"{tokens(len(result.text))} chars"
+        if result.set_aside is not None:
+            much = f"set aside, {tokens(result.set_aside.tokens)} tokens"
+        size = f"{duration(result.seconds)} {glyphs.dot} {much}"
         return [_spread(left, size, glyphs, width)]
     kind = result.error.replace("_", " ")
     said = [line for line in safe_text(result.text).splitlines() if line.strip()]

@@ -135,15 +135,17 @@ def check_store(options: Options) -> ExitCode:
     """`mcpagent sessions doctor`."""
     terminal, store = open_terminal(options.color), store_of(options)
     where = safe_line(where_shown(options), 200)
-    count, wrong = 0, list[str]()
+    count, large, wrong = 0, (0, 0), list[str]()
     if is_begun(options):
         try:
             wrong = store.check()
-            count = len(store.sessions())
+            count, large = len(store.sessions()), store.outputs()
         except SessionStoreError as error:
             wrong = [str(error)]
     kept = f"{where}: {counted(count, 'conversation')}, whole" if is_begun(options) else f"{where}: nothing is kept yet"
-    ok = Text.assemble((terminal.glyphs.ok, "ok"), f" {kept}")
+    aside = f"; {counted(large[0], 'large result')} set aside, {large[1]:,} characters" if large[0] else ""
+    ok = Text.assemble((terminal.glyphs.ok, "ok"), f" {kept}{aside}")
     failed = [Text(f"{terminal.glyphs.failed} {safe_line(line, 400)}", "error") for line in wrong]
-    terminal.report(options, {"where": where, "conversations": count, "wrong": wrong}, *(failed or [ok]))
+    document = {"where": where, "conversations": count, "large_results": large[0], "wrong": wrong}
+    terminal.report(options, document, *(failed or [ok]))
     return ExitCode.SESSION if wrong else ExitCode.OK

@@ -326,6 +326,9 @@ def _state(
             on = "an approval" if pending[call.id] == "approval" else "a result from outside"
             return State("waiting", f"waits for {on}")
         return State("unknown", "sent, without a result: it may have run") if call.id in progress else _NOT_RUN
+    if result.error is None and result.set_aside is not None:
+        aside = result.set_aside
+        return State("done", f"set aside as {safe_line(aside.handle, 40)}, about {aside.tokens:,} tokens")
     if result.error is None:
         return State("done")
     if result.error == "cancelled" and result.text in (UNKNOWN, CANCELLED):

@@ -28,7 +28,7 @@ def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
         raise InputError(f"{name}: expected a whole number") from None
 
 
-def read(output: LargeOutput, data: Data, arguments: Mapping[str, Any]) -> str | Image:  # noqa: ARG001 - as all readers
+def read_range(output: LargeOutput, data: Data, arguments: Mapping[str, Any]) -> str | Image:  # noqa: ARG001 - as all readers
     """The range asked for; without one the first lines. Raises `InputError` for one that is none."""
     if (number := whole_number(arguments, "image")) is not None:
         return _image(output, number)

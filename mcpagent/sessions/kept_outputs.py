@@ -1,0 +1,49 @@
+"""What a session has set aside, in its store: rows of their own, beside those of its messages."""
+
+from __future__ import annotations
+
+import json
+
+from mcpagent.errors import SessionBusyError, SessionStoreError
+from mcpagent.large_results.large_output import LargeOutput
+from mcpagent.large_results.shelves import MemoryShelf
+from mcpagent.messages import Image
+from mcpagent.sessions.backend import OutputRow
+from mcpagent.sessions.store import SessionStore, written
+
+
+class KeptOutputs(MemoryShelf):
+    """The outputs of one session of a store. What the store does not take is kept in memory."""
+
+    def __init__(self, store: SessionStore, session: str) -> None:
+        super().__init__()
+        self._store, self._session = store, session
+        self.is_written = True
+        """Whether new ones are written down: not after the session was given back."""
+
+    def clean(self, text: str) -> str:
+        """As a message is written; what no database takes is replaced too."""
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+        return self._store.redact(text)
+
+    async def put(self, output: LargeOutput, tool: str) -> None:
+        """Writes it down before its short form is; whoever writes next is told what is wrong with the store."""
+        images = json.dumps([[image.media_type, image.data] for image in output.images])
+        try:
+            if self.is_written:
+                await written(
+                    self._store.put_output(self._session, OutputRow(output.handle, tool, output.text, images))
+                )
+                return
+        except (SessionStoreError, SessionBusyError):
+            pass
+        await super().put(output, tool)
+
+    async def get(self, handle: str) -> LargeOutput | None:
+        """What is kept. Raises `SessionStoreError` if the store cannot be read."""
+        if (found := await super().get(handle)) is not None:
+            return found
+        row = await written(self._store.output(self._session, handle))
+        if row is None:
+            return None
+        return LargeOutput(row.output, tuple(Image(str(kind), str(data)) for kind, data in json.loads(row.images)))
