@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall, usable_answers
-from mcpagent.compaction.compacting import compact, sent_now
+from mcpagent.compaction.compacting import compact_now, sent_now
 from mcpagent.conversation import Conversation, Words, usable_prompt
 from mcpagent.definition import Owner, PromptOrAnswers
 from mcpagent.errors import AgentStateError, InputError
@@ -50,6 +50,7 @@ from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.window.sent import LeftOut, not_sent
 
 if TYPE_CHECKING:
     from mcpagent.search import SearchResult
@@ -242,7 +243,7 @@ class Session(Generic[Deps]):
             run.tally.is_over, run.tally.pending = True, pending
             await run.refresh()
             with run.entered():
-                made = await compact(run, keep)
+                made = await compact_now(run, keep)
         self._unfinished = unfinished
         self._keep_soon()
         return made
@@ -448,6 +449,11 @@ class Session(Generic[Deps]):
         """What of it the next request holds, before its prompt: all, or since it was compacted what is left, behind one
         message that has the summary."""
         return tuple(sent_now(self._conversation).sent)
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What of `messages` the next request does not hold."""
+        return not_sent(sent_now(self._conversation).messages)
 
     @property
     def steps(self) -> tuple[Step, ...]:

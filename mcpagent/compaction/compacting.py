@@ -19,7 +19,7 @@ from mcpagent.compaction.cutting import (
     with_short_results,
 )
 from mcpagent.compaction.measuring import DEFINITION_SHARE, Measure, measured
-from mcpagent.compaction.summarising import Asked, Summary, summarised
+from mcpagent.compaction.summarising import Summary, SummaryWanted, summarised
 from mcpagent.conversation import Conversation
 from mcpagent.errors import ModelError
 from mcpagent.events import ConversationCompacted, Notice
@@ -44,7 +44,7 @@ LEAST_SUMMARY, MOST_SUMMARY = 60, 6_000
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class WindowFit:
     """How much room there is, in estimated tokens. `now` is what the next request would take, `fixed` what of it is no
     message that could be left out; `limit` and `aim` are None where the window is not known."""
 
@@ -68,7 +68,7 @@ class Fit:
         return max(self.aim - self.fixed, (self.limit - self.fixed) // 2, 0)
 
 
-def fit_of(run: RunContext[Any], *, refused: bool = False) -> Fit:
+def fit_of(run: RunContext[Any], *, refused: bool = False) -> WindowFit:
     """By what the conversation is now; `refused`: as it is, it was too long."""
     conversation, tools = run.conversation, run.tools
 
@@ -80,7 +80,7 @@ def fit_of(run: RunContext[Any], *, refused: bool = False) -> Fit:
     now = always + conversation.sent_tokens()
     options = run.options.compaction
     if options is None:
-        return Fit(measure, now, always, None, None, None)
+        return WindowFit(measure, now, always, None, None, None)
     window = options.window_tokens or tool_limits(run.model).window_tokens
     if refused:
         taken = int(measure.counted_for(now) * REFUSED_SHARE)
@@ -88,9 +88,9 @@ def fit_of(run: RunContext[Any], *, refused: bool = False) -> Fit:
     if conversation.has_unanswered_prompt:
         always += message_tokens(conversation.messages[-1])
     if window is None:
-        return Fit(measure, now, always, None, None, None)
+        return WindowFit(measure, now, always, None, None, None)
     limit, aim = (measure.estimate_for(share * window) for share in (options.at, options.to))
-    return Fit(measure, now, always, window, limit, aim)
+    return WindowFit(measure, now, always, window, limit, aim)
 
 
 async def make_room(run: RunContext[Any], *, refused: bool = False) -> bool:
@@ -140,7 +140,7 @@ async def _set_aside(run: RunContext[Any], live: Live, part: Compacted) -> Compa
     return replace(part, shortened=tuple(shortened))
 
 
-async def compact(run: RunContext[Any], keep: str = "") -> ConversationCompacted | None:
+async def compact_now(run: RunContext[Any], keep: str = "") -> ConversationCompacted | None:
     """Summarises all but the last question and what followed, as far as that fits; None if there is nothing to.
 
     It waits in the conversation for the next prompt. `keep` is what the summary is above all to have.
@@ -184,7 +184,7 @@ def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
             yield at
 
 
-async def _compacted(run: RunContext[Any], live: Live, fit: Fit, most: float) -> tuple[Compacted, Summary] | None:
+async def _compacted(run: RunContext[Any], live: Live, fit: WindowFit, most: float) -> tuple[Compacted, Summary] | None:
     """What to say so that messages take no more than `most` tokens, which is less than now; None if it cannot be."""
     room = fit.room or 0
     behind = message_tokens(run.conversation.messages[-1]) if run.conversation.has_unanswered_prompt else 0
@@ -210,7 +210,7 @@ async def _compacted(run: RunContext[Any], live: Live, fit: Fit, most: float) ->
 
 
 async def _cut_at(
-    run: RunContext[Any], live: Live, fit: Fit, cut: int, room: int, keep: str = ""
+    run: RunContext[Any], live: Live, fit: WindowFit, cut: int, room: int, keep: str = ""
 ) -> tuple[Compacted, Summary]:
     tokens = _summary_tokens(room)
     conversation = run.conversation
@@ -223,7 +223,7 @@ async def _cut_at(
     is_fitting = takes is None or size + 2 * tokens <= takes
     told = before[1:] if before and compacted_in(before[0]) is not None else before
     piece = (takes if takes is not None else size) // 3
-    asked = Asked(as_sent if is_fitting else None, live.summary, told, tokens, piece, keep)
+    asked = SummaryWanted(as_sent if is_fitting else None, live.summary, told, tokens, piece, keep)
     summary = await summarised(asked, run)
     part = shortest(live, cut, summary.text, room, is_cut=not summary.text)
     return part, summary
@@ -251,7 +251,7 @@ def _request(run: RunContext[Any], messages: tuple[Message, ...]) -> ModelReques
     )
 
 
-def _say(run: RunContext[Any], live: Live, fit: Fit, part: Compacted, summary: Summary) -> ConversationCompacted:
+def _say(run: RunContext[Any], live: Live, fit: WindowFit, part: Compacted, summary: Summary) -> ConversationCompacted:
     """Keeps it in the conversation, and tells it."""
     conversation = run.conversation
     taken = live.tokens(part) + sum(message_tokens(message) for message in conversation.messages[live.end :])

@@ -58,7 +58,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SummaryWanted:
     """What a summary is to be like: of at most `tokens`, which the answer of the model may not go beyond by much.
 
     `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
@@ -73,7 +73,7 @@ class Asked:
     keep: str = ""
 
 
-async def summarised(asked: Asked, run: RunContext[Any]) -> Summary:
+async def summarised(asked: SummaryWanted, run: RunContext[Any]) -> Summary:
     """The summary, by the first way that works. Raises what has nothing to do with how it is asked: `LimitError`,
     `CredentialsError`, and a `ModelError` that may pass."""
     usage = Usage()
@@ -138,7 +138,9 @@ def _beside_the_answer(emit: Emit) -> Emit:
     return listen
 
 
-async def _in_pieces(asked: Asked, note: str, run: RunContext[Any], count: Callable[[ModelResponse], str]) -> str:
+async def _in_pieces(
+    asked: SummaryWanted, note: str, run: RunContext[Any], count: Callable[[ModelResponse], str]
+) -> str:
     """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
     settings = replace(run.options.settings, tool_choice=None)
     piece, summary = max(asked.piece, LEAST_PIECE), asked.before

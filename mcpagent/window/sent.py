@@ -8,7 +8,7 @@ so that the writers of all protocols, which look up where a tool was added, find
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from mcpagent.messages import (
@@ -38,6 +38,36 @@ def compacted_in(message: Message) -> Compacted | None:
 def is_pinned(message: Message) -> bool:
     """Whether it stays whatever becomes of those around it."""
     return Pinned in map(type, message.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What of a history a model is not sent: the messages before `cut`, but for those at `stays`, of which `summary`
+    tells, "" if nothing does; and of the results of these calls all but their beginnings."""
+
+    cut: int = 0
+    stays: frozenset[int] = frozenset()
+    shortened: frozenset[str] = frozenset()
+    summary: str = ""
+
+    @property
+    def messages(self) -> int:
+        """How many."""
+        return self.cut - len(self.stays)
+
+    def has(self, place: int) -> bool:
+        """Whether the message at this place is among them."""
+        return place < self.cut and place not in self.stays
+
+
+def not_sent(messages: Sequence[Message]) -> LeftOut:
+    """By the last `Compacted` in them."""
+    for place in range(len(messages) - 1, -1, -1):
+        if (part := compacted_in(messages[place])) is not None:
+            cut = max(place - part.kept, 0) if part.leaves_out else 0
+            stays = frozenset(place - back for back in part.pinned if 0 <= place - back < cut)
+            return LeftOut(cut, stays, frozenset(result.call_id for result in part.shortened), part.summary)
+    return LeftOut()
 
 
 def front(messages: Sequence[Message], place: int, part: Compacted) -> tuple[Message, ...]:

@@ -57,7 +57,7 @@ moments = st.tuples(st.integers(0, 2_000), st.sampled_from(["results", "turns", 
 def checked(model: HttpModel, request: ModelRequest) -> dict[str, Any]:
     """The body, which its provider's simulator does not refuse."""
     body = model.request_body(request)
-    written = json.loads(json.dumps({"max_tokens": 1, **body}))
+    written: dict[str, Any] = json.loads(json.dumps({"max_tokens": 1, **body}))
     path = {"messages": "/v1/messages", "responses": "/v1/responses", "chat": "/v1/chat/completions"}[model.protocol]
     headers = {str(name): str(value) for name, value in model.request_options(body).get("headers", {}).items()}
     PROTOCOLS[path].check(written, headers)
@@ -116,7 +116,8 @@ def _request(model: HttpModel, lived: Life) -> dict[str, Any]:
 
 def _same_beginning(before: dict[str, Any], after: dict[str, Any], adapter: str) -> dict[str, Any]:
     if before and adapter in ("anthropic", "openai"):
-        said, more = before.get("messages", before.get("input")), after.get("messages", after.get("input"))
+        name = "messages" if "messages" in before else "input"
+        said, more = before[name], after[name]
         assert json.dumps(more[: len(said)]) == json.dumps(said)
     return after
 

@@ -393,7 +393,7 @@ async def test_it_can_be_set_when_and_how_far_or_not_at_all() -> None:
         await compactions(None, 1_000)
     for wrong in ({"at": 0}, {"at": 2}, {"to": 0.9}, {"window_tokens": 10}):
         with pytest.raises(ConfigError):
-            Compaction(**wrong)  # type: ignore[arg-type]
+            Compaction(**wrong)
 
 
 async def test_a_history_that_is_given_begins_compacted() -> None:

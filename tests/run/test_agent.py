@@ -41,7 +41,6 @@ from mcpagent.events import (
     guarded,
 )
 from mcpagent.messages import ToolCall
-from mcpagent.models import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.models.wire_values import read_call
 from mcpagent.run import RunOptions
