@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.compaction.cutting import Live, shortest, tail_of, with_short_results
@@ -50,6 +50,8 @@ ADAPTERS: Mapping[str, HttpModel] = {
     "chat-proxy": OpenAIChatModel("m", capabilities=Capabilities("call_tool")),
 }
 
+RARER = ("anthropic-references", "openai-proxy", "chat-proxy")
+
 steps = st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple))
 moments = st.tuples(st.integers(0, 2_000), st.sampled_from(["results", "turns", "turns, asked"]))
 
@@ -82,9 +84,15 @@ def live_of(messages: list[Message], how: str = "") -> Live:
 ASKED = ("Question", "Start")
 
 
-@pytest.mark.parametrize("adapter", list(ADAPTERS))
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        pytest.param(name, marks=[] if name in ("anthropic", "openai", "chat") else pytest.mark.slow)
+        for name in ADAPTERS
+    ],
+)
 @given(lives=st.lists(st.tuples(st.lists(steps, max_size=6), moments), min_size=1, max_size=3))
-@bounded
+@settings(bounded, max_examples=20)
 def test_all_providers_take_what_is_left_and_no_tool_is_lost(
     adapter: str, lives: list[tuple[list[Step], tuple[int, str]]]
 ) -> None:
