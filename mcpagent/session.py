@@ -513,8 +513,7 @@ class Session(Generic[Deps]):
     def discovered_tools(self) -> dict[str, ToolDefinition]:
         """What the model is offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
         tools = self.tools
-        virtual = {tool.name for tool in tools.virtual}
-        return {tool.name: tool.definition for tool in tools.offer() if tool.name not in virtual}
+        return {tool.name: tool.definition for tool in tools.offer() if not tools.is_own(tool)}
 
     # -- beginning, and what changes ----------------------------------------------------------------------------------
 

@@ -46,6 +46,11 @@ class LargeOutput:
         """Characters, those of images in Base64 too."""
         return len(self.text) + sum(len(image.data) for image in self.images)
 
+    @property
+    def tokens(self) -> int:
+        """About what it would take of a window."""
+        return estimated_tokens((Text(self.text), *self.images))
+
     @cached_property
     def handle(self) -> str:
         """What names it: made of what it says alone, so the same bytes come of the same run however often it is done.

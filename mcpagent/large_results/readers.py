@@ -65,6 +65,7 @@ SEARCH = _definition(
     context=_number("Lines to show before and after each place, default 1"),
     limit=_number("Most places, default 10"),
     start_line=_number("Search from this line on"),
+    start_char=_number("Or from this character on"),
 )
 QUERY = _definition(
     READER_NAMES[2],

@@ -29,7 +29,7 @@ NEAR = 400
 """Characters around the first word in which the others have to stand, where lines are long."""
 
 LONG_LINE = 400
-_STEP = 1_000_000
+_STEP, _OVERLAP = 1_000_000, 2_000
 
 
 @dataclass(slots=True)
@@ -59,12 +59,19 @@ def search(output: LargeOutput, data: Data, arguments: Mapping[str, Any]) -> str
         raise InputError("give words, or a pattern, to search for")
     limit = min(max(_given(arguments, "limit", USUAL_PLACES), 1), MAX_PLACES)
     context = min(max(_given(arguments, "context", 1), 0), MAX_CONTEXT)
-    first = _given(arguments, "start_line", 1)
-    if first > output.lines:
-        raise InputError(f"start_line: it has {output.lines:,} lines, got {first:,}")
-    start = output.line_start(first)
+    start = _start(output, arguments)
     found = _by_pattern(output, pattern, start, limit) if pattern else _by_words(output, words, start, limit)
     return _told(output, found, words or pattern, start, context)
+
+
+def _start(output: LargeOutput, arguments: Mapping[str, Any]) -> int:
+    """Where to begin, by a line or a character."""
+    line, char = whole_number(arguments, "start_line"), whole_number(arguments, "start_char")
+    if line is not None and line > output.lines:
+        raise InputError(f"start_line: it has {output.lines:,} lines, got {line:,}")
+    if char is not None and char > len(output.text):
+        raise InputError(f"start_char: it has {len(output.text):,} characters, got {char:,}")
+    return max(output.line_start(line or 1), (char or 1) - 1)
 
 
 def _given(arguments: Mapping[str, Any], name: str, usual: int) -> int:
@@ -76,9 +83,11 @@ def _given(arguments: Mapping[str, Any], name: str, usual: int) -> int:
 
 
 def _by_words(output: LargeOutput, words: str, start: int, limit: int) -> _Found:
-    wanted = sorted({_folded(word[:MAX_WORD]) for word in words.split()[:MAX_WORDS]}, key=len, reverse=True)
-    found, clock, rarest, others = _Found(), _Clock(), wanted[0], wanted[1:]
+    wanted = sorted({_folded(word[:MAX_WORD]) for word in words.split()[:MAX_WORDS]})
+    found, clock = _Found(), _Clock()
     for begin, piece in _pieces(output.text, start, overlap=NEAR + MAX_WORD):
+        rarest = min(wanted, key=piece.count) if len(wanted) > 1 else wanted[0]
+        others = [word for word in wanted if word != rarest]
         place = piece.find(rarest)
         while place >= 0:
             at = begin + place
@@ -123,42 +132,42 @@ def _by_pattern(output: LargeOutput, pattern: str, start: int, limit: int) -> _F
         runnable = compiled(pattern, any_case=True)
     except PatternError as error:
         raise InputError(f"pattern: {error}; search for words instead") from None
-    found, clock = _Found(), _Clock()
-    while start < len(output.text):
-        # In pieces of whole lines where they are not long, so that time that is up costs one piece.
-        end = output.text.find("\n", start + _STEP, start + 2 * _STEP) + 1 or start + 2 * _STEP
-        if clock.left <= 0 or not _matched(runnable, output.text, (start, end), found, limit, clock):
-            return found
-        start = end
+    text, found, clock, first = output.text, _Found(), _Clock(), start
+    while start < len(text) and found.stopped is None:
+        # In pieces, of whole lines where they are not long: what takes all the time of the first is no good pattern.
+        end = text.find("\n", start + _STEP, start + 2 * _STEP) + 1 or min(start + 2 * _STEP, len(text))
+        _match_in(text, runnable, (start, end), limit, clock, found)
+        if found.why == "time" and start == first:
+            found.why = "pattern"
+        start = end - _OVERLAP if _is_cut(text, end) else end
     return found
 
 
-def _matched(
-    pattern: Pattern[str], text: str, within: tuple[int, int], found: _Found, limit: int, clock: _Clock
-) -> bool:
-    """Adds what matches there; False where the search ends."""
+def _is_cut(text: str, end: int) -> bool:
+    """Whether a piece that ends here ends within a line."""
+    return end < len(text) and text[end - 1] != "\n"
+
+
+def _match_in(
+    text: str, pattern: Pattern[str], within: tuple[int, int], limit: int, clock: _Clock, found: _Found
+) -> None:
+    """Adds what matches there, behind what was found so far."""
     start, end = within
-    place = start
+    place = start = max(start, found.places[-1][1] if found.places else 0)
+    cut = end if _is_cut(text, end) else -1
     try:
-        for match in pattern.finditer(
-            text, start, min(end, len(text)), concurrent=True, timeout=max(clock.left, 0.001)
-        ):
-            if match.end() == match.start():
-                continue  # matches nothing, everywhere
+        for match in pattern.finditer(text, start, end, concurrent=True, timeout=max(clock.left, 0.001)):
+            if match.end() in (match.start(), cut):
+                continue  # matches nothing, everywhere; or may go on in the next piece
             if len(found.places) == limit:
                 found.stopped = match.start()
-                return False
+                return
             place = match.end()
             found.places.append((match.start(), match.end()))
     except TimeoutError:
-        found.stopped, found.why = max(place, start), "pattern" if place == start == within[0] else "time"
-        return False
+        found.stopped, found.why = place, "time"
     except MemoryError:
         raise InputError("pattern: it took too much memory; make it simpler, or search for words") from None
-    if clock.left <= 0 and end < len(text):
-        found.stopped, found.why = end, "time"
-        return False
-    return True
 
 
 # -- showing -----------------------------------------------------------------------------------------------------------
@@ -175,7 +184,7 @@ def _told(output: LargeOutput, found: _Found, query: str, start: int, context: i
         shown.append(text[:room])
         room -= len(shown[-1])
     if not shown and found.stopped is None:
-        since = f" from line {output.line_at(start):,} on" if start else ""
+        since = f" from character {start + 1:,} on" if start else ""
         return f'Nothing found for "{asked}"{since}. Try fewer or other words.'
     return (
         f"{_summary(output, found, asked)}\n{fenced(for_model(chr(10).join(shown)))}"
@@ -189,15 +198,14 @@ def _summary(output: LargeOutput, found: _Found, asked: str) -> str:
     told = f'{count} place{"s" if count != 1 else ""} for "{asked}"'
     if found.stopped is None:
         return f"{told}."
-    line = output.line_at(min(found.stopped, len(output.text)))
-    here = f"start_line={line}" if line > 1 else "other words"
+    line, on = output.line_at(found.stopped), f"start_char={found.stopped + 1}"
     match found.why:
         case "pattern":
-            return f"{told}. The pattern takes too long at line {line:,}: make it simpler, or search for words."
+            return f"{told}. The pattern takes too long here: make it simpler, or search for words."
         case "time":
-            return f"{told} up to line {line:,}; the time for one search was over there. Go on with {here}."
+            return f"{told} up to line {line:,}; the time for one search is over. Go on with {on}."
         case _:
-            return f"{told}, and there are more behind line {line:,}. Go on with {here}, or be more exact."
+            return f"{told}, and there are more from line {line:,} on. Go on with {on}, or be more exact."
 
 
 def _shown(output: LargeOutput, begin: int, end: int, context: int) -> str:

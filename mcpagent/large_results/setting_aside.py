@@ -71,20 +71,20 @@ class LargeResults:
         if not force and (not line or size <= line or result.name in READER_NAMES):
             return result
         is_much = sum(len(part.text if isinstance(part, Text) else part.data) for part in result.content) > _LARGE
-        output, data, text = await _beside_loop(lambda: self._judged(result, size, brief=force), is_much=is_much)
+        output, data, text = await _beside_loop(lambda: self._judged(result, brief=force), is_much=is_much)
         short = (Text(text),)
         if estimated_tokens(short) >= size:
             return result
         await self._shelf.put(output, result.name)
         _OPENED.put(self._session, output, data)
         self.has_some = True
-        return replace(result, content=short, set_aside=KeptAside(output.handle, size, data.kind))
+        return replace(result, content=short, set_aside=KeptAside(output.handle, output.tokens, data.kind))
 
-    def _judged(self, result: ToolResult, size: int, *, brief: bool) -> tuple[LargeOutput, Data, str]:
+    def _judged(self, result: ToolResult, *, brief: bool) -> tuple[LargeOutput, Data, str]:
         given = LargeOutput.of(result.content)
         output = LargeOutput(self._shelf.clean(given.text), given.images)
         data = read_data(output.text) if output.text else Data("images")
-        return output, data, (brief_form if brief else short_form)(output, data, size)
+        return output, data, (brief_form if brief else short_form)(output, data)
 
     async def open(self, handle: str) -> tuple[LargeOutput, Data] | None:
         """What was set aside under this handle in this session, and what it was read as; None if nothing is kept."""

@@ -13,24 +13,24 @@ BRIEF_HEAD = 160
 """Of one that a conversation has no room for any more."""
 
 
-def short_form(output: LargeOutput, data: Data, tokens: int) -> str:
+def short_form(output: LargeOutput, data: Data) -> str:
     """In some hundred tokens. Words of the result stand between fences that they cannot close."""
     if len(output.text) <= HEAD + TAIL:
         shown = [fenced(output.text, "Its text")] if output.text.strip() else []
     else:
         shown = [fenced(head(output.text, HEAD), "It begins"), fenced(_tail(output.text, TAIL), "It ends")]
-    return "\n".join((_first_line(output, data, tokens), _how_to_read(output, data), *shown))
+    return "\n".join((_first_line(output, data), _how_to_read(output, data), *shown))
 
 
-def brief_form(output: LargeOutput, data: Data, tokens: int) -> str:
+def brief_form(output: LargeOutput, data: Data) -> str:
     """In one or two lines."""
     begins = line_for_model(output.text[: 4 * BRIEF_HEAD], BRIEF_HEAD)
     told = f" It begins: {fenced(begins) if '`' in begins else begins}" if begins else ""
-    return f"{_first_line(output, data, tokens)}{told}"
+    return f"{_first_line(output, data)}{told}"
 
 
-def _first_line(output: LargeOutput, data: Data, tokens: int) -> str:
-    return f"[Set aside as {output.handle}, about {tokens:,} tokens: {_described(output, data)}]"
+def _first_line(output: LargeOutput, data: Data) -> str:
+    return f"[Set aside as {output.handle}, about {output.tokens:,} tokens: {_described(output, data)}]"
 
 
 def _described(output: LargeOutput, data: Data) -> str:

@@ -260,12 +260,17 @@ class SessionTools:
             first = len(self.pinned)
             pinned = f"{first + self._unpinned} tools are to be offered from the start, {most}"
             lines.append(f"{pinned}: {first} are, the others are found by search")
-        if not self.searching and (left := len(self.known) - len(self._offered(self.conversation.discovery))):
+        if not self.searching and (left := len(self.known) - self._offered_count()):
             many = f"{len(self.known)} tools are {most}"
             if self._room.fitting(self._sizes(self.known)) == len(self.known):
                 many = f"{len(self.known)} tools and those that went are {most}"
             lines.append(f"{many}: {left} are not offered before the next conversation")
         return lines
+
+    def _offered_count(self) -> int:
+        """How many of the known tools the next request offers."""
+        names = self._offered(self.conversation.discovery)
+        return len(names) - sum(name in names for name in self.later)
 
     def is_own(self, tool: Tool) -> bool:
         """Whether it is one of the runtime's own."""
