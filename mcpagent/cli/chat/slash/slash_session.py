@@ -141,7 +141,11 @@ def _show_models(desk: Desk) -> None:
 
 async def context(desk: Desk, _argument: str) -> None:
     """what the last request carried, and what each part took"""
-    window = tool_limits(desk.agent.model).window_tokens or context_window_of(desk.agent.model.name)
+    window = (
+        desk.options.context_window
+        or tool_limits(desk.agent.model).window_tokens
+        or context_window_of(desk.agent.model.name)
+    )
     desk.say(*context_lines(desk.agent, desk.trace, window, desk.terminal.glyphs, desk.width))
     left_out = desk.agent.own_session.left_out
     if left_out.messages:
