@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         wrapped,
     )
     from mcpagent.toolsets.functions import FunctionToolset, function_tool
+    from mcpagent.window.limits import Compaction
 
 __all__ = [
     "Agent",
@@ -81,6 +82,7 @@ __all__ = [
     "CardError",
     "Citation",
     "CodeExecution",
+    "Compaction",
     "ConfigError",
     "CredentialsError",
     "Definition",
@@ -258,5 +260,6 @@ __getattr__, __dir__ = late_names(
             "FunctionToolset",
             "function_tool",
         ),
+        "window.limits": ("Compaction",),
     },
 )

@@ -16,9 +16,11 @@ from typing import Any, TypeAlias, overload
 
 from mcpagent.errors import InputError
 from mcpagent.messages import (
+    Compacted,
     Image,
     Message,
     Part,
+    Pinned,
     Step,
     Text,
     ToolCall,
@@ -30,6 +32,8 @@ from mcpagent.messages import (
 )
 from mcpagent.python.argument_checks import expect, expect_fields
 from mcpagent.text.known_secrets import REDACTED
+from mcpagent.window.estimates import message_tokens
+from mcpagent.window.sent import compacted_in, front, is_pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,15 @@ def fold_discovery(messages: Iterable[Message], start: Discovery | None = None) 
 
 def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
     """What is known of tools after these parts; the same value if they say nothing."""
-    telling = [part for part in parts if isinstance(part, ToolsShown | ToolsChanged)]
+    telling = [part for part in parts if isinstance(part, ToolsShown | ToolsChanged | Compacted)]
     if not telling:
         return before
     discovered, keys = dict.fromkeys(before.discovered), dict(before.keys)
     shown, removed, lost = set(before.shown), set(before.removed), set(before.lost)
     for part in telling:
+        if isinstance(part, Compacted):  # of more than the model takes, those that were used stay
+            discovered.update((name, discovered.pop(name)) for name in part.used if name in discovered)
+            continue
         if isinstance(part, ToolsShown):
             known = dict(zip(part.names, part.keys, strict=False))
             shown.update(known)
@@ -189,19 +196,6 @@ def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
     return f"Your tools have changed; {'; '.join(parts)}." if parts else "Your tools have changed."
 
 
-LONGEST_BEGINNING = 2_000
-"""Characters of a result that is too long for the model."""
-
-
-def _shortened(result: ToolResult) -> ToolResult:
-    """The result with its beginning alone; itself if it is no longer."""
-    text = result.text
-    if len(text) <= 1.1 * LONGEST_BEGINNING and not any(isinstance(part, Image) for part in result.content):
-        return result
-    left = f"{text[:LONGEST_BEGINNING]}\n[the rest is left out: {len(text):,} characters are too long; ask for less]"
-    return replace(result, content=(Text(left),))
-
-
 class Messages(Sequence[Message]):
     """The first messages of a list that only ever grows: what a conversation was when somebody looked, not copied."""
 
@@ -245,6 +239,10 @@ class Conversation:
         self._messages = in_order(messages)
         self._telling = [place for place, message in enumerate(self._messages) if _tells(message)]
         self._folded = self._fold()
+        self._compactions = [place for place in self._telling if compacted_in(self._messages[place])]
+        self._tokens: list[int] = []
+        """Estimated, of all messages up to each."""
+        self._fronts: dict[int, tuple[tuple[Message, ...], int]] = {}
         self._noted: list[Part] = []
         self._announced: list[Part] = []
         self._unanswered_prompt = False
@@ -262,6 +260,8 @@ class Conversation:
         other._telling = self._telling[: bisect_left(self._telling, len(other._messages))]
         other._folded = self._folded if len(other._telling) == len(self._telling) else other._fold()
         other._written = min(self._written, len(other._messages))
+        other._tokens = self._tokens[: len(other._messages)]
+        other._compactions = self._compactions[: bisect_left(self._compactions, len(other._messages))]
         other._steps = [step for step in self._steps if step.place < len(other._messages)]
         if length is None:
             other._announced, other._unanswered_prompt = [*self._announced], self._unanswered_prompt
@@ -281,6 +281,62 @@ class Conversation:
         """All there is in order, with what the running batch noted and what waits to be announced."""
         said = (part for message in self._messages for part in message.parts)
         return (*said, *self._noted, *self._announced)
+
+    # -- what of it is sent -------------------------------------------------------------------------------------------
+
+    @property
+    def sent(self) -> Sequence[Message]:
+        """What a model is sent of it: all, or what the last `Compacted` says."""
+        place = self._compacted_before(len(self._messages))
+        return self.messages if place is None else (*self._front(place)[0], *self._messages[place + 1 :])
+
+    def sent_tokens(self, length: int | None = None) -> int:
+        """Estimated tokens of what was sent when there were so many messages (None: of what is sent now)."""
+        length = len(self._messages) if length is None else length
+        if not length:
+            return 0
+        for message in islice(self._messages, len(self._tokens), length):
+            self._tokens.append(message_tokens(message) + (self._tokens[-1] if self._tokens else 0))
+        whole, place = self._tokens[length - 1], self._compacted_before(length)
+        return whole if place is None else self._front(place)[1] + whole - self._tokens[place]
+
+    @property
+    def compacted(self) -> Compacted | None:
+        """What was said last of what is not sent any more, also what waits for its place; None if all is sent."""
+        waiting = next((part for part in reversed(self._announced) if isinstance(part, Compacted)), None)
+        place = self._compacted_before(len(self._messages))
+        return waiting or (compacted_in(self._messages[place]) if place is not None else None)
+
+    @property
+    def compacted_at(self) -> int | None:
+        """The place of the message that has the last `Compacted`; None if there is none."""
+        return self._compactions[-1] if self._compactions else None
+
+    @property
+    def is_just_compacted(self) -> bool:
+        """Whether nothing was said since, but for a prompt that nobody has answered."""
+        last = len(self._messages) - 1 - self._unanswered_prompt
+        return any(isinstance(part, Compacted) for part in self._announced) or self.compacted_at == last
+
+    def _compacted_before(self, length: int) -> int | None:
+        found = bisect_left(self._compactions, length)
+        return self._compactions[found - 1] if found else None
+
+    def _front(self, place: int) -> tuple[tuple[Message, ...], int]:
+        """What is sent of the messages up to this one, and its estimated tokens."""
+        if (known := self._fronts.get(place)) is None:
+            part = compacted_in(self._messages[place])
+            assert part is not None
+            messages = front(self._messages, place, part)
+            known = self._fronts[place] = (messages, sum(map(message_tokens, messages)))
+        return known
+
+    def compact(self, part: Compacted) -> None:
+        """Keeps it until there is a place for it in the history, as what is announced; it counts from there on.
+
+        `part.kept` counts from the end of what there is now, without a prompt that nobody has answered.
+        """
+        self._announced = [*(one for one in self._announced if not isinstance(one, Compacted)), part]
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -394,19 +450,18 @@ class Conversation:
             self._changed_from(len(self._messages))
         return was_there
 
-    def shorten_results(self) -> tuple[str, ...]:
-        """Leaves of the last answer's long results their beginnings; gives the names of what was called for them."""
-        since = reversed(range(len(self._messages)))
-        place = next((place for place in since if self._messages[place].role != "user"), -1)
-        if place < 0 or self._unanswered_prompt or self._messages[place].role != "tool":
-            return ()
-        last = self._messages[place]
-        parts = tuple(_shortened(part) if isinstance(part, ToolResult) else part for part in last.parts)
-        changed = (old for old, new in zip(last.parts, parts, strict=True) if old is not new)
-        if found := tuple(dict.fromkeys(old.name for old in changed if isinstance(old, ToolResult))):
-            self._messages = [*self._messages[:place], replace(last, parts=parts), *self._messages[place + 1 :]]
+    def pin(self, place: int) -> bool:
+        """Marks the message at this place as one that stays; False if there is none."""
+        if not 0 <= place < len(self._messages):
+            return False
+        message = self._messages[place]
+        if not is_pinned(message):
+            pinned = replace(message, parts=(*message.parts, Pinned()))
+            self._messages = [*self._messages[:place], pinned, *self._messages[place + 1 :]]
+            compactions = self._compactions
             self._changed_from(place)
-        return found
+            self._compactions = compactions
+        return True
 
     def announce(self, text: str, change: ToolsChanged | ToolsShown | None = None) -> None:
         """Keeps something the model should know about its tools until there is a place for it in the history."""
@@ -457,6 +512,9 @@ class Conversation:
     def _changed_from(self, place: int) -> None:
         """Messages from here on are not what they were."""
         self._written = min(self._written, place)
+        del self._tokens[place:]
+        del self._compactions[bisect_left(self._compactions, place) :]
+        self._fronts = {at: known for at, known in self._fronts.items() if at < place}
 
     def _append(self, message: Message) -> None:
         self._unanswered_prompt = False
@@ -474,6 +532,8 @@ class Conversation:
             self._folded = self._fold()
         if _tells(self._messages[place]):
             self._telling.append(place)
+            if compacted_in(self._messages[place]):
+                self._compactions.append(place)
             self._folded = fold_discovery((self._messages[place],), self._folded)
 
 
@@ -484,7 +544,7 @@ def is_cut(call: ToolCall) -> bool:
 
 def _tells(message: Message) -> bool:
     """Whether it says something about tools."""
-    return any(isinstance(part, ToolsShown | ToolsChanged) for part in message.parts)
+    return any(isinstance(part, ToolsShown | ToolsChanged | Compacted) for part in message.parts)
 
 
 # -- what can be said --------------------------------------------------------------------------------------------------

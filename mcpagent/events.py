@@ -227,6 +227,24 @@ class ToolsRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationCompacted:
+    """From now on the model is sent less of the conversation, which itself stays whole.
+
+    `summarised` messages are left out, for which a summary stands, or none if `without_summary` says why in one
+    printable line; of `shortened` results the beginning is left. Both count all that there is by now. Tokens are
+    expected ones, of the next request as it would have been and as it is. `usage` is what the summary took.
+    """
+
+    tokens_before: int
+    tokens_after: int
+    summarised: int = 0
+    shortened: int = 0
+    without_summary: str = ""
+    usage: Usage = field(default_factory=Usage)
+    window_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StateSnapshot:
     """The whole state that tools share with a client, as JSON data."""
 
@@ -296,6 +314,7 @@ Event: TypeAlias = (
     | ToolsSearched
     | ToolsLoaded
     | ToolsRemoved
+    | ConversationCompacted
     | StateSnapshot
     | StateDelta
     | CustomEvent

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from mcpagent.approval import PendingCall
+from mcpagent.compaction.compacting import make_room
 from mcpagent.conversation import change_words
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
@@ -132,31 +133,31 @@ def _last_answer(run: RunContext[Any]) -> str:
     return next(last, "") if run.conversation.open_calls else ""
 
 
-def _makes_room(run: RunContext[Any]) -> bool:
-    """Whether the last results made the request too long for the model, and their beginnings are what it is shown now.
+async def _makes_room(run: RunContext[Any]) -> bool:
+    """Whether the conversation, which was too long for the model, is shorter now.
 
     Else what was asked is taken back: it can never be answered, and must not be in the way of what is asked next.
     """
-    if names := run.conversation.shorten_results():
-        shown = ", ".join(safe_line(name, 64) for name in names)
-        run.emit(Notice(f"too long for the model: results of {shown}; it is shown their beginnings", "warning"))
-    elif run.conversation.take_back_prompt():
+    if await make_room(run, refused=True):
+        return True
+    if run.conversation.take_back_prompt():
         run.emit(Notice("what was asked is too long, and is taken back: ask for less", "warning"))
-    return bool(names)
+    return False
 
 
 async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse | None:
-    """One request to the model; its answer becomes part of the conversation. None: it was too long, and now is not.
+    """One request to the model; its answer becomes part of the conversation. None: it was too long, and is shorter now.
 
     The answer is written down with what follows it: the calls as they are sent, or the end of the run.
     """
+    await make_room(run)
     await run.keep()
     run.count_turn()
     tools, turn = run.tools, run.tally.turns
     offered = tools.offer()
     request = ModelRequest(
         system=run.conversation.system,
-        messages=run.conversation.messages,
+        messages=run.conversation.sent,
         tools=tuple(tool.definition for tool in offered),
         deferred_tools=tools.left_to_provider(),
         tool_choice=tool_choice,
@@ -181,7 +182,7 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
     try:
         response = await run.model.respond(request, run.emit)
     except ContextOverflowError:
-        if _makes_room(run):
+        if await _makes_room(run):
             return None
         raise
     expect(f"model {safe_line(run.model.name, 80)}: respond()", response, ModelResponse, "a ModelResponse")

@@ -271,6 +271,39 @@ class Container:
     type: Literal["container"] = "container"
 
 
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The message that it stands in stays, word by word, when others of its age are summarised."""
+
+    type: Literal["pinned"] = "pinned"
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """From here on a model is sent less of what stands before. The history itself stays whole; the last one counts.
+
+    Of the messages before the one that it stands in, the last `kept` are sent, and those of `pinned`, counted back from
+    that one (1: the message before it). `summary` tells of the others in a model's words; "" if there are none, or if
+    it could not be made (`is_cut`). `shortened` are results in place of longer ones of the same calls. `used` names the
+    found tools that were called, the latest last. The last `unmoved` of the messages before it stand behind what they
+    were written after; at the head of what is sent, `kept` counts the messages behind it that do not.
+    """
+
+    kept: int
+    summary: str = ""
+    pinned: tuple[int, ...] = ()
+    shortened: tuple[ToolResult, ...] = ()
+    used: tuple[str, ...] = ()
+    unmoved: int = 0
+    is_cut: bool = False
+    type: Literal["compacted"] = "compacted"
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether it stands for messages that are not sent any more."""
+        return bool(self.summary) or self.is_cut
+
+
 def texts_for_model(content: tuple[Text | Image, ...]) -> tuple[Text | Image, ...]:
     """A result's content with each text as a model may read it; the same tuple if nothing is taken out."""
     shown = tuple(
@@ -281,7 +314,17 @@ def texts_for_model(content: tuple[Text | Image, ...]) -> tuple[Text | Image, ..
 
 
 Part: TypeAlias = (
-    Text | Thinking | Image | ToolCall | ToolResult | ToolsShown | ToolsChanged | ProviderBlock | Container
+    Text
+    | Thinking
+    | Image
+    | ToolCall
+    | ToolResult
+    | ToolsShown
+    | ToolsChanged
+    | ProviderBlock
+    | Container
+    | Pinned
+    | Compacted
 )
 
 

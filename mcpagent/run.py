@@ -23,6 +23,7 @@ from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.window.limits import Compaction
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -42,7 +43,9 @@ class RunOptions:
     provider counts) and `max_dollars` (US): no further request is made once they are reached, and `LimitError` is
     raised; a request under way may go beyond them. `tool_timeout_seconds` limits each call that has no limit of its
     own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated) is kept beside
-    the conversation, and the model gets a short form and tools that read it; 0: never.
+    the conversation, and the model gets a short form and tools that read it; 0: never. `compaction` says how much of
+    the model's window a conversation may take; with None it is never made shorter, and one that is too long is an
+    error.
     """
 
     max_turns: int = 100
@@ -51,8 +54,10 @@ class RunOptions:
     tool_timeout_seconds: float = 300.0
     settings: ModelSettings = field(default_factory=ModelSettings)
     large_result_tokens: int = LARGE_RESULT_TOKENS
+    compaction: Compaction | None = field(default_factory=Compaction)
 
     def __post_init__(self) -> None:
+        expect("compaction", self.compaction, (Compaction, NoneType), "Compaction(...) or None")
         expect("max_turns", self.max_turns, int, "a whole number, 1 or more", holds=lambda turns: turns >= 1)
         for name in ("max_tokens", "max_dollars"):
             expect(
@@ -223,10 +228,14 @@ class RunContext(Generic[Deps]):
             run.tally.spent += spent
             run.of_call.spent += spent
 
-    def count_turn(self) -> None:
-        """Counts a request that is about to be made; raises `LimitError` when a budget is used up."""
+    def check_limits(self) -> None:
+        """Raises `LimitError` when a budget is used up, here or in a run that this one is part of."""
         for run in self.lineage:
             check_budget(run.options, run.tally.earlier + run.tally.spent)
+
+    def count_turn(self) -> None:
+        """Counts a request that is about to be made; raises `LimitError` when a budget is used up."""
+        self.check_limits()
         self.tally.turns += 1
         if self.parent is not None:
             self.parent.count_nested(1)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall, usable_answers
+from mcpagent.compaction.compacting import compact_now, sent_now
 from mcpagent.conversation import Conversation, Words, usable_prompt
 from mcpagent.definition import Owner, PromptOrAnswers
 from mcpagent.errors import AgentStateError, InputError
-from mcpagent.events import Emit, Event, RunFinished, guarded
+from mcpagent.events import ConversationCompacted, Emit, Event, RunFinished, guarded
 from mcpagent.execution import waiting_calls
 from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.loop import converse
@@ -50,6 +51,7 @@ from mcpagent.tool_search.noted_uses import note_uses
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.window.sent import LeftOut, not_sent
 
 if TYPE_CHECKING:
     from mcpagent.search import SearchResult
@@ -225,6 +227,45 @@ class Session(Generic[Deps]):
         with self._running(usable_answers(answers), deps=deps, tool_context=tool_context) as run:
             self._check_answers(run)
             return self._answer(await converse(run))
+
+    @in_own_loop
+    async def compact(self, keep: str = "") -> ConversationCompacted | None:
+        """Has the model summarise what was said before the last question; from the next prompt on it is sent that.
+
+        The conversation itself stays whole. `keep` says what the summary is above all to have. None if there is nothing
+        to summarise. Raises `InputError` while calls wait for an answer, and otherwise as `ask`.
+        """
+        expect("compact", keep, str, "what to keep, as text", error=InputError)
+        await self._left()
+        unfinished, pending = self._unfinished, self._pending
+        if self._conversation.open_calls:
+            raise InputError("compact: calls wait for an answer; answer them first: session.resume(...)")
+        with self._running({}) as run:
+            run.tally.is_over, run.tally.pending = True, pending
+            await run.refresh()
+            with run.entered():
+                made = await compact_now(run, keep)
+        self._unfinished = unfinished
+        self._keep_soon()
+        return made
+
+    def pin(self, place: int = -1) -> None:
+        """Keeps a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
+
+        `place` is its position in `messages`. Raises `InputError` if there is none, `AgentStateError` while the session
+        is answering.
+        """
+        self._require_idle()
+        expect("pin", place, int, "the position of a message", error=InputError)
+        if not self._conversation.pin(self._last_prompt if place == -1 else place):
+            raise InputError(f"pin: the conversation has {len(self._conversation)} messages, got {place}")
+        self._keep_soon()
+
+    @property
+    def _last_prompt(self) -> int:
+        messages = self._conversation.messages
+        places = range(len(messages) - 1, -1, -1)
+        return next((at for at in places if messages[at].text == self._prompt_text and messages[at].role == "user"), -1)
 
     def stream(
         self,
@@ -403,6 +444,17 @@ class Session(Generic[Deps]):
     def messages(self) -> tuple[Message, ...]:
         """The conversation so far; a valid history but for calls at its end that wait for an answer or are running."""
         return tuple(self._conversation.messages)
+
+    @property
+    def sent_messages(self) -> tuple[Message, ...]:
+        """What of it the next request holds, before its prompt: all, or since it was compacted what is left, behind one
+        message that has the summary."""
+        return tuple(sent_now(self._conversation).sent)
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What of `messages` the next request does not hold."""
+        return not_sent(sent_now(self._conversation).messages)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -9,6 +9,8 @@ provider ran, ids, signatures, citations) belongs to the model that wrote it, at
 - Tools that the provider ran go to another of its models at the same address, but for searches of our tools: what they
   found is told in the target's own way. Where OpenAI's reasoning is left out, its other items cannot stand alone
   ("provided without its required 'reasoning' item"), so that words and calls remain.
+- Anthropic binds the thoughts of some models to all that stood before them: where a conversation was compacted, those
+  that were thought before that are left out.
 - Elsewhere, what the provider ran is told in plain words where it stood, set apart: what was asked, what came of it. So
   is what ran in a container of OpenAI's that is gone, since nobody takes such an item any more.
 - The container of Anthropic's, which an answer brings, is known at its address alone.
@@ -48,6 +50,7 @@ from mcpagent.models.provider_run.provider_calls import (
 )
 from mcpagent.models.provider_run.provider_pairs import with_pairs
 from mcpagent.models.wire_values import json_text
+from mcpagent.window.sent import moved
 
 PROTOCOLS = {"anthropic": "messages", "openai": "responses"}
 """By the providers whose name says it; all others speak Chat Completions."""
@@ -66,6 +69,9 @@ SERVER_TOOLS: Mapping[str, frozenset[str]] = {
     "chat": frozenset(),
 }
 """What stands in an answer of tools that the provider ran: nobody answers it, and it goes back as it is."""
+
+_BINDS = re.compile(r"claude-(?:(?:fable|mythos)-5-[1-9]|(?:opus|sonnet)-5-[5-9])")
+"""Models whose thoughts are refused where what stood before them is another (wire formats, thinking binding)."""
 
 _SNAPSHOT = re.compile(r"(?:-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8})$")
 
@@ -105,7 +111,10 @@ def written_for(
     written: list[Message] = []
     waiting: Mapping[str, ProviderCall] = NONE_WAITING
     runs = False
-    for message in messages:
+    bound = moved(messages) if to.protocol == "messages" and _BINDS.search(to.model) else 0
+    for place, message in enumerate(messages):
+        if 0 < place <= bound:
+            message = _without_thoughts(message)
         if message.role == "assistant":
             if message.origin is not origin:  # mostly all are of one
                 origin, nearness = message.origin, _nearness(message.origin, to)
@@ -119,6 +128,11 @@ def written_for(
             message = shown
         written.append(message)
     return with_pairs(messages, written) if runs and to.protocol == "messages" else tuple(written)
+
+
+def _without_thoughts(message: Message) -> Message:
+    parts = tuple(part for part in message.parts if not isinstance(part, Thinking))
+    return message if len(parts) == len(message.parts) else replace(message, parts=parts)
 
 
 def last_container(messages: Sequence[Message], to: Origin) -> Container | None:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from mcpagent.text.for_model import for_model
+from mcpagent.text.for_model import fenced, for_model
 from mcpagent.text.safe_text import safe_line
 
 MAX_CATEGORY_CHARACTERS = 80
@@ -72,3 +72,22 @@ def call_note(tool: str) -> str:
 def final_answer_note(reason: str) -> str:
     """What is said to the model when it must answer without more calls; `reason` is our own sentence."""
     return _words("final_answer").substitute(reason=reason)
+
+
+def summary_note(keep: str = "", *, words: int = 600) -> str:
+    """What a model is told when it is to summarise the conversation; `keep` is what a person wants in it."""
+    asked = f"\n\nKeep above all what has to do with: {_line(keep, 1_000)}" if keep.strip() else ""
+    return _words("summarise").substitute(words=words, keep=asked)
+
+
+def piece_words(summary: str, transcript: str, note: str) -> str:
+    """The same for a part of a conversation that is too long to be sent as it was; both texts are data."""
+    before = fenced(summary, "Summary of what came before it") if summary else ""
+    return "\n\n".join(text for text in (before, fenced(transcript, "A part of the conversation"), note) if text)
+
+
+def summary_words(summary: str) -> str:
+    """What stands for messages that are not sent any more; "": there is no summary of them."""
+    if not summary:
+        return _words("left_out").template
+    return _words("summary").substitute(summary=fenced(summary))

@@ -199,6 +199,16 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
     ),
     "tools_loaded": _kind("tools that the next request offers", names=NAMES, tokens=ESTIMATED),
     "tools_removed": _kind("tools that are offered no more", names=NAMES),
+    "compacted": _kind(
+        "the model is sent less of the conversation from now on, which itself stays whole",
+        tokens_before=_about(COUNT, "of the next request as it would have been, as expected"),
+        tokens_after=_about(COUNT, "of it as it is, as expected"),
+        summarised=_about(COUNT, "messages that a summary stands for, in all"),
+        shortened=_about(COUNT, "results of which the beginning is left, in all"),
+        without_summary=_about(TEXT, "why there is no summary of them; one line, empty if there is"),
+        usage=_about(USAGE, "what the summary took"),
+        window_tokens=_about(_or_null(COUNT), "what the model takes; null if that is not known"),
+    ),
     "notice": _kind("a warning or a hint", level={"enum": ["info", "warning"]}, message=TEXT),
     "error": _kind("a server failed; the others work", kind={"const": "server"}, server=TEXT, message=TEXT, fatal=FLAG),
     "estimate": _kind(

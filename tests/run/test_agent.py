@@ -24,9 +24,10 @@ from mcpagent import (
     ToolOutput,
     Usage,
 )
-from mcpagent.conversation import Conversation, closed
+from mcpagent.conversation import closed
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import (
+    ConversationCompacted,
     CustomEvent,
     Emit,
     Event,
@@ -39,7 +40,7 @@ from mcpagent.events import (
     ToolCallStarted,
     guarded,
 )
-from mcpagent.messages import ToolCall, ToolResult
+from mcpagent.messages import ToolCall
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.models.wire_values import read_call
 from mcpagent.run import RunOptions
@@ -588,50 +589,37 @@ async def test_a_question_that_does_not_fit_is_not_in_the_way_of_the_next() -> N
 
 
 async def test_results_that_do_not_fit_are_shown_in_part() -> None:
-    """The call was made, and the model knows it: nothing of it is lost but the length."""
+    """The call was made, and the model knows it; the history keeps all that it gave."""
     events: list[Event] = []
 
     def read_all() -> str:
         """Reads all."""
-        return "line\n" * 50_000
+        return "line\n" * 7_000
 
     model = ScriptedModel([[ToolCall("c1", "read_all", {})], TOO_LONG, "It is long."])
     options = RunOptions(large_result_tokens=0)
     async with Agent(model, tools=[read_all], on_event=events.append, options=options) as agent:
         assert await agent.ask("Read all.") == "It is long."
         [result] = agent.messages[2].tool_results
-    assert result.text.startswith("line\nline")
-    assert "[the rest is left out: 250,000 characters are too long; ask for less]" in result.text
-    assert len(result.text) < 2_200
-    assert model.requests[1].messages[2].tool_results[0].text == "line\n" * 50_000  # what was seen then stays seen
-    told = [event.text for event in events if isinstance(event, Notice)]
-    assert told == ["too long for the model: results of read_all; it is shown their beginnings"]
+    assert result.text == "line\n" * 7_000
+    sent = [message.tool_results[0].text for message in model.requests[2].messages if message.role == "tool"]
+    assert "line\nline" in sent[0]
+    assert len(sent[0]) < 8_200
+    [told] = [event for event in events if isinstance(event, ConversationCompacted)]
+    assert (told.shortened, told.summarised) == (1, 0)
 
 
-async def test_what_still_does_not_fit_is_an_error_and_the_conversation_goes_on() -> None:
+async def test_what_never_fits_is_an_error_and_the_conversation_goes_on() -> None:
     def read_all() -> str:
         """Reads all."""
-        return "line\n" * 50_000
+        return "line\n" * 7_000
 
-    model = ScriptedModel([[ToolCall("c1", "read_all", {})], TOO_LONG, TOO_LONG, "Fine."])
+    def answer(request: ModelRequest) -> str | ContextOverflowError:
+        return "Fine." if request.messages[-1].text == "And now?" else TOO_LONG
+
+    model = ScriptedModel([[ToolCall("c1", "read_all", {})], *[answer] * 20])
     async with Agent(model, tools=[read_all], options=RunOptions(large_result_tokens=0)) as agent:
         with pytest.raises(ContextOverflowError):
             await agent.ask("Read all.")
         assert await agent.ask("And now?") == "Fine."
-
-
-async def test_results_that_do_not_fit_are_found_below_what_was_said_of_tools() -> None:
-    """A server's news come after the results: the results are what is too long all the same."""
-    conversation = Conversation()
-    conversation.say("Read all.")
-    conversation.append(Message("assistant", (ToolCall("c1", "read_all", {}),)))
-    conversation.append(Message("tool", (ToolResult("c1", "read_all", (Text("x" * 9_000),)),)))
-    conversation.announce("Your tools have changed.")
-    conversation.deliver()
-    assert conversation.shorten_results() == ("read_all",)
-    assert conversation.shorten_results() == ()
-    assert [message.role for message in conversation.messages] == ["user", "assistant", "tool", "user"]
-    conversation.append(Message("assistant", (Text("Long."),)))
-    conversation.say("y" * 9_000)
-    assert conversation.shorten_results() == ()
-    assert conversation.take_back_prompt()
+    assert len(model.requests) < 12  # each was shorter than the one before

@@ -69,11 +69,13 @@ PROTOCOLS: Mapping[str, Protocol] = {
 class Simulator:
     """`async with Simulator(brain) as simulator:` serves all four APIs at `simulator.url`.
 
-    `faults` meet the first requests, one each. `log` holds what was asked and what it cost.
+    `faults` meet the first requests, one each. What is longer than
+    `window_tokens` is refused, as each API words it. `log` holds what was asked and what it cost.
     """
 
-    def __init__(self, brain: Brain, faults: Sequence[Fault] = ()) -> None:
+    def __init__(self, brain: Brain, faults: Sequence[Fault] = (), *, window_tokens: int | None = None) -> None:
         self._brain = brain
+        self._window = window_tokens
         self._faults = list(faults)
         self._caches: dict[str, BreakpointCache | PrefixCache] = {}
         self.log = Log()
@@ -150,9 +152,11 @@ class Simulator:
         self.log.bodies.append(body)
         protocol.check(body, headers)
         units = protocol.units(body)
+        total = sum(unit.tokens for unit in units)
+        if self._window is not None and total > self._window:
+            raise _too_long(path, total, self._window)
         cache = self._caches.setdefault(path, BreakpointCache() if path == "/v1/messages" else PrefixCache())
         read, written = cache.read_and_write(units)
-        total = sum(unit.tokens for unit in units)
         seen = protocol.view(body)
         said = self._brain(seen)
         self.log.blind_calls += _blind(said, seen)
@@ -167,6 +171,13 @@ class Simulator:
                 "output_tokens": usage["output"],
             }
         return protocol.answer(body, said, len(self.log.bodies), usage)
+
+
+def _too_long(path: str, total: int, window: int) -> Refusal:
+    if path == "/v1/messages":
+        return Refusal(400, f"prompt is too long: {total} tokens > {window} maximum")
+    words = f"This model's maximum context length is {window} tokens. However, you requested {total} tokens."
+    return Refusal(400, words, "context_length_exceeded")
 
 
 def _blind(said: Sequence[Said], seen: View) -> list[str]:

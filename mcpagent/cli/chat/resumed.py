@@ -25,7 +25,7 @@ from mcpagent.cli.frame.kept_sessions import ago
 from mcpagent.cli.screen.terminal import Terminal
 from mcpagent.conversation import UNKNOWN
 from mcpagent.events import ToolsSearched
-from mcpagent.messages import Image, Message, Step, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.messages import Compacted, Image, Message, Step, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.messages import Text as Words
 from mcpagent.sessions import SessionInfo
 from mcpagent.text.safe_text import safe_line, safe_text
@@ -54,6 +54,10 @@ def questions_of(messages: Sequence[Message], steps: Sequence[Step] = ()) -> tup
     return asked, trace
 
 
+_OURS = (ToolsChanged, ToolsShown, Compacted)
+"""In a message, they say that nobody asked it."""
+
+
 def question_places(messages: Sequence[Message]) -> set[int]:
     """Where a person says something."""
     return {place for place in range(len(messages)) if _is_question(messages, place)}
@@ -62,7 +66,7 @@ def question_places(messages: Sequence[Message]) -> set[int]:
 def _is_question(messages: Sequence[Message], place: int) -> bool:
     """Whether a person said it: not news of tools, which stand before a question, or after results in an answer."""
     message, before = messages[place], messages[place - 1 : place][0] if place else None
-    if message.role != "user" or any(isinstance(part, ToolsChanged | ToolsShown) for part in message.parts):
+    if message.role != "user" or any(isinstance(part, _OURS) for part in message.parts):
         return False
     if place + 1 < len(messages) and messages[place + 1].role == "user":
         return False

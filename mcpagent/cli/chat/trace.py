@@ -49,7 +49,7 @@ def next_request(agent: Agent, number: int) -> SentRequest:
     tools, catalog = tuple(agent.offered_tools()), agent.tools
     offered = {tool.name for tool in tools}
     deferred = {name: catalog.tokens([name]) for name in catalog.known if name not in offered}
-    return SentRequest(number, agent.system, agent.messages, tools, deferred)
+    return SentRequest(number, agent.system, agent.own_session.sent_messages, tools, deferred)
 
 
 @dataclass(frozen=True, slots=True)

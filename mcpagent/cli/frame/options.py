@@ -179,6 +179,13 @@ class Options:
         min=1,
         help="Answers of the model per question; then one last answer without tools, and exit code 7.",
     )
+    context_window: int | None = _option(
+        None,
+        metavar="TOKENS",
+        min=1_000,
+        help="What the model takes, where it is not known or is to be less: from 80 % of it on, a conversation is made "
+        "shorter.",
+    )
     max_tokens: int | None = _option(
         None,
         metavar="N",

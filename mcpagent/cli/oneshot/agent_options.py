@@ -73,6 +73,7 @@ def make_agent(
     from mcpagent.agent import Agent
     from mcpagent.cards.agent_cards import agent_from_card
     from mcpagent.run import RunOptions
+    from mcpagent.window.limits import Compaction
 
     def agent_of(model: str | Model | None, **values: Any) -> Agent:
         return Agent(model if model is not None else model_of(options), **values)
@@ -95,6 +96,7 @@ def make_agent(
             max_turns=options.max_turns,
             settings=_settings(options),
             max_tokens=options.max_tokens,
+            compaction=Compaction(window_tokens=options.context_window),
             # What costs nothing is within a limit of nothing.
             max_dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
         ),

@@ -17,6 +17,7 @@ from mcpagent.cli.may_run.approvals import Denial
 from mcpagent.cli.screen.terminal import portable_json
 from mcpagent.events import (
     AnswerRestarted,
+    ConversationCompacted,
     Event,
     Notice,
     ProviderCallFinished,
@@ -190,6 +191,8 @@ class JsonReport:
                 }
             case ProviderCallStarted() | ProviderCallFinished():
                 return _provider_document(event)
+            case ConversationCompacted():
+                return {"type": "compacted", **asdict(event)}
             case _:
                 return event_document(event)
 

@@ -19,6 +19,7 @@ from mcpagent.cli.screen.terminal import Glyphs, warning_line
 from mcpagent.config import ServerConfig
 from mcpagent.events import (
     AnswerRestarted,
+    ConversationCompacted,
     Event,
     Notice,
     ProviderCall,
@@ -53,6 +54,8 @@ def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Te
             return [_spread(left, f"+{tokens(event.tokens)} tok", glyphs, width)]
         case ToolsRemoved(names=names):
             return [Text(f"- removed {names_line(names, room - 12, glyphs)}", "dim")]
+        case ConversationCompacted():
+            return [compacted_line(event, glyphs)]
         case ProviderCallFinished():
             return [provider_call_line(event, glyphs, width)]
         case Notice():
@@ -74,6 +77,20 @@ def notice_line(event: Notice, glyphs: Glyphs) -> Text:
     """A warning in its colour, a hint dimmed."""
     line = warning_line(event.text, glyphs, 300)
     return line if event.level == "warning" else Text(line.plain, "dim")
+
+
+def compacted_line(event: ConversationCompacted, glyphs: Glyphs) -> Text:
+    """What became of the conversation, in tokens and in what was left out."""
+    done = [f"compacted: about {tokens(event.tokens_before)} tokens, now {tokens(event.tokens_after)}"]
+    if event.summarised and event.without_summary:
+        done.append(f"{counted(event.summarised, 'message')} left out without a summary: {event.without_summary}")
+    elif event.summarised:
+        done.append(f"{counted(event.summarised, 'message')} summarised")
+    if event.shortened:
+        done.append(f"{counted(event.shortened, 'result')} shortened")
+    if event.without_summary:
+        return warning_line(f" {glyphs.dot} ".join(done), glyphs, 300)
+    return Text(f" {glyphs.dot} ".join(done), "dim")
 
 
 def restart_line(event: AnswerRestarted, glyphs: Glyphs) -> Text:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from mcpagent.messages import Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
+from mcpagent.messages import Compacted, Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
@@ -15,6 +15,7 @@ from mcpagent.sessions.export.transcript import (
     OfferedTools,
     Transcript,
     Turn,
+    compacted_words,
     step_figures,
 )
 from mcpagent.text.for_model import fenced
@@ -110,10 +111,19 @@ def _part(part: Part | CalledTool, room: FileRoom) -> Iterator[str]:
                 yield from ("; ".join(lines), "")
         case ToolsShown(names=names) if names:
             yield from (f"tools shown: {_names(names)}", "")
-        case ProviderBlock(data=data):
-            yield from (f"*what only its provider reads: {_code(safe_line(str(data.get('type', '')), 80))}*", "")
+        case ProviderBlock() | Compacted():
+            yield from _not_said(part, room)
         case _:
             pass
+
+
+def _not_said(part: ProviderBlock | Compacted, room: FileRoom) -> Iterator[str]:
+    if isinstance(part, ProviderBlock):
+        yield from (f"*what only its provider reads: {_code(safe_line(str(part.data.get('type', '')), 80))}*", "")
+        return
+    yield from (f"*{compacted_words(part)}*", "")
+    if part.summary:
+        yield from _block(part.summary, room, limit=MAX_WORDS)
 
 
 def _block(text: str, room: FileRoom, language: str = "", limit: int = MAX_RESULT) -> Iterator[str]:

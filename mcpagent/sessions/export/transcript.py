@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from mcpagent.conversation import CANCELLED, UNKNOWN, CallProgress
 from mcpagent.errors import InputError
 from mcpagent.messages import (
+    Compacted,
     Image,
     Message,
     Part,
@@ -280,10 +281,19 @@ def _called_there(ran: Ran) -> CalledTool:
     return CalledTool(call, result, State("failed" if ran.failed else "done", "run by the provider"))
 
 
+def compacted_words(part: Compacted) -> str:
+    """What the model was sent of what stands before, from there on."""
+    parts = ["the messages before these were summarised" if part.summary else "the messages before these were left out"]
+    parts = parts if part.leaves_out else []
+    parts += [f"{len(part.shortened):,} results were shortened"] if part.shortened else []
+    told = "; ".join(parts) or "nothing was left out"
+    return f"For the model, from here on: the last {part.kept:,} messages stay; {told}"
+
+
 def _is_news(messages: Sequence[Message], place: int) -> bool:
     """Whether mcpagent said it: behind results or before a prompt, in words that it uses."""
     message, before, after = messages[place], messages[max(place - 1, 0)], messages[place + 1 : place + 2]
-    if any(isinstance(part, ToolsChanged | ToolsShown) for part in message.parts):
+    if any(isinstance(part, ToolsChanged | ToolsShown | Compacted) for part in message.parts):
         return True
     begins, _, ends = call_note("...").partition("...")
     if place and message.text.startswith(begins) and message.text.endswith(ends):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from mcpagent.messages import Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
+from mcpagent.messages import Compacted, Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
@@ -25,6 +25,7 @@ from mcpagent.sessions.export.transcript import (
     OfferedTools,
     Transcript,
     Turn,
+    compacted_words,
     step_figures,
 )
 from mcpagent.text.media_types import image_type
@@ -140,12 +141,20 @@ def _parts(parts: Sequence[Part | CalledTool], room: FileRoom, *, is_answer: boo
                 yield from (_changed(f"tools {what}", names) for what, names in told if names)
             case ToolsShown(names=names) if names:
                 yield _changed("tools shown", names)
-            case ProviderBlock(data=data):
-                block = json.dumps(data, indent=1, ensure_ascii=False, default=str)
-                kind = safe_line(str(data.get("type", "")), 80)
-                yield _folded("for its provider", _cut(block, room), note=kind, cls="block")
+            case ProviderBlock() | Compacted():
+                yield _not_said(part, room)
             case _:
                 pass
+
+
+def _not_said(part: ProviderBlock | Compacted, room: FileRoom) -> _Html:
+    if isinstance(part, Compacted):
+        shown = _words(part.summary, room) if part.summary else _el("p", "There is no summary.", cls="note")
+        return _folded("sent in part", [shown], note=compacted_words(part), cls="thinking")
+    block = json.dumps(part.data, indent=1, ensure_ascii=False, default=str)
+    return _folded(
+        "for its provider", _cut(block, room), note=safe_line(str(part.data.get("type", "")), 80), cls="block"
+    )
 
 
 def _call(called: CalledTool, room: FileRoom) -> _Html:

@@ -25,6 +25,7 @@ from mcpagent.config.file_changes import write_beside
 from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError
 from mcpagent.messages import Spent
+from mcpagent.models.base import tool_limits
 from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.text.secret_shapes import Redact, redactor, secrets_in
 
@@ -140,8 +141,18 @@ def _show_models(desk: Desk) -> None:
 
 async def context(desk: Desk, _argument: str) -> None:
     """what the last request carried, and what each part took"""
-    window = context_window_of(desk.agent.model.name)
+    window = (
+        desk.options.context_window
+        or tool_limits(desk.agent.model).window_tokens
+        or context_window_of(desk.agent.model.name)
+    )
     desk.say(*context_lines(desk.agent, desk.trace, window, desk.terminal.glyphs, desk.width))
+    left_out = desk.agent.own_session.left_out
+    if left_out.messages:
+        how = "a summary" if left_out.summary else "nothing"
+        desk.note(f"of {counted(left_out.messages, 'message')} the model has {how} in their place; /history shows them")
+    if left_out.shortened:
+        desk.note(f"{counted(len(left_out.shortened), 'result')} shortened to save room")
 
 
 async def cost(desk: Desk, _argument: str) -> None:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from mcpagent.cli.chat.slash import slash_kept as kept
 from mcpagent.cli.chat.slash import slash_session as session
+from mcpagent.cli.chat.slash import slash_window as window
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.chat.slash.slash_servers import VERBS, mcp
 from mcpagent.cli.chat.slash.slash_tools import allow, deny, find, tool, tools, why
@@ -65,6 +66,9 @@ COMMANDS: Mapping[str, Command] = {
     "/mcp": Command("servers", mcp, "[on|off|restart|logs] [NAME]"),
     "/context": Command("context", session.context, waits=True),
     "/cost": Command("context", session.cost),
+    "/compact": Command("context", window.compact, "[WORDS]", waits=True),
+    "/pin": Command("context", window.pin, "[N]", waits=True),
+    "/history": Command("context", window.history, "[N]", waits=True),
     "/save": Command("session", session.save, "[NAME]"),
     "/export": Command("session", session.export, "[md|json|html]"),
     "/sessions": Command("session", kept.sessions, "[WORDS]", waits=True),

@@ -1,0 +1,123 @@
+"""The commands about what of the conversation the model is sent: `/compact`, `/pin`, `/history`."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from mcpagent.cli.chat.slash.desk import Desk
+from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.screen.lines import compacted_line, short_arguments
+from mcpagent.errors import InputError, McpAgentError
+from mcpagent.messages import Compacted, Image, Message, Pinned, ToolCall, ToolResult
+from mcpagent.messages import Text as Words
+from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.window.sent import LeftOut
+
+MOST_LISTED = 200
+MOST_SHOWN = 20_000
+"""Characters of one part of a message."""
+
+
+async def compact(desk: Desk, argument: str) -> None:
+    """have what was said so far summarised, to save room; WORDS: what to keep above all"""
+    if not desk.agent.messages:
+        desk.say("nothing was said yet, so there is nothing to summarise")
+        return
+    try:
+        made = await desk.agent.own_session.compact(argument)
+    except InputError as error:
+        desk.warn(safe_line(str(error), 200))
+        return
+    except McpAgentError as error:
+        desk.warn(f"not compacted: {safe_line(str(error), 300)}")
+        return
+    if made is None:
+        desk.say("there is nothing to summarise: the last question and its answer stay as they are")
+        return
+    desk.say(compacted_line(made, desk.terminal.glyphs))
+    desk.note("it counts from the next question on; /history shows all of it")
+
+
+async def pin(desk: Desk, argument: str) -> None:
+    """keep the last question word by word when others are summarised; N: message N of /history"""
+    if argument and not argument.isdecimal():
+        desk.warn(f"/pin {safe_line(argument, 20)} - which message? /history has their numbers")
+        return
+    try:
+        desk.agent.own_session.pin(int(argument) - 1 if argument else -1)
+    except InputError as error:
+        desk.warn("nothing was asked yet" if not argument else safe_line(str(error), 200))
+        return
+    desk.note("it stays word by word when what is as old is summarised")
+
+
+async def history(desk: Desk, argument: str) -> None:
+    """all messages, those too that the model is not sent any more; N: all of message N"""
+    messages, left_out = desk.agent.messages, desk.agent.own_session.left_out
+    if argument:
+        if not argument.isdecimal() or not 1 <= int(argument) <= len(messages):
+            desk.warn(f"/history {safe_line(argument, 20)} - there are {counted(len(messages), 'message')}")
+            return
+        desk.say(*_whole(messages[int(argument) - 1]))
+        return
+    if not messages:
+        desk.say("nothing was said yet")
+        return
+    first = max(len(messages) - MOST_LISTED, 0)
+    if first:
+        desk.note(f"the first {first:,} are not listed; /history 1 shows the first, /export all of them")
+    for place in range(first, len(messages)):
+        desk.say(_line(place, messages[place], left_out, desk.width))
+    if left_out.messages:
+        desk.note(
+            f"{counted(left_out.messages, 'message')} the model is not sent any more; it has this in their place:"
+        )
+        told = left_out.summary or "no summary of them could be made"
+        desk.say(*(Text(f"  {line}", "dim") for line in safe_text(told).splitlines()))
+
+
+def _line(place: int, message: Message, left_out: LeftOut, width: int) -> Text:
+    """` 12  call    read_file path=a.txt          summarised`."""
+    kind, said = _told(message)
+    marks = ["summarised"] if left_out.has(place) else []
+    marks += ["shortened"] if any(one.call_id in left_out.shortened for one in message.tool_results) else []
+    marks += ["pinned"] if Pinned() in message.parts else []
+    mark = "  " + ", ".join(marks) if marks else ""
+    line = Text.assemble((f"{place + 1:>5}  ", "dim"), (f"{kind:<9}", "tool"))
+    line.append(safe_line(said, max(min(width, 100) - 18 - len(mark), 10)), "" if not marks else "dim")
+    return line.append(mark, "dim")
+
+
+def _told(message: Message) -> tuple[str, str]:
+    if any(isinstance(part, Compacted) for part in message.parts):
+        return "mcpagent", "from here on the model is sent less of what stands above"
+    if calls := message.tool_calls:
+        return "call", ", ".join(f"{call.name} {short_arguments(call.arguments)}".strip() for call in calls)
+    if results := message.tool_results:
+        return "result", ", ".join(f"{one.name}: {len(one.text):,} characters" for one in results)
+    kind = "user" if message.role == "user" else "answer"
+    return kind, message.text or ("(an image)" if any(isinstance(part, Image) for part in message.parts) else "")
+
+
+def _whole(message: Message) -> list[Text]:
+    lines: list[Text] = []
+    for part in message.parts:
+        match part:
+            case Words(text=text):
+                lines += _cut(text)
+            case ToolCall(name=name, arguments=arguments):
+                lines.append(Text.assemble((safe_line(name, 120), "tool"), "  ", short_arguments(arguments)))
+            case ToolResult(name=name, text=text):
+                lines.append(Text.assemble(("result of ", "dim"), (safe_line(name, 120), "tool")))
+                lines += _cut(text)
+            case Compacted(summary=summary):
+                lines += _cut(summary or "no summary")
+            case _:
+                pass
+    return lines or [Text("nothing that could be shown", "dim")]
+
+
+def _cut(text: str) -> list[Text]:
+    lines = [Text(f"  {line}") for line in safe_text(text[:MOST_SHOWN]).splitlines()]
+    more = len(text) - MOST_SHOWN
+    return [*lines, Text(f"  {more:,} more characters; /save keeps all of it", "dim")] if more > 0 else lines

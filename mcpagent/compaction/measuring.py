@@ -1,0 +1,63 @@
+"""How many tokens a request takes: the estimate, set right by what the provider counted last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from mcpagent.conversation import Conversation
+from mcpagent.messages import Message, ProviderBlock, Step
+from mcpagent.models.origins import SERVER_TOOLS
+
+PRIOR_TOKENS = 2_000
+"""So many tokens would have to be counted for a ratio to be trusted as much as that estimates are right: what providers
+add by themselves, some hundred tokens, is not taken for a ratio of short requests."""
+
+DEFINITION_SHARE = 0.55
+"""Of a definition's characters / 4: providers write a schema out with little of its punctuation."""
+
+LOOKED_AT = 8
+"""Answers, from the last one back, among which one is looked for that tells the size of a request."""
+
+_SERVER_TOOLS = frozenset[str]().union(*SERVER_TOOLS.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a request was estimated to take, and what its provider counted; nothing is known of the first one."""
+
+    estimated: int = 0
+    counted: int = 0
+
+    @property
+    def _ratio(self) -> float:
+        return (self.counted + PRIOR_TOKENS) / (self.estimated + PRIOR_TOKENS)
+
+    def counted_for(self, estimate: float) -> int:
+        """What the provider will count for a request of so many estimated tokens."""
+        return max(round(self.counted + (estimate - self.estimated) * self._ratio), 0)
+
+    def estimate_for(self, counted: float) -> int:
+        """The other way: the estimated tokens that the provider will count as so many."""
+        return max(round(self.estimated + (counted - self.counted) / self._ratio), 0)
+
+
+def measured(conversation: Conversation, model: str, fixed: Callable[[Sequence[str]], int]) -> Measure:
+    """By the last answer of this model that tells it. `fixed` estimates the system prompt with tools of these names.
+
+    Where a provider ran tools of its own it counted the conversation more than once.
+    """
+    for step in islice(reversed(conversation.steps), LOOKED_AT):
+        if _tells(step, conversation.messages, model):
+            return Measure(fixed(step.offered) + conversation.sent_tokens(step.place), step.usage.input_tokens)
+    return Measure()
+
+
+def _tells(step: Step, messages: Sequence[Message], model: str) -> bool:
+    if step.model != model or step.usage.input_tokens <= 0 or step.usage.requests > 1 or step.place >= len(messages):
+        return False
+    for part in messages[step.place].parts:
+        if isinstance(part, ProviderBlock) and part.data.get("type") in _SERVER_TOOLS:
+            return False
+    return True

@@ -1,0 +1,196 @@
+"""The summary of a part of a conversation: asked of its model, with the same beginning as any request of it.
+
+So the provider has most of it in its cache. What is too long for one request is told as text, piece by piece, each with
+the summary of what came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mcpagent.errors import ContextOverflowError, ModelError
+from mcpagent.events import (
+    AnswerRestarted,
+    Emit,
+    Event,
+    ProviderCallFinished,
+    ProviderCallStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolsSearched,
+)
+from mcpagent.messages import Image, Message, Spent, Text, ToolCall, ToolResult, Usage, user_message
+from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.prompt.builder import piece_words, summary_note
+from mcpagent.python.argument_checks import expect
+from mcpagent.run import RunContext
+from mcpagent.text.for_model import for_model
+from mcpagent.text.safe_text import safe_line
+from mcpagent.window.estimates import written_json
+
+MOST_PIECES = 12
+"""Of a conversation that is told as text; of a longer one its parts are told shorter."""
+
+LEAST_PIECE = 400
+"""Tokens: a piece that is refused is not cut into smaller ones."""
+
+CHARACTERS_PER_TOKEN = 3
+
+_OF_THE_ANSWER = (
+    TextDelta,
+    ThinkingDelta,
+    AnswerRestarted,
+    ToolsSearched,
+    ProviderCallStarted,
+    ProviderCallFinished,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The words, "" if there are none; `why` says why not, in one printable line. `usage` is what asking took."""
+
+    text: str
+    why: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWanted:
+    """What a summary is to be like: of at most `tokens`, which the answer of the model may not go beyond by much.
+
+    `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
+    the summary of what came before `messages`, and `piece` how many tokens of them are told at once.
+    """
+
+    as_sent: ModelRequest | None
+    before: str
+    messages: Sequence[Message]
+    tokens: int
+    piece: int
+    keep: str = ""
+
+
+async def summarised(asked: SummaryWanted, run: RunContext[Any]) -> Summary:
+    """The summary, by the first way that works. Raises what has nothing to do with how it is asked: `LimitError`,
+    `CredentialsError`, and a `ModelError` that may pass."""
+    usage = Usage()
+    note = summary_note(asked.keep, words=max(asked.tokens * 2 // 3, 60))
+    why = "the model gave none"
+
+    def count(response: ModelResponse) -> str:
+        nonlocal usage
+        usage += response.usage
+        return cleaned(response.message.text, asked.tokens)
+
+    if asked.as_sent is not None:
+        request = replace(asked.as_sent, messages=(*asked.as_sent.messages, user_message(note)), tool_choice="none")
+        try:
+            if text := count(await _ask(_bounded(request, asked.tokens), run)):
+                return Summary(text, usage=usage)
+        except ModelError as error:
+            why = _why(error)
+    try:
+        return Summary(await _in_pieces(asked, note, run, count), why, usage)
+    except ModelError as error:
+        return Summary("", _why(error), usage)
+
+
+def _why(error: ModelError) -> str:
+    """Raises the error if it may pass: it is no reason to do without a summary."""
+    if error.retryable:
+        raise error
+    return safe_line(str(error), 200)
+
+
+def cleaned(text: str, tokens: int) -> str:
+    """A model's summary as it may stand in a request, at most so long."""
+    return for_model(text.strip()[: tokens * 5]).strip()
+
+
+def _bounded(request: ModelRequest, tokens: int) -> ModelRequest:
+    """With room for the words, and for thoughts before them, if the model has any."""
+    settings = request.settings
+    most = 2 * tokens + (settings.thinking if isinstance(settings.thinking, int) else 0)
+    if settings.max_output_tokens is None or settings.max_output_tokens > most:
+        settings = replace(settings, max_output_tokens=most)
+    return replace(request, settings=settings.without("tool_choice"))
+
+
+async def _ask(request: ModelRequest, run: RunContext[Any]) -> ModelResponse:
+    """As a request of the run, which its limits count; nothing of it is shown as an answer."""
+    run.check_limits()
+    response = await run.model.respond(request, _beside_the_answer(run.emit))
+    expect(f"model {safe_line(run.model.name, 80)}: respond()", response, ModelResponse, "a ModelResponse")
+    paid = bool(response.usage.input_tokens or response.usage.output_tokens)
+    tokens = sum(run.tools.tokens([tool.name]) for tool in request.tools)
+    run.count(Spent(response.usage, response.dollars or 0.0, response.dollars is not None or not paid, tokens))
+    return response
+
+
+def _beside_the_answer(emit: Emit) -> Emit:
+    def listen(event: Event) -> None:
+        if not isinstance(event, _OF_THE_ANSWER):
+            emit(event)
+
+    return listen
+
+
+async def _in_pieces(
+    asked: SummaryWanted, note: str, run: RunContext[Any], count: Callable[[ModelResponse], str]
+) -> str:
+    """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
+    settings = replace(run.options.settings, tool_choice=None)
+    piece, summary = max(asked.piece, LEAST_PIECE), asked.before
+    left = transcript(asked.messages, MOST_PIECES * piece * CHARACTERS_PER_TOKEN)
+    while left:
+        size = piece * CHARACTERS_PER_TOKEN
+        request = ModelRequest("", (user_message(piece_words(summary, left[:size], note)),), settings=settings)
+        try:
+            said = count(await _ask(_bounded(request, asked.tokens), run))
+        except ContextOverflowError:
+            if piece // 2 < LEAST_PIECE:
+                raise
+            piece //= 2
+            left = left[: MOST_PIECES * piece * CHARACTERS_PER_TOKEN]
+            continue
+        if not said:
+            return ""
+        summary, left = said, left[size:]
+    return summary
+
+
+def transcript(messages: Sequence[Message], most: int) -> str:
+    """The messages as text, of at most so many characters: each part is cut until all of them fit."""
+    text = ""
+    for length in (4_000, 1_000, 250, 60):
+        text = "\n".join(line for message in messages for line in _lines(message, length))
+        if len(text) <= most:
+            return text
+    return f"{text[: most // 2]}\n[...]\n{text[-(most // 2) :]}" if most > 0 else ""
+
+
+def _lines(message: Message, length: int) -> list[str]:
+    who = "user" if message.role == "user" else "assistant"
+    lines: list[str] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                lines.append(f"{who}: {_cut(text, length)}")
+            case Image():
+                lines.append(f"{who}: [an image]")
+            case ToolCall(name=name, arguments=arguments):
+                written = written_json(arguments)
+                lines.append(f"call of {safe_line(name, 64)}: {_cut(written, length)}")
+            case ToolResult(name=name, text=text, error=error):
+                what = f"result of {safe_line(name, 64)}" + (f" ({error})" if error else "")
+                lines.append(f"{what}: {_cut(text, length)}")
+            case _:
+                pass
+    return lines
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]} [...]"

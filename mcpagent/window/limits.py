@@ -1,0 +1,34 @@
+"""`Compaction`: how much of a model's window a conversation may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import NoneType
+
+from mcpagent.python.argument_checks import expect
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """When a conversation is compacted, and how far.
+
+    A request that would take more than the share `at` of the model's window is made shorter, down to the share `to`: so
+    far below that what was cached is written anew once, and not at every turn. `window_tokens` is used in place of what
+    is known of the model; None: what its settings, its server or the table of prices say.
+    """
+
+    at: float = 0.8
+    to: float = 0.4
+    window_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        expect("at", self.at, (int, float), "a share of the window, above 0 and up to 1", holds=lambda at: 0 < at <= 1)
+        said = "a share of the window, above 0 and below `at`"
+        expect("to", self.to, (int, float), said, holds=lambda to: 0 < to < self.at)
+        expect(
+            "window_tokens",
+            self.window_tokens,
+            (int, NoneType),
+            "a number of tokens from 1,000, or None",
+            holds=lambda tokens: tokens is None or tokens >= 1_000,
+        )

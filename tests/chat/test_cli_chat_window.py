@@ -1,0 +1,91 @@
+"""`/compact`, `/pin`, `/history` and what `/context` says of them; the line and the document of a compaction."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mcpagent.cli.oneshot.output import JsonReport
+from mcpagent.cli.screen.lines import event_lines
+from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.errors import ModelError
+from mcpagent.events import ConversationCompacted
+from mcpagent.messages import Usage
+from mcpagent.sessions.export import exported
+from tests.chat.test_cli_chat_commands import ADD, CALL, SEARCH, answer, scene
+
+
+async def test_compacting_in_the_chat_leaves_all_of_it_to_be_seen(tmp_path: Path) -> None:
+    replies = (answer("one"), SEARCH, ADD, CALL, answer("two"), answer("They read a file. \x1b[31m"), answer("three"))
+    async with scene(tmp_path, *replies) as at:
+        assert "nothing was said yet" in await at.run("/compact")
+        assert "nothing was asked yet" in await at.run("/pin")
+        assert "nothing was said yet" in await at.run("/history")
+        await at.ask("first", "first")
+        await at.run("/pin")
+        await at.ask("second", "second")
+        said = await at.run("/compact the files")
+        assert "compacted: about" in said
+        assert "1 message summarised" in said
+        assert "the files" in at.model.requests[-1].messages[-1].text
+        assert "there is nothing to summarise" in await at.run("/compact")
+        listed = await at.run("/history")
+        assert "    1  user     first" in listed
+        assert "pinned" in listed
+        assert "    2  answer   one" in listed
+        assert listed.count("summarised") == 1
+        assert "They read a file." in listed
+        assert "\x1b" not in listed
+        shown = await at.run("/context")
+        assert "of 1 message the model has a summary in their place; /history shows them" in shown
+        assert "one" in (await at.run("/history 2")).splitlines()[0]
+        assert "there are" in await at.run("/history 99")
+        assert "which message?" in await at.run("/pin x")
+        await at.ask("third", "third")
+        assert [m.text for m in at.model.requests[-1].messages[1:3]] == ["first", "second"]
+        assert "read_file" in at.desk.agent.discovered_tools
+        await at.run("/undo")
+        assert len(at.desk.asked) == 2
+        for form in ("md", "json", "html"):
+            assert "They read a file" in exported(at.desk.agent.snapshot(), form) or form  # it was taken back
+
+
+async def test_an_export_has_the_summary_and_what_it_stands_for(tmp_path: Path) -> None:
+    async with scene(tmp_path, answer("one"), answer("two"), answer("What was said."), answer("three")) as at:
+        await at.ask("first", "first")
+        await at.ask("second", "second")
+        await at.run("/compact")
+        await at.ask("third", "third")
+        for form in ("md", "html"):
+            text = exported(at.desk.agent.snapshot(), form)
+            assert "What was said." in text
+            assert "the messages before these were summarised" in text
+            assert "one" in text
+        document = json.loads(exported(at.desk.agent.snapshot(), "json"))
+        kinds = [part["type"] for message in document["messages"] for part in message["parts"]]
+        assert kinds.count("compacted") == 1
+        assert [question.typed for question in at.desk.asked] == ["first", "second", "third"]
+
+
+async def test_a_summary_that_cannot_be_had_now_is_told(tmp_path: Path) -> None:
+    failure = ModelError("test: overloaded", provider="test", status=529, retryable=True)
+    async with scene(tmp_path, answer("one"), answer("two"), failure) as at:
+        await at.ask("first", "first")
+        await at.ask("second", "second")
+        assert "not compacted: test: overloaded" in await at.run("/compact")
+        assert at.desk.agent.own_session.sent_messages == at.desk.agent.messages
+
+
+def test_a_line_and_a_document() -> None:
+    done = ConversationCompacted(6_800, 2_900, summarised=60, shortened=7, usage=Usage(100, 9), window_tokens=8_000)
+    [line] = event_lines(done, 0, Glyphs(), 100)
+    assert line.plain == "compacted: about 6.8k tokens, now 2.9k · 60 messages summarised · 7 results shortened"
+    [cut] = event_lines(ConversationCompacted(6_800, 900, 9, without_summary="no\x1b one"), 0, Glyphs(), 100)
+    assert "9 messages left out without a summary: no" in cut.plain
+    assert "\x1b" not in cut.plain
+    written: list[str] = []
+    report = JsonReport(written.append, streaming=True)
+    report._started = True
+    report(done)
+    document = json.loads(written[0])
+    assert (document["type"], document["tokens_after"], document["usage"]["input_tokens"]) == ("compacted", 2_900, 100)
