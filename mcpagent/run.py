@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError
-from mcpagent.events import Emit, StopReason, ignore
-from mcpagent.messages import Citation, Message, Spent, Usage
+from mcpagent.events import Emit, Event, StopReason, guarded, ignore
+from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
@@ -22,6 +22,7 @@ from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.tools import Tool
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -114,6 +115,46 @@ class NoModel:
         """Nothing to give back."""
 
 
+def _take(response: object) -> None:
+    """For an answer that nobody wants."""
+
+
+class RunWatch:
+    """What stands beside one run, such as its trace: it hears the run's events, and is around what takes time.
+
+    Nothing of it may raise, but for what is raised inside of what it is around. This one does nothing.
+    """
+
+    trace: str = ""
+    """What a later run names as the one that it goes on with, as a text that can be kept."""
+
+    def hear(self, event: Event) -> None:
+        """Something happened in the run; not in those of agents that it calls."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Around all of it, in the task that does it, its last event included."""
+        return nullcontext()
+
+    def asking(self, request: ModelRequest, model: Model) -> AbstractContextManager[Callable[[ModelResponse], None]]:  # noqa: ARG002
+        """Around one request to the model, with all that is tried for it; it is to be given the answer."""
+        return nullcontext(_take)
+
+    def deciding(self, call: ToolCall) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Around the wait for whoever decides on a call."""
+        return nullcontext()
+
+    def calling(self, call: ToolCall, tool: Tool) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Around what a call runs; its result is an event."""
+        return nullcontext()
+
+    def nested(self, run: RunContext[Any], earlier: str) -> RunWatch:  # noqa: ARG002
+        """For the run of an agent that is called here, and that nobody else watches."""
+        return self
+
+
+UNWATCHED = RunWatch()
+
+
 def _no_tools() -> SessionTools:
     return SessionTools(Catalog(Listing(), ToolSearch(enabled=False)), Conversation())
 
@@ -140,7 +181,7 @@ class RunContext(Generic[Deps]):
     its limits hold for both. `asking` is held while a person is asked: one question at a time. `is_small`: its model
     is a small one. `keep` writes down what is new before the next step, where sessions are kept, and raises
     `SessionStoreError` if it cannot. `begins_at` is the place of its first message, which is the prompt but for what
-    was announced before it. `provider_tools` are run by the model's provider.
+    was announced before it. `provider_tools` are run by the model's provider. `watch` stands beside it.
     """
 
     deps: Deps
@@ -169,6 +210,7 @@ class RunContext(Generic[Deps]):
     is_small: bool = field(default=False, repr=False)
     provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
+    watch: RunWatch = field(default=UNWATCHED, repr=False, compare=False)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -178,6 +220,16 @@ class RunContext(Generic[Deps]):
     def for_call(self, call_id: str, tool_name: str, *, approved: bool = False) -> RunContext[Deps]:
         """The context of one call."""
         return replace(self, call_id=call_id, tool_name=tool_name, approved=approved)
+
+    def watched_by(self, watch: RunWatch) -> RunContext[Deps]:
+        """The same run, with this beside it, which hears each event first."""
+        heard, emit = guarded(watch.hear), self.emit
+
+        def tell(event: Event) -> None:
+            heard(event)
+            emit(event)
+
+        return replace(self, watch=watch, emit=tell)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -236,6 +288,10 @@ def check_budget(options: RunOptions, spent: Spent) -> None:
         raise LimitError(f"{what} is not known, so max_dollars cannot be kept; use max_tokens")
     if spent.dollars and spent.dollars >= options.max_dollars:
         raise LimitError(f"stopped after ${spent.dollars:.4f} without an answer (max_dollars {options.max_dollars:g})")
+
+
+Watch: TypeAlias = Callable[[RunContext[Any], str], RunWatch]
+"""What begins to watch a run; the text is the `trace` of the run that it goes on with, "" if there is none."""
 
 
 _CURRENT: ContextVar[RunContext[Any] | None] = ContextVar("mcpagent_run_context", default=None)

@@ -364,6 +364,8 @@ class DurableRuns:
             session.give_back()
             session = agent.session_as_of(name, begun)
             session.durable_run = run
+            if now is not None and now.values.get("durable") == run:  # a worker died in it
+                session.goes_on_from = str(now.values.get("trace") or "")
             workflow = WORKFLOW.get()
             assert workflow is not None
             if "answers" in request:
