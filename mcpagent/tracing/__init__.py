@@ -1,7 +1,7 @@
-"""Traces and metrics of what agents do, for OpenTelemetry or in a file; `tracing.py` says where they go."""
+"""Traces and metrics of what agents do, for OpenTelemetry or in a file; `traced_agents.py` says where they go."""
 
-from mcpagent.tracing.spans import Span as Span
 from mcpagent.tracing.spans import SpanEvent as SpanEvent
-from mcpagent.tracing.tracing import Tracing as Tracing
+from mcpagent.tracing.spans import TraceSpan as TraceSpan
+from mcpagent.tracing.traced_agents import Tracing as Tracing
 
-__all__ = ["Span", "SpanEvent", "Tracing"]
+__all__ = ["SpanEvent", "TraceSpan", "Tracing"]

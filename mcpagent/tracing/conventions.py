@@ -21,7 +21,7 @@ from mcpagent.models.base import Model, ModelResponse, ResponseStop
 from mcpagent.models.model_settings import ModelSettings
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool
-from mcpagent.tracing.spans import Attributes, AttributeValue, Span
+from mcpagent.tracing.spans import Attributes, AttributeValue, TraceSpan
 
 _PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -34,12 +34,14 @@ _PROVIDERS = {
 }
 """Ours, where the conventions have another name; all others are called as we do."""
 
-_FINISHED: Mapping[ResponseStop, str] = {
+FINISHED: Mapping[ResponseStop, str] = {
     "end": "stop",
     "tool_calls": "tool_call",
     "length": "length",
     "refusal": "content_filter",
 }
+"""Why an answer ended, as the schemas of messages call it."""
+
 _METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 
 
@@ -92,7 +94,7 @@ def offer_attributes(sent: RequestSent) -> dict[str, AttributeValue]:
 
 def response_attributes(response: ModelResponse) -> dict[str, AttributeValue]:
     """Who answered, why it ended, what it took."""
-    found: dict[str, AttributeValue] = {"gen_ai.response.finish_reasons": (_FINISHED[response.stop],)}
+    found: dict[str, AttributeValue] = {"gen_ai.response.finish_reasons": (FINISHED[response.stop],)}
     origin: Origin | None = response.message.origin
     if origin is not None and origin.model:
         found["gen_ai.response.model"] = safe_line(origin.model, 120)
@@ -222,7 +224,7 @@ class Measure:
     attributes: Attributes
 
 
-def measures_of(span: Span) -> Iterator[Measure]:
+def measures_of(span: TraceSpan) -> Iterator[Measure]:
     """What a span that is over adds to the metrics."""
 
     def of(*names: str) -> dict[str, AttributeValue]:

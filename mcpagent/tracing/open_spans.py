@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tracing.conventions import INSTRUMENTS, measures_of
-from mcpagent.tracing.spans import Attributes, AttributeValue, Span, SpanEvent, SpanKind
+from mcpagent.tracing.spans import Attributes, AttributeValue, SpanEvent, SpanKind, TraceSpan
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -113,7 +113,7 @@ class OpenSpans:
     @property
     def is_on(self) -> bool:
         """Whether anybody takes spans: a program that has set up no OpenTelemetry does not."""
-        if self._file is not None or self._tracers is not None:
+        if any(place is not None for place in (self._file, self._tracers, self._meters)):
             return True
         from opentelemetry import trace
 
@@ -167,27 +167,27 @@ class OpenSpans:
         error = error or span.error
         late = self._clean({**(attributes or {}), **({"error.type": error} if error else {})})
         events = tuple(SpanEvent(event.name, event.at, self._clean(event.attributes)) for event in span.events)
-        value = Span(
+        value = TraceSpan(
             span.name,
             format(span.ids.trace_id, "032x"),
             format(span.ids.span_id, "016x"),
-            span.parent_id,
-            span.begun,
-            max(span.ended, span.begun),
-            span.kind,
-            span.attributes | late,
-            events,
-            tuple(span.links),
-            bool(error),
-            self._redact(span.failure) if error else "",
-            span.ids.trace_state.to_header(),
+            parent_id=span.parent_id,
+            begun=span.begun,
+            ended=max(span.ended, span.begun),
+            kind=span.kind,
+            attributes=span.attributes | late,
+            events=events,
+            links=tuple(span.links),
+            failed=bool(error),
+            failure=self._redact(span.failure) if error else "",
+            trace_state=span.ids.trace_state.to_header(),
         )
         self._to_otel(span.otel, value, late)
         if self._file is not None:
             self._file.write(value, self._service, self._version)
         self._measure(value, span.context)
 
-    def _to_otel(self, otel: OtelSpan, value: Span, late: Attributes) -> None:
+    def _to_otel(self, otel: OtelSpan, value: TraceSpan, late: Attributes) -> None:
         if not otel.is_recording():
             return
         from opentelemetry.trace import Status, StatusCode
@@ -199,7 +199,7 @@ class OpenSpans:
             otel.set_status(Status(StatusCode.ERROR, value.failure or None))
         otel.end(value.ended)
 
-    def _measure(self, value: Span, context: Context) -> None:
+    def _measure(self, value: TraceSpan, context: Context) -> None:
         from opentelemetry import metrics
 
         for measure in measures_of(value):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcpagent.errors import InputError
-from mcpagent.tracing.spans import Attributes, AttributeValue, Span, SpanEvent, SpanKind
+from mcpagent.tracing.spans import Attributes, AttributeValue, SpanEvent, SpanKind, TraceSpan
 
 BEGINNING = '{"resourceSpans":'
 _KINDS: Mapping[SpanKind, int] = {"internal": 1, "client": 3}
@@ -19,7 +19,7 @@ _NAMES: Mapping[Any, SpanKind] = {3: "client", "SPAN_KIND_CLIENT": "client"}
 _ERROR = (2, "STATUS_CODE_ERROR")
 
 
-def otlp_line(span: Span, service: str, version: str) -> str:
+def otlp_line(span: TraceSpan, service: str, version: str) -> str:
     """The span as one line, with its line break."""
     status: dict[str, Any] = {"code": 2, "message": span.failure} if span.failed else {}
     document = {
@@ -45,7 +45,7 @@ def otlp_line(span: Span, service: str, version: str) -> str:
     return json.dumps({"resourceSpans": [resource]}, separators=(",", ":")) + "\n"
 
 
-def spans_in(line: str, where: str) -> list[Span]:
+def spans_in(line: str, where: str) -> list[TraceSpan]:
     """The spans of one line, whoever wrote it. Raises `InputError` for what is no export request of OTLP."""
     try:
         document = json.loads(line)
@@ -61,25 +61,27 @@ def _documents(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from scope.get("spans", ())
 
 
-def _span(document: Mapping[str, Any]) -> Span:
+def _span(document: Mapping[str, Any]) -> TraceSpan:
     status = document.get("status") or {}
-    return Span(
+    return TraceSpan(
         str(document["name"]),
         str(document["traceId"]).lower(),
         str(document["spanId"]).lower(),
-        str(document.get("parentSpanId") or "").lower(),
-        int(document["startTimeUnixNano"]),
-        int(document["endTimeUnixNano"]),
-        _NAMES.get(document.get("kind"), "internal"),
-        _read(document.get("attributes") or ()),
-        tuple(
+        parent_id=str(document.get("parentSpanId") or "").lower(),
+        begun=int(document["startTimeUnixNano"]),
+        ended=int(document["endTimeUnixNano"]),
+        kind=_NAMES.get(document.get("kind"), "internal"),
+        attributes=_read(document.get("attributes") or ()),
+        events=tuple(
             SpanEvent(str(event["name"]), int(event.get("timeUnixNano", 0)), _read(event.get("attributes") or ()))
             for event in document.get("events") or ()
         ),
-        tuple((str(link["traceId"]).lower(), str(link["spanId"]).lower()) for link in document.get("links") or ()),
-        status.get("code") in _ERROR,
-        str(status.get("message") or ""),
-        str(document.get("traceState") or ""),
+        links=tuple(
+            (str(link["traceId"]).lower(), str(link["spanId"]).lower()) for link in document.get("links") or ()
+        ),
+        failed=status.get("code") in _ERROR,
+        failure=str(status.get("message") or ""),
+        trace_state=str(document.get("traceState") or ""),
     )
 
 

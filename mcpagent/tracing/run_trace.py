@@ -28,8 +28,9 @@ from mcpagent.models.base import Model, ModelRequest, ModelResponse
 from mcpagent.run import RunContext, RunWatch
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool
-from mcpagent.tracing import content
+from mcpagent.tracing.content import SpanContent
 from mcpagent.tracing.conventions import (
+    FINISHED,
     asked_attributes,
     call_attributes,
     error_type,
@@ -92,7 +93,8 @@ class Tracer(Protocol):
 
     spans: OpenSpans
     agent_name: str
-    has_content: bool
+    content: SpanContent | None
+    """What may be captured of what is said; None: nothing."""
 
     def server_attributes(self, server: str) -> Attributes:
         """How it is reached."""
@@ -158,8 +160,8 @@ class RunTrace(RunWatch):
         }
         if name:
             attributes["gen_ai.agent.name"] = safe_line(name, 80)
-        if tracer.has_content:
-            attributes["gen_ai.input.messages"] = content.messages_text(run.conversation.messages[-1:])
+        if (content := tracer.content) is not None:
+            attributes["gen_ai.input.messages"] = content.messages(run.conversation.messages[-1:])
         return self._spans.begin(f"invoke_agent {name}".strip(), attributes, links=self._earlier)
 
     def asking(self, request: ModelRequest, model: Model) -> AbstractContextManager[Callable[[ModelResponse], None]]:
@@ -176,21 +178,20 @@ class RunTrace(RunWatch):
             **settings_attributes(request.settings),
             **self._offer,
         }
-        if self._tracer.has_content:
-            attributes["gen_ai.input.messages"] = content.messages_text(request.messages)
-            attributes["gen_ai.system_instructions"] = content.system_text(request.system)
-            attributes["gen_ai.tool.definitions"] = content.tools_text(request.tools)
+        if (content := self._tracer.content) is not None:
+            attributes["gen_ai.input.messages"] = content.messages(request.messages)
+            attributes["gen_ai.system_instructions"] = content.system(request.system)
+            attributes["gen_ai.tool.definitions"] = content.tools(request.tools)
         name = f"chat {attributes['gen_ai.request.model']}"
-        self._request = span = self._spans.begin(name, attributes, kind="client", parent=self._run.context)
+        self._request = span = self._begin(name, attributes, kind="client")
         found: dict[str, AttributeValue] = {}
 
         def answered(response: ModelResponse) -> None:
             if isinstance(response, ModelResponse):  # whoever asked says so of anything else
                 found.update(response_attributes(response))
-                if self._tracer.has_content:
-                    reason = found["gen_ai.response.finish_reasons"]
-                    said = content.messages_text((response.message,), reason[0] if isinstance(reason, tuple) else "")
-                    found["gen_ai.output.messages"] = said
+                if content is not None:
+                    reason = FINISHED[response.stop]
+                    found["gen_ai.output.messages"] = content.messages((response.message,), reason)
 
         error = ""
         try:
@@ -214,7 +215,7 @@ class RunTrace(RunWatch):
     @contextmanager
     def _deciding(self, call: ToolCall) -> Iterator[None]:
         attributes = {"gen_ai.tool.name": safe_line(call.name, 80), "gen_ai.tool.call.id": safe_line(call.id, 120)}
-        span = self._spans.begin(f"approval {safe_line(call.name, 80)}", attributes, parent=self._run.context)
+        span = self._begin(f"approval {safe_line(call.name, 80)}", attributes)
         error = ""
         try:
             yield
@@ -238,15 +239,10 @@ class RunTrace(RunWatch):
         rank, links = self._found.get(call.name, (0, ("", "")))
         if rank:
             attributes["mcpagent.search.rank"] = rank
-        if self._tracer.has_content:
-            attributes["gen_ai.tool.description"] = tool.definition.description[: content.MOST_OF_A_TEXT]
-            attributes["gen_ai.tool.call.arguments"] = content.arguments_text(call.arguments)
-        span = self._spans.begin(
-            f"execute_tool {safe_line(call.name, 80)}",
-            attributes,
-            parent=self._run.context,
-            links=(links,) if rank else (),
-        )
+        if (content := self._tracer.content) is not None:
+            attributes["gen_ai.tool.description"] = content.text(tool.definition.description)
+            attributes["gen_ai.tool.call.arguments"] = content.arguments(call.arguments)
+        span = self._begin(f"execute_tool {safe_line(call.name, 80)}", attributes, links=(links,) if rank else ())
         if (other := self._calls.pop(call.id, None)) is not None:  # a model gave two calls one id
             self._spans.finish(other)
         self._calls[call.id] = span
@@ -259,9 +255,14 @@ class RunTrace(RunWatch):
         finally:
             span.stop()
 
+    def _begin(self, name: str, attributes: Attributes, *, seconds: float = 0.0, **others: Any) -> OpenSpan:
+        """A span below the run, so many seconds ago; by the clock of the run, so that it is within."""
+        begun = max(self._run.now() - int(seconds * 1e9), self._run.begun)
+        return self._spans.begin(name, attributes, parent=self._run.context, begun=begun, **others)
+
     def _describe(self, span: OpenSpan, error: BaseException) -> None:
         """The words of an error may repeat what was said."""
-        if self._tracer.has_content:
+        if self._tracer.content is not None:
             span.failure = safe_line(str(error), 500)
 
     # -- what it hears ------------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class RunTrace(RunWatch):
 
     def _words(self, name: str, text: str) -> Attributes:
         """What is told of a step may repeat what was said in it."""
-        return {name: text} if self._tracer.has_content else {}
+        return {name: self._tracer.content.text(text)} if self._tracer.content is not None else {}
 
     def _take_provider_start(self, event: ProviderCallStarted) -> None:
         self._provider_calls[event.call.id] = self._begin_provider_call(event.call)
@@ -313,14 +314,11 @@ class RunTrace(RunWatch):
         span = self._calls.pop(call.id, None)
         if span is None:  # it was not run
             attributes = call_attributes(call.name, call.id)
-            begun = self._run.now() - int(result.seconds * 1e9)
-            span = self._spans.begin(
-                f"execute_tool {safe_line(call.name, 80)}", attributes, parent=self._run.context, begun=begun
-            )
+            span = self._begin(f"execute_tool {safe_line(call.name, 80)}", attributes, seconds=result.seconds)
             span.ended = self._run.now()
         found: dict[str, AttributeValue] = {}
-        if self._tracer.has_content:
-            found["gen_ai.tool.call.result"] = content.result_text(result)
+        if self._tracer.content is not None:
+            found["gen_ai.tool.call.result"] = self._tracer.content.result(result)
         span.error = result_error(result, is_servers=event.server is not None)
         self._last_call = span
         self._spans.finish(span, found)
@@ -329,10 +327,10 @@ class RunTrace(RunWatch):
         """A search that a call made comes right behind its result."""
         above = self._request or self._last_call or self._run
         attributes = search_attributes(event)
-        if self._tracer.has_content:
-            attributes["gen_ai.retrieval.query.text"] = event.query[: content.MOST_OF_A_TEXT]
+        if self._tracer.content is not None:
+            attributes["gen_ai.retrieval.query.text"] = self._tracer.content.text(event.query)
         ended = above.ended or above.now()
-        begun = ended - int(event.seconds * 1e9)
+        begun = max(ended - int(event.seconds * 1e9), above.begun)
         span = self._spans.begin("retrieval tools", attributes, parent=above.context, begun=begun)
         span.ended = ended
         place = (format(span.ids.trace_id, "032x"), format(span.ids.span_id, "016x"))
@@ -341,15 +339,15 @@ class RunTrace(RunWatch):
 
     def _begin_provider_call(self, call: ProviderCall) -> OpenSpan:
         attributes = call_attributes(call.name, call.id) | {"gen_ai.tool.type": "extension"}
-        above = self._request or self._run
-        return self._spans.begin(f"execute_tool {safe_line(call.name, 80)}", attributes, parent=above.context)
+        name, above = f"execute_tool {safe_line(call.name, 80)}", self._request or self._run
+        return self._spans.begin(name, attributes, parent=above.context, begun=self._run.now())
 
     def _take_end(self, event: RunFinished) -> None:
         self._finished["mcpagent.stop"] = event.stop
         if event.pending:
             self._finished["mcpagent.pending"] = tuple(safe_line(call.tool, 80) for call in event.pending)
-        if self._tracer.has_content:
-            self._finished["gen_ai.output.messages"] = content.answer_text(event.answer)
+        if self._tracer.content is not None:
+            self._finished["gen_ai.output.messages"] = self._tracer.content.answer(event.answer)
 
 
 _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {

@@ -21,7 +21,7 @@ class SpanEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TraceSpan:
     """One step of a trace that is over; times are nanoseconds since 1970.
 
     `trace_id` and `span_id` are 32 and 16 hexadecimal digits, `parent_id` is "" for the first of its trace, `links` are

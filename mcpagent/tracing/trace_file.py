@@ -10,7 +10,7 @@ from mcpagent.errors import ConfigError
 from mcpagent.recording.recorder import opened_alone
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tracing.otlp_lines import BEGINNING, otlp_line
-from mcpagent.tracing.spans import Span
+from mcpagent.tracing.spans import TraceSpan
 
 logger = logging.getLogger("mcpagent")
 
@@ -38,7 +38,7 @@ class TraceFile:
                 ) from None
         self._users += 1
 
-    def write(self, span: Span, service: str, version: str) -> None:
+    def write(self, span: TraceSpan, service: str, version: str) -> None:
         """Adds a span. A disk that is full ends the trace, not the run: it is logged, once."""
         if self._descriptor is None or self._has_failed:
             return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mcpagent.text.safe_text import safe_line
-from mcpagent.tracing.spans import AttributeValue, Span
+from mcpagent.tracing.spans import AttributeValue, TraceSpan
 
 MOST_NAMES = 8
 DEEPEST = 40
@@ -36,15 +36,15 @@ class Row:
     failed: bool = False
 
 
-def trace_rows(spans: Sequence[Span], branches: Branches) -> list[tuple[str, list[Row]]]:
+def trace_rows(spans: Sequence[TraceSpan], branches: Branches) -> list[tuple[str, list[Row]]]:
     """Each trace with its heading, in the order in which they began."""
-    traces: dict[str, list[Span]] = {}
+    traces: dict[str, list[TraceSpan]] = {}
     for span in sorted(spans, key=lambda span: (span.begun, -span.ended, span.span_id)):
         traces.setdefault(span.trace_id, []).append(span)
     return [(_heading(trace_id, found), [*_rows(found, branches)]) for trace_id, found in traces.items()]
 
 
-def _heading(trace_id: str, spans: Sequence[Span]) -> str:
+def _heading(trace_id: str, spans: Sequence[TraceSpan]) -> str:
     begun, ended = min(span.begun for span in spans), max(span.ended for span in spans)
     try:
         at = datetime.fromtimestamp(begun / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -55,9 +55,9 @@ def _heading(trace_id: str, spans: Sequence[Span]) -> str:
     return f"trace {safe_line(trace_id, 32)}  {at}  {took((ended - begun) / 1e9)}, {len(spans)} spans{errors}"
 
 
-def _rows(spans: Sequence[Span], branches: Branches) -> Iterator[Row]:
+def _rows(spans: Sequence[TraceSpan], branches: Branches) -> Iterator[Row]:
     known = {span.span_id for span in spans}
-    below: dict[str, list[Span]] = {}
+    below: dict[str, list[TraceSpan]] = {}
     for span in spans:
         above = span.parent_id if span.parent_id in known and span.parent_id != span.span_id else ""
         below.setdefault(above, []).append(span)
@@ -96,7 +96,7 @@ def took(seconds: float) -> str:
     return f"{int(seconds // 60):,} min {seconds % 60:.0f} s"
 
 
-def _about(span: Span, branches: Branches) -> str:
+def _about(span: TraceSpan, branches: Branches) -> str:
     """What there is to say of a span, of those attributes that a reader looks for first."""
     links = ", ".join(safe_line(trace_id, 8) for trace_id, _ in span.links if trace_id != span.trace_id)
     said = [*_of_end(span), *_of_cost(span.attributes), *_of_search(span.attributes), *_of_words(span.attributes)]
@@ -105,7 +105,7 @@ def _about(span: Span, branches: Branches) -> str:
     return f" {branches.dot} ".join(said)
 
 
-def _of_end(span: Span) -> Iterator[str]:
+def _of_end(span: TraceSpan) -> Iterator[str]:
     found = span.attributes
     words = f" ({safe_line(span.failure, 120)})" if span.failure else ""
     if span.failed:

@@ -16,8 +16,8 @@ from mcpagent.definition import Wrapper
 from mcpagent.errors import InputError
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tracing.otlp_lines import spans_in
-from mcpagent.tracing.spans import Span
-from mcpagent.tracing.tracing import Tracing, tracing_wanted
+from mcpagent.tracing.spans import TraceSpan
+from mcpagent.tracing.traced_agents import Tracing, tracing_wanted
 from mcpagent.tracing.tree import ASCII_BRANCHES, Branches, Row, trace_rows
 
 LARGEST = 256_000_000
@@ -30,7 +30,7 @@ def tracing_wrappers(options: Options, terminal: Terminal) -> list[Wrapper]:
         return [Tracing(file=options.trace)] if options.trace is not None else []
     tracing = Tracing.from_environment(file=options.trace)
     terminal.warn(*tracing.problems)
-    return [tracing] if tracing.providers is not None or options.trace is not None else []
+    return [tracing] if tracing.goes_somewhere else []
 
 
 def show_trace(options: Options, file: Path) -> ExitCode:
@@ -47,7 +47,7 @@ def show_trace(options: Options, file: Path) -> ExitCode:
     return ExitCode.OK
 
 
-def _spans_of(file: Path, shown: str) -> Iterator[Span]:
+def _spans_of(file: Path, shown: str) -> Iterator[TraceSpan]:
     try:
         if file.is_file() and file.stat().st_size > LARGEST:
             raise InputError(f"{shown}: larger than {LARGEST // 1_000_000} MB; send it to a receiver such as Jaeger")
@@ -63,7 +63,7 @@ def _cells(row: Row) -> tuple[tuple[str, str], ...]:
     return (row.name, "error" if row.failed else ""), (row.took, ""), (row.about, "dim")
 
 
-def _document(span: Span) -> dict[str, object]:
+def _document(span: TraceSpan) -> dict[str, object]:
     return {
         "trace": span.trace_id,
         "span": span.span_id,

@@ -23,7 +23,7 @@ from mcpagent.text.known_secrets import without_secrets
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redactor, secrets_in
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
-from mcpagent.tracing.content import is_captured
+from mcpagent.tracing.content import SpanContent, is_captured
 from mcpagent.tracing.conventions import transport_attributes
 from mcpagent.tracing.open_spans import OpenSpan, OpenSpans, link_to
 from mcpagent.tracing.run_trace import RunTrace
@@ -31,7 +31,8 @@ from mcpagent.tracing.spans import Attributes, AttributeValue
 from mcpagent.tracing.trace_file import TraceFile
 
 if TYPE_CHECKING:
-    from mcpagent.tracing.otel_setup import Providers
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
 
 logger = logging.getLogger("mcpagent")
 
@@ -42,25 +43,40 @@ FLUSH_SECONDS = 3.0
 class Tracing:
     """`Agent(wrappers=[Tracing()])`: its runs as spans of OpenTelemetry, by the GenAI conventions, and as metrics.
 
-    They go to the `TracerProvider` and `MeterProvider` that the program has set up; if it has none, nowhere, and cost
-    nothing. `Tracing.from_environment()` sets these up as the standard variables say. With `file` they (also) go there,
-    a line of OTLP JSON each, readable by its user only; what is there is added to. `name` is the agent's.
+    They go to the `TracerProvider` and `MeterProvider` that the program has set up, or to those given; if there are
+    none, nowhere, and cost nothing. `Tracing.from_environment()` sets them up as the standard variables say. With
+    `file` they (also) go there, a line of OTLP JSON each, readable by its user only; what is there is added to. `name`
+    is the agent's.
 
     What was said is left out unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`, and has no secrets
     then: neither has anything else. Raises `ConfigError` for a file that cannot be written, when the agent starts.
     """
 
-    def __init__(self, *, file: str | Path | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        file: str | Path | None = None,
+        name: str = "",
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+    ) -> None:
         expect("file", file, (str, Path, NoneType), "a path")
         expect("name", name, str, "the agent's name as text")
         self.agent_name = name
-        self.has_content = is_captured(os.environ)
-        self.providers: Providers | None = None
+        self.content = SpanContent(self._redact) if is_captured(os.environ) else None
+        self.tracer_provider = tracer_provider
+        self.meter_provider = meter_provider
         self.file = TraceFile(Path(file)) if file is not None else None
         self.problems: tuple[str, ...] = ()
         """What is wrong with the standard variables, a line each; traces go where they can."""
+        self._flush: Callable[[], None] | None = None
         self._secrets = frozenset(secrets_in(os.environ))
         self._redact_values: Callable[[str], str] = redactor(self._secrets)
+
+    @property
+    def goes_somewhere(self) -> bool:
+        """Whether there is a file, or providers of its own."""
+        return any(place is not None for place in (self.file, self.tracer_provider, self.meter_provider))
 
     @classmethod
     def from_environment(cls, *, file: str | Path | None = None, name: str = "") -> Tracing:
@@ -68,17 +84,20 @@ class Tracing:
         `mcpagent[otel]`. What cannot be is in `problems`; it raises nothing."""
         from mcpagent.tracing.otel_setup import providers_from_environment
 
+        providers, problems = providers_from_environment(os.environ)
         tracing = cls(file=file, name=name)
-        tracing.providers, tracing.problems = providers_from_environment(os.environ)
+        tracing.problems = problems
+        if providers is not None:
+            tracing.tracer_provider, tracing.meter_provider = providers.tracers, providers.meters
+            tracing._flush = providers.flush
         return tracing
 
     def __call__(self, definition: Definition) -> Definition:
         """The agent with its runs and its servers' connections traced."""
-        providers = self.providers
         spans = OpenSpans(
             file=self.file,
-            tracers=providers.tracers if providers is not None else None,
-            meters=providers.meters if providers is not None else None,
+            tracers=self.tracer_provider,
+            meters=self.meter_provider,
             service=os.environ.get("OTEL_SERVICE_NAME", "").strip() or "mcpagent",
             version=sys.modules["mcpagent"].__version__,  # the package is no module that one here may import
             redact=self._redact,
@@ -102,8 +121,8 @@ class Tracing:
 
     async def flush(self) -> None:
         """Sends what was not sent yet, for `FLUSH_SECONDS` at most; only what `from_environment` has set up."""
-        if self.providers is not None:
-            await _within(self.providers.flush, FLUSH_SECONDS)
+        if self._flush is not None:
+            await _within(self._flush, FLUSH_SECONDS)
 
 
 class _TracedAgent:
@@ -113,7 +132,7 @@ class _TracedAgent:
         self.tracing = tracing
         self.spans = spans
         self.agent_name = tracing.agent_name
-        self.has_content = tracing.has_content
+        self.content = tracing.content
         self._sources = sources
         self._connecting: dict[str, OpenSpan] = {}
 
