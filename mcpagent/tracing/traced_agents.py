@@ -70,6 +70,7 @@ class Tracing:
         self.problems: tuple[str, ...] = ()
         """What is wrong with the standard variables, a line each; traces go where they can."""
         self._flush: Callable[[], None] | None = None
+        self._flush_seconds = FLUSH_SECONDS
         self._secrets = frozenset(secrets_in(os.environ))
         self._redact_values: Callable[[str], str] = redactor(self._secrets)
 
@@ -79,9 +80,12 @@ class Tracing:
         return any(place is not None for place in (self.file, self.tracer_provider, self.meter_provider))
 
     @classmethod
-    def from_environment(cls, *, file: str | Path | None = None, name: str = "") -> Tracing:
+    def from_environment(
+        cls, *, file: str | Path | None = None, name: str = "", flush_seconds: float = FLUSH_SECONDS
+    ) -> Tracing:
         """With providers of its own, as OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER and the like say; needs
-        `mcpagent[otel]`. What cannot be is in `problems`; it raises nothing."""
+        `mcpagent[otel]`. What cannot be is in `problems`; it raises nothing. An agent's end waits at most
+        `flush_seconds` for what was not sent yet."""
         from mcpagent.tracing.otel_setup import providers_from_environment
 
         providers, problems = providers_from_environment(os.environ)
@@ -89,7 +93,7 @@ class Tracing:
         tracing.problems = problems
         if providers is not None:
             tracing.tracer_provider, tracing.meter_provider = providers.tracers, providers.meters
-            tracing._flush = providers.flush
+            tracing._flush, tracing._flush_seconds = providers.flush, flush_seconds
         return tracing
 
     def __call__(self, definition: Definition) -> Definition:
@@ -120,9 +124,9 @@ class Tracing:
         return without_secrets(self._redact_values(text))
 
     async def flush(self) -> None:
-        """Sends what was not sent yet, for `FLUSH_SECONDS` at most; only what `from_environment` has set up."""
+        """Sends what was not sent yet, in a bounded time; only by what `from_environment` has set up."""
         if self._flush is not None:
-            await _within(self._flush, FLUSH_SECONDS)
+            await _within(self._flush, self._flush_seconds)
 
 
 class _TracedAgent:
