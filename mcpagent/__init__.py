@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         wrapped,
     )
     from mcpagent.toolsets.functions import FunctionToolset, function_tool
+    from mcpagent.tracing import Tracing
 
 __all__ = [
     "Agent",
@@ -258,5 +259,6 @@ __getattr__, __dir__ = late_names(
             "FunctionToolset",
             "function_tool",
         ),
+        "tracing": ("Tracing",),
     },
 )

@@ -139,6 +139,9 @@ class RunWatch:
         """Around one request to the model, with all that is tried for it; it is to be given the answer."""
         return nullcontext(_take)
 
+    def replayed(self) -> None:
+        """The answer to the request under way is one that was given before, and is not asked for again."""
+
     def deciding(self, call: ToolCall) -> AbstractContextManager[None]:  # noqa: ARG002
         """Around the wait for whoever decides on a call."""
         return nullcontext()

@@ -10,7 +10,6 @@ from typing import Any
 
 TOP_LEVEL_HELP = """\
 mcpagent - an agent with any number of MCP tools: it searches, adds what it needs, and calls it
-
   mcpagent                                 chat (works without a key or configuration)
   mcpagent -p "what time is it in Tokyo"   one answer on stdout
   git diff | mcpagent -p "write a commit message"

@@ -163,7 +163,6 @@ def search_attributes(found: ToolsSearched) -> dict[str, AttributeValue]:
     return {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.data_source.id": "tools",
-        "gen_ai.retrieval.top_k": len(found.matches),
         "mcpagent.search.found": found.found,
         "mcpagent.search.matches": found.matches,
         "mcpagent.tools.known_count": found.known,
@@ -232,7 +231,7 @@ def measures_of(span: TraceSpan) -> Iterator[Measure]:
         return {name: span.attributes[name] for name in kept if name in span.attributes}
 
     match span.attributes.get("gen_ai.operation.name"):
-        case "chat":
+        case "chat" if "mcpagent.replayed" not in span.attributes:
             yield Measure("gen_ai.client.operation.duration", span.seconds, of(*_OF_MODELS))
             for kind in ("input", "output"):
                 tokens = span.attributes.get(f"gen_ai.usage.{kind}_tokens")

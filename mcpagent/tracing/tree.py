@@ -110,6 +110,8 @@ def _of_end(span: TraceSpan) -> Iterator[str]:
     words = f" ({safe_line(span.failure, 120)})" if span.failure else ""
     if span.failed:
         yield f"failed: {_shown(found.get('error.type', 'error'))}{words}"
+    if found.get("mcpagent.replayed"):
+        yield "read from an earlier process"
     stop = found.get("mcpagent.stop", "answered")
     if stop != "answered":
         yield f"stopped: {_shown(stop)}"
@@ -143,7 +145,7 @@ def _of_search(found: Mapping[str, AttributeValue]) -> Iterator[str]:
         known = found.get("mcpagent.tools.known_count", len(offered))
         yield f"offered {len(offered)}{f': {names}{more}' if names else ''}; {_shown(known)} known"
     saved = found.get("mcpagent.tools.saved_tokens")
-    if isinstance(saved, int) and saved > 0 and "mcpagent.tools.offered" in found:
+    if isinstance(saved, int) and saved > 0:
         yield f"saves {saved:,} tokens"
     if "mcpagent.search.found" in found:
         matches = found.get("mcpagent.search.matches")

@@ -39,7 +39,6 @@ TYPES: Mapping[str, Any] = {
     "gen_ai.response.model": str,
     "gen_ai.response.time_to_first_chunk": float,
     "gen_ai.retrieval.query.text": str,
-    "gen_ai.retrieval.top_k": int,
     "gen_ai.system_instructions": str,
     "gen_ai.tool.call.arguments": str,
     "gen_ai.tool.call.id": str,
@@ -112,7 +111,6 @@ SPANS: Mapping[str, Asked] = {
         SpanKind.INTERNAL,
         ("gen_ai.operation.name", "gen_ai.data_source.id"),
         ("gen_ai.operation.name", "gen_ai.data_source.id"),
-        ("gen_ai.retrieval.top_k",),
     ),
     "initialize": Asked(
         SpanKind.CLIENT, ("mcp.method.name", "mcpagent.server"), ("mcp.method.name",), ("network.transport",)

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from google.protobuf import json_format
+from google.protobuf import json_format  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
