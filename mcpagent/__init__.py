@@ -128,6 +128,7 @@ __all__ = [
     "ToolReturn",
     "ToolSearch",
     "Toolset",
+    "Tracing",
     "Usage",
     "WebFetch",
     "WebSearch",

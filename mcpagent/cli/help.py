@@ -25,7 +25,7 @@ Commands
   keys list|set|remove     API keys and other secrets, in the system keyring
   approvals list|forget    what runs without a question since you answered "always"
   sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
-  trace show FILE          what a run did, as a tree: times, tokens, what was offered; --trace FILE writes it
+  trace show FILE          a run as a tree: times, tokens, what was offered; --trace FILE writes it
   completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute
   worker                   does durable runs, also those of workers that died
