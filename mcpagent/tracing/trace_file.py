@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import stat
 from pathlib import Path
 
 from mcpagent.errors import ConfigError
@@ -31,7 +33,7 @@ class TraceFile:
             try:
                 if self.path.is_file() and not _is_trace(self.path):
                     raise ConfigError(f"trace {shown}: is there and is no trace; name a new file, or a trace to add to")
-                self._descriptor = opened_alone(self.path, os.O_APPEND)
+                self._descriptor = _opened_regular(self.path)
             except OSError as error:
                 raise ConfigError(
                     f"trace {shown}: {error.strerror or error}; name a file that can be written"
@@ -56,6 +58,15 @@ class TraceFile:
         if self._users <= 0 and self._descriptor is not None:
             descriptor, self._descriptor, self._users = self._descriptor, None, 0
             os.close(descriptor)
+
+
+def _opened_regular(path: Path) -> int:
+    """The file to add to; whoever reads a pipe slowly would hold the run. Raises `OSError`."""
+    descriptor = opened_alone(path, os.O_APPEND)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "is no regular file")
 
 
 def _is_trace(path: Path) -> bool:

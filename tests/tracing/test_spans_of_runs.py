@@ -8,12 +8,21 @@ from contextlib import suppress
 import pytest
 from opentelemetry import trace
 
-from mcpagent import Agent, RunOptions, ScriptedModel
+from mcpagent import Agent, RunOptions, ScriptedModel, ToolSearch
 from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.errors import LimitError, ModelError
+from mcpagent.events import (
+    AnswerRestarted,
+    Emit,
+    Notice,
+    ProviderCall,
+    ProviderCallFinished,
+    ProviderCallStarted,
+    TextDelta,
+)
 from mcpagent.messages import Message, Origin, Text, ToolCall, Usage
-from mcpagent.models.base import ModelResponse, ModelSettings
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
 from mcpagent.tools import Tool
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.tracing import Tracing
@@ -207,6 +216,67 @@ async def test_a_run_stands_below_the_span_of_the_program_and_many_users_do_not_
         assert run.parent is not None
         assert run.parent.span_id == above.span_id
     assert not trace.get_current_span().get_span_context().is_valid  # nothing is left behind
+
+
+async def test_a_stream_stands_below_the_span_in_which_it_is_begun(traced: Traced) -> None:
+    tracer = traced.provider.get_tracer("the program's own")
+    async with Agent(ScriptedModel(["ok"]), wrappers=[traced.tracing()]) as agent:
+        with tracer.start_as_current_span("request"):
+            async with agent.stream("go") as events:
+                async for _ in events:
+                    pass
+    assert traced.lines == ["request", "  invoke_agent", "    chat test"]
+
+
+def test_code_without_a_loop_has_its_runs_below_its_spans_too(traced: Traced) -> None:
+    tracer = traced.provider.get_tracer("the program's own")
+    with (
+        Agent(ScriptedModel(["ok"]), wrappers=[traced.tracing()]) as agent,
+        tracer.start_as_current_span("request"),
+    ):
+        agent.ask_sync("go")
+    assert traced.lines == ["request", "  invoke_agent", "    chat test"]
+
+
+async def test_what_a_question_finds_before_the_first_request_is_a_search_of_the_run(traced: Traced) -> None:
+    model = ScriptedModel([call("add", a=1, b=2), "3"])
+    search = ToolSearch(prefetch=2)
+    async with Agent(model, tools=[add, fail], tool_search=search, wrappers=[traced.tracing()]) as agent:
+        await agent.ask("add two numbers")
+    assert traced.lines == [
+        "invoke_agent",
+        "  retrieval tools",
+        "  chat test",
+        "  execute_tool add",
+        "  chat test",
+    ]
+    assert attribute(traced.one("execute_tool add"), "mcpagent.search.rank") == 1
+
+
+async def test_what_a_provider_runs_and_what_is_tried_again_stands_in_the_request(traced: Traced) -> None:
+    class Trying(ScriptedModel):
+        async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+            emit(TextDelta("Once"))
+            emit(AnswerRestarted("the stream broke off: you said xyzzy", "Once"))
+            emit(Notice("p: overloaded; trying again in 1.0 s", "warning"))
+            emit(ProviderCallStarted(ProviderCall("w1", "web_search", {})))
+            emit(ProviderCallFinished(ProviderCall("w1", "web_search", {"query": "xyzzy"}), "3 results"))
+            emit(ProviderCallFinished(ProviderCall("w2", "web_fetch", {}), "not found", failed=True))
+            return await super().respond(request, emit)
+
+    async with Agent(Trying(["ok"]), wrappers=[traced.tracing()]) as agent:
+        await agent.ask("xyzzy")
+    assert traced.lines == [
+        "invoke_agent",
+        "  chat test",
+        "    execute_tool web_search",
+        "    execute_tool web_fetch",
+    ]
+    asked = traced.one("chat test")
+    assert [event.name for event in asked.events] == ["mcpagent.answer.restarted", "mcpagent.warning"]
+    assert attribute(traced.one("execute_tool web_fetch"), "error.type") == "tool_error"
+    assert [problem for span in traced.spans for problem in misfits(span)] == []
+    assert "xyzzy" not in str([(span.attributes, span.events) for span in traced.spans])
 
 
 @pytest.mark.parametrize("inner_is_traced", [False, True])

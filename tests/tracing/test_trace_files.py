@@ -66,6 +66,17 @@ async def test_a_file_that_is_no_trace_is_not_touched(content: str | None, probl
     assert content is None or file.read_text() == content
 
 
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX")
+async def test_a_pipe_is_refused_since_its_reader_could_hold_the_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(ConfigError, match="is no regular file"):
+            await run(tmp_path / "pipe")
+    finally:
+        os.close(reader)
+
+
 async def test_agents_of_one_tracing_write_into_one_file(tmp_path: Path) -> None:
     tracing = Tracing(file=tmp_path / "trace.jsonl")
     async with (
