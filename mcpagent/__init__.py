@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         wrapped,
     )
     from mcpagent.toolsets.functions import FunctionToolset, function_tool
+    from mcpagent.tracing import Tracing
     from mcpagent.window.limits import Compaction
 
 __all__ = [
@@ -129,6 +130,7 @@ __all__ = [
     "ToolReturn",
     "ToolSearch",
     "Toolset",
+    "Tracing",
     "Usage",
     "WebFetch",
     "WebSearch",
@@ -260,6 +262,7 @@ __getattr__, __dir__ = late_names(
             "FunctionToolset",
             "function_tool",
         ),
+        "tracing": ("Tracing",),
         "window.limits": ("Compaction",),
     },
 )

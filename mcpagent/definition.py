@@ -13,7 +13,7 @@ from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
-from mcpagent.run import RunContext, RunOptions
+from mcpagent.run import RunContext, RunOptions, Watch
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool
@@ -57,7 +57,7 @@ class Definition:
 
     `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
     `search_tools`. `provider_tools` are run by the model's provider. `hears` are told every event, before the agent's
-    listener.
+    listener. `watch` begins to stand beside a run, and beside those of agents that it calls.
     """
 
     instructions: Instructions
@@ -69,6 +69,7 @@ class Definition:
     bind: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple
     provider_tools: tuple[ProviderTool, ...] = ()
     hears: tuple[Emit, ...] = ()
+    watch: Watch | None = None
 
     def telling(self, last: Emit) -> Emit:
         """Tells all that hear every event, then the last one."""

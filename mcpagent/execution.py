@@ -152,7 +152,7 @@ async def run_call(
         timeout = asyncio.timeout(seconds)
         batch.begun.add(position)
         try:
-            with run.for_call(call.id, tool.name, approved=decision.by_person).entered():
+            with run.for_call(call.id, tool.name, approved=decision.by_person).entered(), run.watch.calling(call, tool):
                 async with timeout:
                     output = usable_output(tool, await tool.run(await _to_run_with(tool, decision.arguments)))
                     output = await held_to_promise(tool, output)
@@ -352,7 +352,8 @@ async def _decided(
     if isinstance(waiting, PendingCall) and waiting.kind == "approval" and run.on_approval is not None:
         if not await _is_written(run):  # a person may take long
             return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
-        decided = await _asked(waiting, run.on_approval, run.asking)
+        with run.watch.deciding(call):
+            decided = await _asked(waiting, run.on_approval, run.asking)
         return waiting if isinstance(decided, PendingCall) else await _answered(call, decided, tool, run)
     return waiting
 

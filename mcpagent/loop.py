@@ -52,7 +52,7 @@ async def converse(run: RunContext[Any]) -> RunFinished:
     repeats.count_all(run.conversation.messages[run.begins_at :])
     reminded = not run.is_small
     stop: StopReason = "calls_pending"
-    with run.entered():
+    with run.entered(), run.watch.running():
         async with run.exits:
             await run.keep()
             await _settled(run)
@@ -86,14 +86,14 @@ async def converse(run: RunContext[Any]) -> RunFinished:
                 _deliver(run)
             run.tally.is_over, run.tally.pending = True, pending
             await run.keep()
-    if not answer and not pending:
-        cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
-        run.emit(Notice(f"the model {cut if stop == 'truncated' else 'gave an empty answer'}", "warning"))
-    spent, seconds = run.tally.spent, time.monotonic() - started
-    said = next(message for message in reversed(run.conversation.messages) if message.role == "assistant")
-    about: dict[str, Any] = {"pending": pending, "spent": spent, "citations": said.citations}
-    finished = RunFinished(answer, stop, run.tally.turns, spent.usage, seconds, **about)
-    run.emit(finished)
+        if not answer and not pending:
+            cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
+            run.emit(Notice(f"the model {cut if stop == 'truncated' else 'gave an empty answer'}", "warning"))
+        spent, seconds = run.tally.spent, time.monotonic() - started
+        said = next(message for message in reversed(run.conversation.messages) if message.role == "assistant")
+        about: dict[str, Any] = {"pending": pending, "spent": spent, "citations": said.citations}
+        finished = RunFinished(answer, stop, run.tally.turns, spent.usage, seconds, **about)
+        run.emit(finished)
     return finished
 
 
@@ -180,7 +180,9 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
     )
     started = time.monotonic()
     try:
-        response = await run.model.respond(request, run.emit)
+        with run.watch.asking(request, run.model) as answered:
+            response = await run.model.respond(request, run.emit)
+            answered(response)
     except ContextOverflowError:
         if await _makes_room(run):
             return None

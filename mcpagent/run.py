@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError
-from mcpagent.events import Emit, StopReason, ignore
+from mcpagent.events import Emit, Event, StopReason, guarded, ignore
 from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
-from mcpagent.messages import Citation, Message, Spent, Usage
+from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
@@ -23,6 +23,7 @@ from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.tools import Tool
 from mcpagent.window.limits import Compaction
 
 if TYPE_CHECKING:
@@ -124,6 +125,49 @@ class NoModel:
         """Nothing to give back."""
 
 
+def _take(response: object) -> None:
+    """For an answer that nobody wants."""
+
+
+class RunWatch:
+    """What stands beside one run, such as its trace: it hears the run's events, and is around what takes time.
+
+    Nothing of it may raise, but for what is raised inside of what it is around. This one does nothing.
+    """
+
+    trace: str = ""
+    """What a later run names as the one that it goes on with, as a text that can be kept."""
+
+    def hear(self, event: Event) -> None:
+        """Something happened in the run; not in those of agents that it calls."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Around all of it, in the task that does it, its last event included."""
+        return nullcontext()
+
+    def asking(self, request: ModelRequest, model: Model) -> AbstractContextManager[Callable[[ModelResponse], None]]:  # noqa: ARG002
+        """Around one request to the model, with all that is tried for it; it is to be given the answer."""
+        return nullcontext(_take)
+
+    def replayed(self) -> None:
+        """The answer to the request under way is one that was given before, and is not asked for again."""
+
+    def deciding(self, call: ToolCall) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Around the wait for whoever decides on a call."""
+        return nullcontext()
+
+    def calling(self, call: ToolCall, tool: Tool) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Around what a call runs; its result is an event."""
+        return nullcontext()
+
+    def nested(self, run: RunContext[Any], earlier: str) -> RunWatch:  # noqa: ARG002
+        """For the run of an agent that is called here, and that nobody else watches."""
+        return self
+
+
+UNWATCHED = RunWatch()
+
+
 def _no_tools() -> SessionTools:
     return SessionTools(Catalog(Listing(), ToolSearch(enabled=False)), Conversation())
 
@@ -151,7 +195,8 @@ class RunContext(Generic[Deps]):
     is a small one. `keep` writes down what is new before the next step, where sessions are kept, and raises
     `SessionStoreError` if it cannot. `begins_at` is the place of its first message, which is the prompt but for what
     was announced before it. `provider_tools` are run by the model's provider. `of_call` is what agents took that this
-    one call has asked. `large` has what was set aside of this conversation, and sets results aside.
+    one call has asked. `large` has what was set aside of this conversation, and sets results aside. `watch` stands
+    beside it.
     """
 
     deps: Deps
@@ -182,6 +227,7 @@ class RunContext(Generic[Deps]):
     large: LargeResults = field(default_factory=LargeResults, repr=False, compare=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
     of_call: Tally = field(default_factory=Tally, repr=False, compare=False)
+    watch: RunWatch = field(default=UNWATCHED, repr=False, compare=False)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -191,6 +237,16 @@ class RunContext(Generic[Deps]):
     def for_call(self, call_id: str, tool_name: str, *, approved: bool = False) -> RunContext[Deps]:
         """The context of one call."""
         return replace(self, call_id=call_id, tool_name=tool_name, approved=approved, of_call=Tally())
+
+    def watched_by(self, watch: RunWatch) -> RunContext[Deps]:
+        """The same run, with this beside it, which hears each event first."""
+        heard, emit = guarded(watch.hear), self.emit
+
+        def tell(event: Event) -> None:
+            heard(event)
+            emit(event)
+
+        return replace(self, watch=watch, emit=tell)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -259,6 +315,10 @@ def check_budget(options: RunOptions, spent: Spent) -> None:
         raise LimitError(f"{what} is not known, so max_dollars cannot be kept; use max_tokens")
     if spent.dollars and spent.dollars >= options.max_dollars:
         raise LimitError(f"stopped after ${spent.dollars:.4f} without an answer (max_dollars {options.max_dollars:g})")
+
+
+Watch: TypeAlias = Callable[[RunContext[Any], str], RunWatch]
+"""What begins to watch a run; the text is the `trace` of the run that it goes on with, "" if there is none."""
 
 
 _CURRENT: ContextVar[RunContext[Any] | None] = ContextVar("mcpagent_run_context", default=None)

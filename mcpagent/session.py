@@ -103,10 +103,12 @@ class Session(Generic[Deps]):
         "_store",
         "_task",
         "_tools",
+        "_trace",
         "_unfinished",
         "_wants_instructions",
         "deps",
         "durable_run",
+        "goes_on_from",
         "id",
         "tool_context",
     )
@@ -135,12 +137,13 @@ class Session(Generic[Deps]):
         self._keeper: Keeper | None = None
         self._large = self._with_nothing_aside()
         self._is_given_back = False
-        self.durable_run = ""
+        self.durable_run = self.goes_on_from = ""
         self._info = kept.info if kept is not None else None
         self._made_at = time.time()
         self._spent = standing.spent
         self._pending = standing.pending
         self._unfinished = standing.run
+        self._trace = standing.trace
         self._only_asked_wait = kept is not None
         """Whether open calls that nobody was asked about are ones that were not begun."""
         self._begun: Standing | None = standing if kept is not None else None
@@ -338,6 +341,7 @@ class Session(Generic[Deps]):
             provider_tools=self._provider_tools(),
             large=self._large,
         )
+        run = self._watched(run, goes_on=given is not None)
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
         ended, earlier = self._ended, len(conversation)
         try:
@@ -349,6 +353,7 @@ class Session(Generic[Deps]):
             raise AgentStateError("the agent was closed while it answered") from None
         finally:
             ended.set()
+            self._trace = run.watch.trace or self._trace
             if self._run is run:
                 self._run = None
             self._spent += run.tally.earlier + run.tally.spent
@@ -366,6 +371,12 @@ class Session(Generic[Deps]):
         definition = self._owner.definition
         self._shelf = KeptOutputs(self._store, self.id) if self._store is not None else None
         return LargeResults(self._shelf, definition.options.large_result_tokens, definition.bind)
+
+    def _watched(self, run: RunContext[Any], *, goes_on: bool) -> RunContext[Any]:
+        """The run with what stands beside it: the agent's own, or that of the agent which calls it."""
+        earlier, self.goes_on_from = self.goes_on_from or (self._trace if goes_on else ""), ""
+        watch = self._owner.definition.watch or (run.parent.watch.nested if run.parent is not None else None)
+        return run.watched_by(watch(run, earlier)) if watch is not None else run
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
         """Those of the agent, if its model has a provider that could run any."""
@@ -791,6 +802,7 @@ class Session(Generic[Deps]):
             run=unfinished,
             state=self.tool_context.dump_namespaces(),
             durable=self.durable_run,
+            trace=(run.watch.trace if run is not None else "") or self._trace,
         )
 
     def snapshot(self) -> KeptSession:

@@ -45,6 +45,7 @@ ORDER = (
     "cards",
     "agent",
     "recording",
+    "tracing",
     "durable",
     "cli/frame",
     "cli/screen",
@@ -66,7 +67,7 @@ MOST_AT_ROOT, MOST_IN_FOLDER = 15, 20
 
 HEAVY = tuple(
     "anthropic openai genai_prices mcp mcp_types httpx2 httpx pydantic jsonschema referencing rich prompt_toolkit "  # noqa: SIM905
-    "numpy rapidfuzz tokenizers keyring".split()
+    "numpy rapidfuzz tokenizers keyring opentelemetry".split()
 )
 
 

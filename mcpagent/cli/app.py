@@ -31,6 +31,7 @@ from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.sessions_app import sessions_app
 from mcpagent.cli.setup_app import approvals_app, cards_app, completion, config_app, doctor, keys_app
 from mcpagent.cli.tools_app import tools_app
+from mcpagent.cli.trace_app import trace_app
 from mcpagent.errors import ConfigError, McpAgentError, ModelError, ServerError
 
 Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="The question; without it stdin is.")]
@@ -42,7 +43,7 @@ _ASKING = ("model", "thinking", "profile", "set", "provider_tool", *opt.CATALOGU
 _TRUSTING = ("trust_changes", "trust_project", "max_turns", "context_window")
 _LIMITS = ("max_tokens", "max_cost", "json_schema", "estimate")
 _KEEPING = ("continue_last", "session_db")
-_RECORDING = ("record", "replay", "timeout", "server_wait")
+_RECORDING = ("record", "replay", "trace", "timeout", "server_wait")
 _TELLING = ("quiet", "verbose", "debug", "color")
 
 
@@ -73,7 +74,7 @@ def chat(options: opt.Options) -> int:
     return run_chat(first_steps(options, terminal), terminal)
 
 
-@opt.taking([*_ASKING, *_TRUSTING, "max_tokens", "max_cost", "session_db", "server_wait", *_TELLING])
+@opt.taking([*_ASKING, *_TRUSTING, "max_tokens", "max_cost", "session_db", "trace", "server_wait", *_TELLING])
 def worker(
     options: opt.Options,
     database: Annotated[
@@ -148,6 +149,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(keys_app, name="keys")
 app.add_typer(approvals_app, name="approvals")
 app.add_typer(sessions_app, name="sessions")
+app.add_typer(trace_app, name="trace")
 app.command()(completion)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 TOP_LEVEL_HELP = """\
 mcpagent - an agent with any number of MCP tools: it searches, adds what it needs, and calls it
-
   mcpagent                                 chat (works without a key or configuration)
   mcpagent -p "what time is it in Tokyo"   one answer on stdout
   git diff | mcpagent -p "write a commit message"
@@ -26,6 +25,7 @@ Commands
   keys list|set|remove     API keys and other secrets, in the system keyring
   approvals list|forget    what runs without a question since you answered "always"
   sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
+  trace show FILE          a run as a tree: times, tokens, what was offered; --trace FILE writes it
   completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute
   worker                   does durable runs, also those of workers that died

@@ -193,6 +193,8 @@ class Runner:
             session.give_back()
             session = self.agent.session_as_of(name, begun)
             session.durable_run = run
+            if now is not None and now.values.get("durable") == run:  # a worker died in it
+                session.goes_on_from = str(now.values.get("trace") or "")
             if "answers" in request:
                 answers = [CallAnswer.from_json(answer) for answer in request["answers"]]
                 result = await session.run(answers, before=lambda: workflow.reserve(session.open_calls))

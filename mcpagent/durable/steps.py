@@ -131,6 +131,8 @@ class _StepModel(WrappedModel):
         said = await workflow.step(DBOS.run_step_async({"name": "request"}, ask), live)
         # What is written has no secrets, which the calls of this process may need.
         response = live[0] if live else read(ResponseLine, json.loads(said)).response
+        if not live:
+            run_context().watch.replayed()
         workflow.reserve(response.message.tool_calls)
         return response
 

@@ -92,6 +92,11 @@ class McpServers:
         return {name: link.status for name, link in self._links.items()} | self._unusable
 
     @property
+    def configs(self) -> dict[str, ServerConfig]:
+        """Those that can be tried, by name, as they are configured."""
+        return {name: link.config for name, link in self._links.items()}
+
+    @property
     def connecting(self) -> tuple[str, ...]:
         """The servers whose tools are not known yet and may be soon."""
         links = self._links.items()

@@ -134,7 +134,7 @@ class Recorder:
 
     def _open(self, how: int) -> None:
         try:
-            descriptor = _opened(self.path, how)
+            descriptor = opened_alone(self.path, how)
         except OSError as error:
             shown = safe_line(str(self.path), 120)
             why = error.strerror or str(error)
@@ -307,7 +307,7 @@ class _RecordedModel(WrappedModel):
         return response
 
 
-def _opened(path: Path, how: int) -> int:
+def opened_alone(path: Path, how: int) -> int:
     """The file to write into, this user's only; `how` is `O_TRUNC` or `O_APPEND`. Raises `OSError`.
 
     In a folder that others write into, or that somebody sent, another file could be meant than the one that is named.

@@ -114,6 +114,7 @@ class Standing:
     """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
 
     `durable` is the id of the durable run that writes it, which must not write over what others have said since.
+    `trace` names its last run in traces, for a run that goes on with it.
     """
 
     beginning: Beginning = field(default_factory=Beginning)
@@ -124,6 +125,7 @@ class Standing:
     run: UnfinishedRun | None = None
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     durable: str = ""
+    trace: str = ""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
@@ -249,5 +251,6 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
     "state": (dict, dict),
     "durable": (str, str),
+    "trace": (str, str),
 }
 """By name of the field: to JSON, and back."""

@@ -50,7 +50,17 @@ NOT_RUN = {
     ("docs/install.md", "pip install -e '.[postgres]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[query]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[otel]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/durable.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/tracing.md", "pip install -e '.[otel]'"): ".ci/run, as a part of the extra of the tests",
+    **{
+        ("docs/tracing.md", line): "tests/tracing/test_otlp_receivers.py, slow lane"
+        for line in (
+            "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318",
+            "export OTEL_SERVICE_NAME=my-agent",
+            'mcpagent -p "what is 17% of 2450?"',
+        )
+    },
     (
         "docs/durable.md",
         "mcpagent worker --database postgresql://agent@db/agent --model anthropic:claude-sonnet-5-5",

@@ -26,6 +26,7 @@ from mcpagent.cli.may_run.asking import Asking, ask_about_call, forget_typed_ahe
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.may_run.server_requests import ServerRequests
 from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approvals, rules_without_effect, session_store
+from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.input import InputLine
 from mcpagent.cli.screen.keys_during_answer import on_interrupt, typing_ahead, usual_terminal
 from mcpagent.cli.screen.lines import notice_line, unfolded_lines
@@ -75,6 +76,7 @@ class Chat:
             allow_change=self._allow_change,
             requests=ServerRequests(self._asking, self._notify_waiting),
             sessions=self.store,
+            wrappers=tracing_wrappers(options, terminal),
         )
         self._activity = Activity(terminal.out, terminal.glyphs)
         self.startup = Startup(

@@ -11,6 +11,7 @@ from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.oneshot.agent_options import make_agent, make_approvals, require_a_server, session_store
+from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.durable import DurableRuns
@@ -57,7 +58,7 @@ async def _work(options: Options, terminal: Terminal, durable: DurableRuns, data
         startup_seconds=options.server_wait,
         approvals=make_approvals(options, configuration, None),
         sessions=session_store(options, configuration),
-        wrappers=[durable],
+        wrappers=[durable, *tracing_wrappers(options, terminal)],
         waits=True,
     )
     async with agent, durable.serving(agent):

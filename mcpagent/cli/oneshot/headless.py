@@ -36,6 +36,7 @@ from mcpagent.cli.oneshot.agent_options import (
 )
 from mcpagent.cli.oneshot.output import JsonReport
 from mcpagent.cli.oneshot.prompts import ATTEMPTS, AnswerSchema
+from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.rendering import TurnView, print_failed_server
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put, readable_json, write_out
@@ -116,6 +117,7 @@ class _OneShot:
             # One-shot runs are left alone: whatever a server asks is declined, and said so.
             requests=ServerRequests(replace(asking, read=None)),
             sessions=store,
+            wrappers=tracing_wrappers(options, self.terminal),
         )
         self._say_what_is_used(agent)
         with connecting(self.terminal, self.configuration) if self.shows_steps else nullcontext():

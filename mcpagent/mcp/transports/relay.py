@@ -146,6 +146,7 @@ class _Relay:
             if (page := self._pages.rest_for(message)) is not None:
                 await self._inject.send(SessionMessage(page))
                 return
+            _keep_to_ourselves(message)
             self._attempts.sent(message.id)
             self._requests.add(message)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
@@ -294,6 +295,14 @@ def _usable(request: OpenRequest, answer: JSONRPCResponse) -> tuple[dict[str, An
     if request.method == "tools/call" and (handle := marked(answer.result, answer.id)) is not None:
         return handle, ()
     return repair_result(request.method, request.version, answer.result)
+
+
+def _keep_to_ourselves(message: JSONRPCRequest) -> None:
+    """The SDK puts all that OpenTelemetry carries into a request: where it stands in a trace a server may know, but
+    not its baggage, in which a program has what it knows of its user."""
+    meta = (message.params or {}).get("_meta")
+    if isinstance(meta, dict):
+        meta.pop("baggage", None)
 
 
 def _log_text(params: Mapping[str, Any]) -> str:

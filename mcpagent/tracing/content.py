@@ -1,0 +1,112 @@
+"""What was said, for traces that may have it: off unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says so.
+
+Shapes: gen-ai-input-messages.json and its neighbours in semantic-conventions-genai, as JSON in a text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcpagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolDefinition, ToolResult, nests_deeper
+from mcpagent.text.secret_shapes import Redact, redacted
+
+VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+MOST_OF_A_TEXT = 10_000
+MOST_OF_ALL = 200_000
+"""Characters kept, so that no receiver refuses a span for its size; of messages the newest stay."""
+
+DEEPEST = 50
+
+_ON = frozenset({"true", "1", "span_only", "span_and_event"})
+
+
+def is_captured(environ: Mapping[str, str]) -> bool:
+    """Whether spans may have content: `true`, `span_only` or `span_and_event`, in any case."""
+    return environ.get(VARIABLE, "").strip().lower() in _ON
+
+
+@dataclass(frozen=True, slots=True)
+class SpanContent:
+    """What was said as values of attributes, each text without secrets, then shortened."""
+
+    redact: Redact
+
+    def messages(self, messages: Sequence[Message], finish_reason: str = "") -> str:
+        """The messages, the newest of them if they are much; with a reason to stop they are what the model said."""
+        written: list[str] = []
+        length = 0
+        for message in reversed(messages):
+            document: dict[str, Any] = {"role": message.role, "parts": [*filter(None, map(self._part, message.parts))]}
+            if finish_reason:
+                document["finish_reason"] = finish_reason
+            if not document["parts"] and not finish_reason:
+                continue
+            text = _json(document)
+            length += len(text)
+            if written and length > MOST_OF_ALL:
+                break
+            written.append(text)
+        return f"[{', '.join(reversed(written))}]"
+
+    def answer(self, answer: str) -> str:
+        """What a run came to."""
+        return self.messages((Message("assistant", (Text(answer),)),), "stop")
+
+    def system(self, system: str) -> str:
+        """The system prompt."""
+        return _json([{"type": "text", "content": self.text(system)}])
+
+    def tools(self, tools: Sequence[ToolDefinition]) -> str:
+        """Names and descriptions of what is offered; of many, the first ones."""
+        shown: list[dict[str, str]] = []
+        length = 0
+        for tool in tools:
+            shown.append({"type": "function", "name": tool.name, "description": self.text(tool.description)})
+            length += len(tool.name) + len(shown[-1]["description"])
+            if length > MOST_OF_ALL:
+                break
+        return _json(shown)
+
+    def arguments(self, arguments: Mapping[str, Any]) -> str:
+        """What a tool is called with."""
+        return _short(_json(self._data(arguments)))
+
+    def result(self, result: ToolResult) -> str:
+        """What a tool gave."""
+        return _json({"content": self.text(result.text)})
+
+    def text(self, text: str) -> str:
+        """Words, without secrets and shortened."""
+        return _short(self.redact(text))
+
+    def _data(self, data: Any) -> Any:
+        return "(nests too deeply)" if nests_deeper(data, DEEPEST) else redacted(data, self.redact)
+
+    def _part(self, part: Part) -> dict[str, Any] | None:
+        match part:
+            case Text(text=text):
+                return {"type": "text", "content": self.text(text)}
+            case Thinking(text=text):
+                return {"type": "reasoning", "content": self.text(text)} if text else None
+            case ToolCall(id=call_id, name=name, arguments=arguments):
+                written = self.arguments(arguments)
+                shown = written if len(written) > MOST_OF_A_TEXT else self._data(arguments)
+                return {"type": "tool_call", "id": call_id, "name": name, "arguments": shown}
+            case ToolResult(call_id=call_id, text=text):
+                return {"type": "tool_call_response", "id": call_id, "response": self.text(text)}
+            case Image(media_type=media_type, data=data):
+                return {"type": "image", "mime_type": media_type, "base64_length": len(data)}
+            case _:
+                return None
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=False, default=str)
+
+
+def _short(text: str) -> str:
+    more = len(text) - MOST_OF_A_TEXT
+    return text if more <= 0 else f"{text[:MOST_OF_A_TEXT]}… ({more:,} characters more)"

@@ -1,0 +1,246 @@
+"""What happens as attributes of spans, in the words of OpenTelemetry's conventions; what these have none for begins
+with `mcpagent.`.
+
+Source: github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai: agent spans, client inference, execute tool,
+retrievals, MCP, metrics; as of autumn 2026. Nothing here is content: of that knows `content.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ModelError
+from mcpagent.events import RequestSent, ToolsSearched
+from mcpagent.messages import Origin, Spent, ToolResult, Usage
+from mcpagent.models.base import Model, ModelResponse, ResponseStop
+from mcpagent.models.model_settings import ModelSettings
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tools import Tool
+from mcpagent.tracing.spans import Attributes, AttributeValue, TraceSpan
+
+_PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "openai-chat": "openai",
+    "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+"""Ours, where the conventions have another name; all others are called as we do."""
+
+FINISHED: Mapping[ResponseStop, str] = {
+    "end": "stop",
+    "tool_calls": "tool_call",
+    "length": "length",
+    "refusal": "content_filter",
+}
+"""Why an answer ended, as the schemas of messages call it."""
+
+_METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
+
+
+def model_attributes(model: Model) -> dict[str, AttributeValue]:
+    """Who is asked; of a chain of models, the first."""
+    first = model.name.partition(",")[0].strip()
+    provider, colon, name = first.partition(":")
+    found: dict[str, AttributeValue] = {
+        "gen_ai.provider.name": _PROVIDERS.get(provider, provider) or "unknown",
+        "gen_ai.request.model": safe_line(name if colon else provider, 120),
+    }
+    endpoint = getattr(model, "endpoint", None)
+    return found | address_attributes(str(getattr(endpoint, "base_url", "")))
+
+
+def address_attributes(url: str) -> dict[str, AttributeValue]:
+    """Host and port of an address."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (80 if parts.scheme in ("http", "ws") else 443)
+    except ValueError:
+        return {}
+    return {"server.address": parts.hostname, "server.port": port} if parts.hostname else {}
+
+
+def settings_attributes(settings: ModelSettings) -> dict[str, AttributeValue]:
+    """What is set for the model."""
+    given: dict[str, AttributeValue | None] = {
+        "gen_ai.request.max_tokens": settings.max_output_tokens,
+        "gen_ai.request.temperature": None if settings.temperature is None else float(settings.temperature),
+        "gen_ai.request.top_p": None if settings.top_p is None else float(settings.top_p),
+        "gen_ai.request.seed": settings.seed,
+        "gen_ai.request.stop_sequences": settings.stop or None,
+        "gen_ai.request.reasoning.level": settings.thinking if isinstance(settings.thinking, str) else None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def offer_attributes(sent: RequestSent) -> dict[str, AttributeValue]:
+    """What the model is offered of all that there is; tokens are estimates of tool definitions."""
+    return {
+        "mcpagent.turn": sent.turn,
+        "mcpagent.tools.offered": sent.offered,
+        "mcpagent.tools.offered_count": len(sent.offered),
+        "mcpagent.tools.offered_tokens": sent.offered_tokens,
+        "mcpagent.tools.known_count": sent.known_tools,
+        "mcpagent.tools.saved_tokens": sent.saved_tokens,
+    }
+
+
+def response_attributes(response: ModelResponse) -> dict[str, AttributeValue]:
+    """Who answered, why it ended, what it took."""
+    found: dict[str, AttributeValue] = {"gen_ai.response.finish_reasons": (FINISHED[response.stop],)}
+    origin: Origin | None = response.message.origin
+    if origin is not None and origin.model:
+        found["gen_ai.response.model"] = safe_line(origin.model, 120)
+        found["gen_ai.provider.name"] = _PROVIDERS.get(origin.provider, origin.provider)
+    if response.dollars is not None:
+        found["mcpagent.cost.usd"] = float(response.dollars)
+    return found | usage_attributes(response.usage)
+
+
+def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
+    """Tokens; the input with what was read from the cache and written to it."""
+    found: dict[str, AttributeValue] = {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+    }
+    if usage.cache_read_tokens:
+        found["gen_ai.usage.cache_read.input_tokens"] = usage.cache_read_tokens
+    if usage.cache_write_tokens:  # by its name since 0.1.0 of the conventions, and the one before
+        found["gen_ai.usage.cache_write.input_tokens"] = usage.cache_write_tokens
+        found["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
+    return found
+
+
+def spent_attributes(spent: Spent) -> dict[str, AttributeValue]:
+    """What a run took."""
+    found = usage_attributes(spent.usage)
+    if spent.cost_known:
+        found["mcpagent.cost.usd"] = float(spent.dollars)
+    return found | {"mcpagent.tools.saved_tokens": spent.saved_tokens}
+
+
+def call_attributes(name: str, call_id: str) -> dict[str, AttributeValue]:
+    """Of each call, also of one that was not run."""
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": safe_line(name, 80),
+        "gen_ai.tool.call.id": safe_line(call_id, 120),
+        "gen_ai.tool.type": "function",
+    }
+
+
+def asked_attributes(tool: Tool, arguments: dict[str, Any]) -> dict[str, AttributeValue]:
+    """Of a call that goes to a server: by which method, and to what."""
+    asked = tool.asked(arguments)
+    if asked.server is None:
+        return {}
+    found: dict[str, AttributeValue] = {
+        "gen_ai.tool.type": "extension",
+        "mcp.method.name": _METHODS[asked.kind],
+        "mcpagent.server": safe_line(asked.server, 64),
+    }
+    if asked.kind == "prompt":
+        found["gen_ai.prompt.name"] = safe_line(asked.original_name, 120)
+    if asked.kind == "resource":
+        found["mcp.resource.uri"] = safe_line(asked.original_name, 500)
+    return found
+
+
+def result_error(result: ToolResult, *, is_servers: bool) -> str:
+    """The `error.type` of a call; of a tool's own error on a server, the word that MCP's conventions have for it."""
+    return "tool_error" if result.error == "failed" and is_servers else result.error or ""
+
+
+def search_attributes(found: ToolsSearched) -> dict[str, AttributeValue]:
+    """What a search came to; its words are content."""
+    return {
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.data_source.id": "tools",
+        "mcpagent.search.found": found.found,
+        "mcpagent.search.matches": found.matches,
+        "mcpagent.tools.known_count": found.known,
+    }
+
+
+def transport_attributes(config: ServerConfig, protocol_version: str) -> dict[str, AttributeValue]:
+    """How a server is reached."""
+    found: dict[str, AttributeValue] = {"network.transport": "tcp" if config.url else "pipe"}
+    if config.url:
+        found |= {"network.protocol.name": "http"} | address_attributes(config.url)
+    return found | ({"mcp.protocol.version": safe_line(protocol_version, 40)} if protocol_version else {})
+
+
+def error_type(error: BaseException) -> str:
+    """What kind of error it is, of few kinds: an HTTP status, "cancelled", "timeout", or the name of the exception."""
+    if isinstance(error, ModelError) and error.status is not None:
+        return str(error.status)
+    if isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
+        return "cancelled"
+    return "timeout" if isinstance(error, TimeoutError) else type(error).__name__
+
+
+# -- metrics ----------------------------------------------------------------------------------------------------------
+
+DURATIONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
+INSTRUMENTS: Mapping[str, tuple[str, str, tuple[float, ...]]] = {
+    "gen_ai.client.operation.duration": ("s", "GenAI operation duration.", DURATIONS),
+    "gen_ai.client.token.usage": ("{token}", "Number of input and output tokens used.", TOKENS),
+    "gen_ai.invoke_agent.duration": ("s", "Duration of one answer of an agent.", DURATIONS),
+    "gen_ai.execute_tool.duration": ("s", "Duration of one tool execution.", DURATIONS),
+    "mcp.client.operation.duration": ("s", "Duration of an MCP request, as its sender sees it.", DURATIONS),
+}
+"""Histograms: unit, description, bounds."""
+
+_OF_MODELS = ("gen_ai.provider.name", "gen_ai.request.model", "gen_ai.response.model", "server.address", "server.port")
+_OF_TOOLS = ("gen_ai.tool.name", "gen_ai.tool.type")
+_OF_AGENTS = ("gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name")
+_OF_SERVERS = (
+    "mcp.method.name",
+    "gen_ai.tool.name",
+    "gen_ai.prompt.name",
+    "mcp.protocol.version",
+    "network.transport",
+    "network.protocol.name",
+    "server.address",
+    "server.port",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One value for the histogram of this name."""
+
+    name: str
+    value: float
+    attributes: Attributes
+
+
+def measures_of(span: TraceSpan) -> Iterator[Measure]:
+    """What a span that is over adds to the metrics."""
+
+    def of(*names: str) -> dict[str, AttributeValue]:
+        kept = ("gen_ai.operation.name", "error.type", *names)
+        return {name: span.attributes[name] for name in kept if name in span.attributes}
+
+    match span.attributes.get("gen_ai.operation.name"):
+        case "chat" if "mcpagent.replayed" not in span.attributes:
+            yield Measure("gen_ai.client.operation.duration", span.seconds, of(*_OF_MODELS))
+            for kind in ("input", "output"):
+                tokens = span.attributes.get(f"gen_ai.usage.{kind}_tokens")
+                if isinstance(tokens, int) and tokens:
+                    about = {name: value for name, value in of(*_OF_MODELS).items() if name != "error.type"}
+                    yield Measure("gen_ai.client.token.usage", tokens, about | {"gen_ai.token.type": kind})
+        case "invoke_agent":
+            yield Measure("gen_ai.invoke_agent.duration", span.seconds, of(*_OF_AGENTS))
+        case "execute_tool":
+            yield Measure("gen_ai.execute_tool.duration", span.seconds, of(*_OF_TOOLS))
+    if "mcp.method.name" in span.attributes:
+        yield Measure("mcp.client.operation.duration", span.seconds, of(*_OF_SERVERS))

@@ -1,0 +1,250 @@
+"""`Tracing`: a wrapper that has an agent's runs traced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+from mcpagent.definition import Definition
+from mcpagent.errors import ConfigError
+from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed
+from mcpagent.python.argument_checks import expect
+from mcpagent.run import UNWATCHED, RunContext, RunWatch
+from mcpagent.text.known_secrets import without_secrets
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import redactor, secrets_in
+from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
+from mcpagent.tracing.content import SpanContent, is_captured
+from mcpagent.tracing.conventions import transport_attributes
+from mcpagent.tracing.open_spans import OpenSpan, OpenSpans, link_to
+from mcpagent.tracing.run_trace import RunTrace
+from mcpagent.tracing.spans import Attributes, AttributeValue
+from mcpagent.tracing.trace_file import TraceFile
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+logger = logging.getLogger("mcpagent")
+
+FLUSH_SECONDS = 3.0
+"""So long an agent's end waits for what was not sent yet."""
+
+
+class Tracing:
+    """`Agent(wrappers=[Tracing()])`: its runs as spans of OpenTelemetry, by the GenAI conventions, and as metrics.
+
+    They go to the `TracerProvider` and `MeterProvider` that the program has set up, or to those given; if there are
+    none, nowhere, and cost nothing. `Tracing.from_environment()` sets them up as the standard variables say. With
+    `file` they (also) go there, a line of OTLP JSON each, readable by its user only; what is there is added to. `name`
+    is the agent's.
+
+    What was said is left out unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`, and has no secrets
+    then: neither has anything else. Raises `ConfigError` for a file that cannot be written, when the agent starts.
+    """
+
+    def __init__(
+        self,
+        *,
+        file: str | Path | None = None,
+        name: str = "",
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+    ) -> None:
+        expect("file", file, (str, Path, NoneType), "a path")
+        expect("name", name, str, "the agent's name as text")
+        self.agent_name = name
+        self.content = SpanContent(self._redact) if is_captured(os.environ) else None
+        self.tracer_provider = tracer_provider
+        self.meter_provider = meter_provider
+        self.file = TraceFile(Path(file)) if file is not None else None
+        self.problems: tuple[str, ...] = ()
+        """What is wrong with the standard variables, a line each; traces go where they can."""
+        self._flush: Callable[[], None] | None = None
+        self._flush_seconds = FLUSH_SECONDS
+        self._secrets = frozenset(secrets_in(os.environ))
+        self._redact_values: Callable[[str], str] = redactor(self._secrets)
+
+    @property
+    def goes_somewhere(self) -> bool:
+        """Whether there is a file, or providers of its own."""
+        return any(place is not None for place in (self.file, self.tracer_provider, self.meter_provider))
+
+    @classmethod
+    def from_environment(
+        cls, *, file: str | Path | None = None, name: str = "", flush_seconds: float = FLUSH_SECONDS
+    ) -> Tracing:
+        """With providers of its own, as OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER and the like say; needs
+        `mcpagent[otel]`. What cannot be is in `problems`; it raises nothing. An agent's end waits at most
+        `flush_seconds` for what was not sent yet."""
+        from mcpagent.tracing.otel_setup import providers_from_environment
+
+        providers, problems = providers_from_environment(os.environ)
+        tracing = cls(file=file, name=name)
+        tracing.problems = problems
+        if providers is not None:
+            tracing.tracer_provider, tracing.meter_provider = providers.tracers, providers.meters
+            tracing._flush, tracing._flush_seconds = providers.flush, flush_seconds
+        return tracing
+
+    def __call__(self, definition: Definition) -> Definition:
+        """The agent with its runs and its servers' connections traced."""
+        spans = OpenSpans(
+            file=self.file,
+            tracers=self.tracer_provider,
+            meters=self.meter_provider,
+            service=os.environ.get("OTEL_SERVICE_NAME", "").strip() or "mcpagent",
+            version=sys.modules["mcpagent"].__version__,  # the package is no module that one here may import
+            redact=self._redact,
+        )
+        agent = _TracedAgent(self, spans, definition.sources)
+        return replace(
+            definition,
+            sources=_TracedSources(definition.sources, agent),
+            hears=(*definition.hears, agent.hear),
+            watch=agent.watch,
+        )
+
+    def hide(self, secrets: Sequence[str]) -> None:
+        """From now on no span has these."""
+        if not self._secrets.issuperset(secrets):
+            self._secrets |= frozenset(secrets)
+            self._redact_values = redactor(self._secrets)
+
+    def _redact(self, text: str) -> str:
+        return without_secrets(self._redact_values(text))
+
+    async def flush(self) -> None:
+        """Sends what was not sent yet, in a bounded time; only by what `from_environment` has set up."""
+        if self._flush is not None:
+            await _within(self._flush, self._flush_seconds)
+
+
+class _TracedAgent:
+    """One agent with this tracing: makes the traces of its runs, and of its servers' connections."""
+
+    def __init__(self, tracing: Tracing, spans: OpenSpans, sources: AgentSources) -> None:
+        self.tracing = tracing
+        self.spans = spans
+        self.agent_name = tracing.agent_name
+        self.content = tracing.content
+        self._sources = sources
+        self._connecting: dict[str, OpenSpan] = {}
+
+    def watch(self, run: RunContext[Any], earlier: str) -> RunWatch:
+        """Begins the trace of a run."""
+        try:
+            return RunTrace(self, run, link_to(earlier)) if self.spans.is_on else UNWATCHED
+        except Exception:
+            logger.exception("tracing failed at the beginning of a run")
+            return UNWATCHED
+
+    def server_attributes(self, server: str) -> Attributes:
+        """How it is reached, as far as is known."""
+        with suppress(Exception):  # a replay has no servers
+            servers = self._sources.servers
+            return transport_attributes(servers.configs[server], servers.statuses[server].protocol_version)
+        return {}
+
+    def hear(self, event: Event) -> None:
+        """Connections of servers; all else its run hears."""
+        if isinstance(event, ServerConnecting | ServerConnected | ServerFailed):
+            try:
+                self._hear(event)
+            except Exception:
+                logger.exception("tracing failed at the connection of a server")
+
+    def _hear(self, event: ServerConnecting | ServerConnected | ServerFailed) -> None:
+        before = self._connecting.pop(event.server, None)
+        if isinstance(event, ServerConnecting):
+            if before is not None:
+                self.spans.finish(before, error="cancelled")
+            if self.spans.is_on:
+                attributes: dict[str, AttributeValue] = {
+                    "mcp.method.name": "initialize",
+                    "mcpagent.server": safe_line(event.server, 64),
+                    **self.server_attributes(event.server),
+                }
+                name = f"initialize {safe_line(event.server, 64)}"
+                self._connecting[event.server] = self.spans.begin(name, attributes, kind="client")
+        elif before is not None and isinstance(event, ServerConnected):
+            attributes = {"mcpagent.tools.count": event.tools, **self.server_attributes(event.server)}
+            self.spans.finish(before, attributes)
+        elif before is not None and isinstance(event, ServerFailed):
+            before.failure = safe_line(event.reason, 300)
+            self.spans.finish(before, error="ServerError")
+
+    def open(self) -> None:
+        """Before the agent starts."""
+        try:
+            import opentelemetry.trace  # noqa: F401 - what holds the place in a trace
+        except ImportError:
+            raise ConfigError("tracing needs OpenTelemetry's API; pip install 'mcpagent[otel]'") from None
+        if self.tracing.file is not None:
+            self.tracing.file.open()
+
+    async def close(self) -> None:
+        """After the agent has ended."""
+        for span in self._connecting.values():
+            self.spans.finish(span, error="cancelled")
+        self._connecting.clear()
+        if self.tracing.file is not None:
+            self.tracing.file.close()
+        await self.tracing.flush()
+
+
+class _TracedSources(WrappedSources):
+    """The sources as they are; traces begin before them and end after them."""
+
+    def __init__(self, sources: AgentSources, agent: _TracedAgent) -> None:
+        super().__init__(sources, lambda tool: tool)
+        self.secrets: list[str] = []
+        self._agent = agent
+
+    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+        """Begins with the servers, and ends with them."""
+        self._agent.open()
+        exits.push_async_callback(self._agent.close)
+        self._agent.tracing.hide(self.inside.secrets)
+        await self.inside.open(exits, emit, on_change)
+        self.secrets = self.inside.secrets
+        self._agent.tracing.hide(self.secrets)
+
+
+def tracing_wanted(environ: Mapping[str, str]) -> bool:
+    """Whether the standard variables say that traces or metrics go somewhere."""
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporters = [environ.get(f"OTEL_{kind}_EXPORTER", "").strip() for kind in ("TRACES", "METRICS")]
+    if any(name and name != "none" for name in exporters):
+        return True
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return exporters[0] != "none" and any(environ.get(name, "").strip() for name in endpoints)
+
+
+async def _within(work: Callable[[], None], seconds: float) -> None:
+    """Does work that may block in a thread that nobody has to wait for."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def do() -> None:
+        try:
+            work()
+        except Exception:
+            logger.exception("traces could not be sent")
+        with suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=do, name="mcpagent-traces", daemon=True).start()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await done.wait()
