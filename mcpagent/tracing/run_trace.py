@@ -187,11 +187,13 @@ class RunTrace(RunWatch):
         found: dict[str, AttributeValue] = {}
 
         def answered(response: ModelResponse) -> None:
-            if isinstance(response, ModelResponse):  # whoever asked says so of anything else
+            try:  # a model of somebody's own may give anything
                 found.update(response_attributes(response))
                 if content is not None:
                     reason = FINISHED[response.stop]
                     found["gen_ai.output.messages"] = content.messages((response.message,), reason)
+            except Exception:
+                logger.exception("tracing failed at an answer")
 
         error = ""
         try:
