@@ -160,6 +160,9 @@ class RunWatch:
         """Around what a call runs; its result is an event."""
         return nullcontext()
 
+    def requested(self, call_id: str, method: str, request_id: str, code: int | None) -> None:
+        """A call asked a server by a method of MCP; `code` is that of the error it answered with."""
+
     def nested(self, run: RunContext[Any], earlier: str) -> RunWatch:  # noqa: ARG002
         """For the run of an agent that is called here, and that nobody else watches."""
         return self

@@ -223,6 +223,7 @@ def loaded_by(code: str) -> set[str]:
         "import mcpagent",
         "from mcpagent import Agent",
         "from mcpagent import Agent; Agent('offline')",
+        "from mcpagent import Agent, Tracing; Agent('offline', wrappers=[Tracing(), Tracing(file='trace.jsonl')])",
         "from mcpagent import *",
     ],
 )

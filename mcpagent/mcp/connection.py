@@ -39,6 +39,7 @@ from mcpagent.mcp.request_failures import (
     EraError,
     Limits,
     LostError,
+    RefusedError,
     failure_of,
 )
 from mcpagent.mcp.server_news import ReportNews, ServerNews
@@ -49,6 +50,7 @@ from mcpagent.mcp.transports.remote import http_streams
 from mcpagent.mcp.transports.server_log import ServerLog, log_path
 from mcpagent.mcp.transports.sse import sse_streams
 from mcpagent.mcp.transports.stdio import StdioTransport
+from mcpagent.run import current_run
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -377,6 +379,7 @@ class McpConnection:
             try:
                 async with attempt.timeout:
                     yield attempt
+                _tell_watch(phase, attempt)
                 return
             except TimeoutError:
                 failure: Exception = CallTimeoutError(
@@ -393,6 +396,7 @@ class McpConnection:
                 failure = self._explained(error, phase, self._outcome_of(attempt))
                 if is_end_of_session(error):
                     self._stop.set()  # whoever tries again needs another connection
+        _tell_watch(phase, attempt, failure)
         if isinstance(failure, CallTimeoutError) and is_vital and not self._attempts:
             self._check = self._start(self._check_alive())
         raise failure from None
@@ -472,3 +476,10 @@ def ways_to(config: ServerConfig, era: Era) -> list[Way]:
     # Over HTTP the probe costs one short request, so it is made unless the configuration says otherwise.
     http, sse = Way("http", config.era), Way("sse", "legacy")
     return {"auto": [http, sse], "sse": [sse]}.get(config.transport, [http])
+
+
+def _tell_watch(phase: str, attempt: Attempt, failure: Exception | None = None) -> None:
+    """Whoever watches the run that this is asked in learns how it was asked, and the code of a refusal."""
+    if attempt.sent_id is not None and (run := current_run()) is not None:
+        code = failure.code if isinstance(failure, RefusedError) else None
+        run.watch.requested(run.call_id, phase.partition(" ")[0], str(attempt.sent_id), code)

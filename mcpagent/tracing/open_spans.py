@@ -29,7 +29,7 @@ logger = logging.getLogger("mcpagent")
 
 
 class OpenSpan:
-    """A span that is not over. `context` has it as the current one."""
+    """A span that is not over. `context` has it as the current one; `late` are attributes that it ends with."""
 
     __slots__ = (
         "_clock",
@@ -42,6 +42,7 @@ class OpenSpan:
         "failure",
         "is_over",
         "kind",
+        "late",
         "links",
         "name",
         "otel",
@@ -54,6 +55,7 @@ class OpenSpan:
         self.name = name
         self.kind = kind
         self.attributes = attributes
+        self.late: dict[str, AttributeValue] = {}
         self.events: list[SpanEvent] = []
         self.links: list[tuple[str, str]] = []
         self.begun = begun
@@ -165,7 +167,7 @@ class OpenSpans:
         span.stop()
         assert span.ended is not None
         error = error or span.error
-        late = self._clean({**(attributes or {}), **({"error.type": error} if error else {})})
+        late = self._clean({**span.late, **(attributes or {}), **({"error.type": error} if error else {})})
         events = tuple(SpanEvent(event.name, event.at, self._clean(event.attributes)) for event in span.events)
         value = TraceSpan(
             span.name,

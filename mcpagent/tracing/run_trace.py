@@ -187,11 +187,13 @@ class RunTrace(RunWatch):
         found: dict[str, AttributeValue] = {}
 
         def answered(response: ModelResponse) -> None:
-            if isinstance(response, ModelResponse):  # whoever asked says so of anything else
+            try:  # a model of somebody's own may give anything
                 found.update(response_attributes(response))
                 if content is not None:
                     reason = FINISHED[response.stop]
                     found["gen_ai.output.messages"] = content.messages((response.message,), reason)
+            except Exception:
+                logger.exception("tracing failed at an answer")
 
         error = ""
         try:
@@ -211,8 +213,7 @@ class RunTrace(RunWatch):
     def replayed(self) -> None:
         """Marks the request: nothing was asked, and nothing is counted."""
         if self._request is not None:
-            self._request.attributes["mcpagent.replayed"] = True
-            self._request.otel.set_attribute("mcpagent.replayed", True)
+            self._request.late["mcpagent.replayed"] = True
 
     def deciding(self, call: ToolCall) -> AbstractContextManager[None]:
         """The wait for whoever decides: not in the time of the call."""
@@ -271,6 +272,16 @@ class RunTrace(RunWatch):
         if self._tracer.content is not None:
             span.failure = safe_line(str(error), 500)
 
+    def requested(self, call_id: str, method: str, request_id: str, code: int | None) -> None:
+        """How a call was asked for, the last time if it was asked again."""
+        span = self._calls.get(call_id)
+        if span is None or span.attributes.get("mcp.method.name") != method:
+            return
+        span.late["jsonrpc.request.id"] = safe_line(request_id, 80)
+        span.late.pop("rpc.response.status_code", None)
+        if code is not None:
+            span.late["rpc.response.status_code"] = str(code)
+
     # -- what it hears ------------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
@@ -311,9 +322,8 @@ class RunTrace(RunWatch):
 
     def _take_delta(self, event: TextDelta | ThinkingDelta) -> None:  # noqa: ARG002 - that one came is enough
         span, name = self._request, "gen_ai.response.time_to_first_chunk"
-        if span is not None and name not in span.attributes:
-            span.attributes[name] = seconds = (span.now() - span.begun) / 1e9
-            span.otel.set_attribute(name, seconds)
+        if span is not None and name not in span.late:
+            span.late[name] = (span.now() - span.begun) / 1e9
 
     def _take_result(self, event: ToolCallFinished) -> None:
         call, result = event.call, event.result
@@ -325,7 +335,8 @@ class RunTrace(RunWatch):
         found: dict[str, AttributeValue] = {}
         if self._tracer.content is not None:
             found["gen_ai.tool.call.result"] = self._tracer.content.result(result)
-        span.error = result_error(result, is_servers=event.server is not None)
+        code = span.late.get("rpc.response.status_code")
+        span.error = str(code) if code is not None else result_error(result, is_servers=event.server is not None)
         self._last_call = span
         self._spans.finish(span, found)
 

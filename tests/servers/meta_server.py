@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
@@ -21,6 +22,11 @@ def build() -> MCPServer[Any]:
     def refuse(context: Context) -> str:
         """Fails."""
         raise ValueError("no")
+
+    @server.tool(structured_output=False)
+    def refuse_request(context: Context) -> str:
+        """Answers with an error of the protocol."""
+        raise MCPError(code=-32042, message="not now")
 
     return server
 

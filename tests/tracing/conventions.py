@@ -52,11 +52,13 @@ TYPES: Mapping[str, Any] = {
     "gen_ai.usage.cache_write.input_tokens": int,
     "gen_ai.usage.input_tokens": int,
     "gen_ai.usage.output_tokens": int,
+    "jsonrpc.request.id": str,
     "mcp.method.name": str,
     "mcp.protocol.version": str,
     "mcp.resource.uri": str,
     "network.protocol.name": str,
     "network.transport": str,
+    "rpc.response.status_code": str,
     "server.address": str,
     "server.port": int,
 }
@@ -119,7 +121,7 @@ SPANS: Mapping[str, Asked] = {
 }
 """By operation; `initialize` is MCP's, `approval` our own."""
 
-OF_MCP = ("mcp.method.name", "network.transport", "mcp.protocol.version")
+OF_MCP = ("mcp.method.name", "jsonrpc.request.id", "network.transport", "mcp.protocol.version")
 """What a call on an MCP server has besides."""
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -162,11 +164,19 @@ def misfits(span: ReadableSpan) -> list[str]:
         found.append(f"is called {span.name!r}, not {expected!r}")
     if (span.status.status_code is StatusCode.ERROR) is not ("error.type" in attributes):
         found.append(f"has the status {span.status.status_code} with error.type {attributes.get('error.type')}")
+    return [f"{span.name}: {problem}" for problem in (*found, *_misfits_of_servers(attributes))]
+
+
+def _misfits_of_servers(attributes: Mapping[str, Any]) -> list[str]:
+    """What goes together, of who was asked."""
+    found = []
+    if attributes.get("rpc.response.status_code", attributes.get("error.type")) != attributes.get("error.type"):
+        found.append("has another error.type than the code of the error")
     if "server.address" in attributes and "server.port" not in attributes:
         found.append("lacks server.port")
     if attributes.get("mcp.method.name") == "tools/call":
         found += [f"lacks {name}" for name in OF_MCP if name not in attributes]
-    return [f"{span.name}: {problem}" for problem in found]
+    return found
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -37,7 +37,7 @@ async def configured(kind: Literal["stdio", "http"]) -> AsyncIterator[dict[str, 
 
 async def told(kind: Literal["stdio", "http"], tracing: Tracing | None) -> dict[str, Any]:
     """The `_meta` of one call."""
-    model = ScriptedModel([call("show_meta"), call("refuse"), "ok"])
+    model = ScriptedModel([call("show_meta"), call("refuse"), call("refuse_request"), "ok"])
     async with configured(kind) as config:
         wrappers = [tracing] if tracing is not None else []
         async with Agent(model, mcp_config=config, wrappers=wrappers) as agent:
@@ -74,8 +74,10 @@ async def test_a_server_is_told_where_its_call_stands_with_the_state_of_the_call
     assert attribute(called, "gen_ai.tool.type") == "extension"
     assert attribute(called, "mcpagent.server") == "meta"
     assert attribute(traced.one("execute_tool refuse"), "error.type") == "tool_error"
+    refused = traced.one("execute_tool refuse_request")
+    assert attribute(refused, "rpc.response.status_code") == attribute(refused, "error.type") == "-32042"
     connected = traced.one("initialize meta")
-    assert attribute(connected, "mcpagent.tools.count") == 2
+    assert attribute(connected, "mcpagent.tools.count") == 3
     assert attribute(connected, "mcp.protocol.version")
     if kind == "http":
         assert attribute(called, "server.address") == "127.0.0.1"

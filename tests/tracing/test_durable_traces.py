@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, Wrapper
 from mcpagent.definition import Wrapper
 from mcpagent.tracing import TraceSpan, Tracing
 from mcpagent.tracing.otlp_lines import spans_in

@@ -132,6 +132,22 @@ def test_the_command_line_sends_its_runs_and_keeps_quiet_about_it(
     assert {"invoke_agent", "chat rules", "execute_tool get_current_time", "initialize demo"} <= names
 
 
+@pytest.mark.parametrize("behaviour", ["down", "silent"])
+def test_a_command_whose_receiver_does_not_answer_ends_as_ever(
+    behaviour: Behaviour | str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    with receiving("silent") as receiver:
+        address = receiver.address if behaviour == "silent" else "http://127.0.0.1:9"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        words = ["-m", "mcpagent", "-p", "what time is it in Tokyo", "-m", "offline", "--yes", "-q"]
+        done = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+        )
+    assert "Tokyo" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 OWN_PROVIDER = """
 import asyncio
 from opentelemetry import trace

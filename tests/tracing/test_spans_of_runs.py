@@ -428,6 +428,13 @@ async def test_without_any_opentelemetry_nothing_is_done() -> None:
         assert session._trace == ""
 
 
+async def test_an_answer_that_cannot_be_traced_is_an_answer_all_the_same(traced: Traced) -> None:
+    odd = ModelResponse(Message("assistant", (Text("ok"),)), Usage(), "because")  # type: ignore[arg-type]
+    async with Agent(ScriptedModel([odd]), wrappers=[traced.tracing()]) as agent:
+        assert await agent.ask("go") == "ok"
+    assert traced.lines == ["invoke_agent", "  chat test"]
+
+
 async def test_what_goes_wrong_in_tracing_is_no_error_of_the_run(
     traced: Traced, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -76,7 +76,7 @@ class Chat:
             allow_change=self._allow_change,
             requests=ServerRequests(self._asking, self._notify_waiting),
             sessions=self.store,
-            wrappers=tracing_wrappers(options, terminal),
+            wrappers=tracing_wrappers(options, terminal, configuration),
         )
         self._activity = Activity(terminal.out, terminal.glyphs)
         self.startup = Startup(

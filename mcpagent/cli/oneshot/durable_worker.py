@@ -58,7 +58,7 @@ async def _work(options: Options, terminal: Terminal, durable: DurableRuns, data
         startup_seconds=options.server_wait,
         approvals=make_approvals(options, configuration, None),
         sessions=session_store(options, configuration),
-        wrappers=[durable, *tracing_wrappers(options, terminal)],
+        wrappers=[durable, *tracing_wrappers(options, terminal, configuration)],
         waits=True,
     )
     async with agent, durable.serving(agent):

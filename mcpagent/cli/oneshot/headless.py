@@ -117,7 +117,7 @@ class _OneShot:
             # One-shot runs are left alone: whatever a server asks is declined, and said so.
             requests=ServerRequests(replace(asking, read=None)),
             sessions=store,
-            wrappers=tracing_wrappers(options, self.terminal),
+            wrappers=tracing_wrappers(options, self.terminal, self.configuration),
         )
         self._say_what_is_used(agent)
         with connecting(self.terminal, self.configuration) if self.shows_steps else nullcontext():

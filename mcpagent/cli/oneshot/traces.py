@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.error_lines import cannot_be_read
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options
@@ -24,11 +25,12 @@ LARGEST = 256_000_000
 """Bytes of a file that is shown: more is for a receiver."""
 
 
-def tracing_wrappers(options: Options, terminal: Terminal) -> list[Wrapper]:
+def tracing_wrappers(options: Options, terminal: Terminal, configuration: Configuration) -> list[Wrapper]:
     """What traces the agent: into the file of `--trace`, and as the variables of OpenTelemetry say."""
+    name = configuration.team.first.name if configuration.team is not None else ""
     if not tracing_wanted(options.environ):
-        return [Tracing(file=options.trace)] if options.trace is not None else []
-    tracing = Tracing.from_environment(file=options.trace)
+        return [Tracing(file=options.trace, name=name)] if options.trace is not None else []
+    tracing = Tracing.from_environment(file=options.trace, name=name)
     terminal.warn(*tracing.problems)
     return [tracing] if tracing.goes_somewhere else []
 
