@@ -136,10 +136,17 @@ class Ranker:
             with contextlib.suppress(EmbeddingError):  # already noted for the whole request
                 texts = [self._vectors.corrected(need, asked.corrected) for need, asked in needs]
                 likeness = self._vectors.likeness(texts, numbers)
-                return [
-                    {one.number: one.score for one in _fused(hits, near, self._strong(need), weight)}
-                    for (_, need), hits, near in zip(needs, scores, likeness, strict=True)
-                ]
+                fused: list[dict[int, float]] = []
+                for (_, need), hits, near in zip(needs, scores, likeness, strict=True):
+                    words, meaning = _scales(hits, near, self._strong(need), weight)
+                    held = hits.get
+                    fused.append(
+                        {
+                            number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
+                            for number, close in near.items()
+                        }
+                    )
+                return fused
         return scores
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
@@ -206,9 +213,15 @@ class Ranker:
         cosine = max(likeness.values(), default=0.0)
         cosines = self._vectors.cosines
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
-        fused = _fused(hits.scores, likeness, self._strong(asked), cosines.weight)
-        half = max((one.score for one in fused), default=0.0) * _FITS
-        return Ranking(asked, fused, sum(one.score >= half > 0 for one in fused), sure)
+        words, meaning = _scales(hits.scores, likeness, self._strong(asked), cosines.weight)
+        held = hits.scores.get
+        fused = [
+            Ranked(number, held(number, 0.0) * words, close * meaning if close > 0 else 0.0, 0.0, words)
+            for number, close in likeness.items()
+        ]
+        totals = [one.score for one in fused]
+        half = max(totals, default=0.0) * _FITS
+        return Ranking(asked, fused, sum([total >= half for total in totals]) if half > 0 else 0, sure)
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
@@ -221,17 +234,15 @@ def _between(ends: re.Pattern[str], text: str) -> list[str]:
     return [part for part in ends.split(text) if part and not part.isspace()]
 
 
-def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float, weight: float) -> list[Ranked]:
-    """BM25 scores and cosines added. Their scales differ from query to query, so both are divided by the best of their
-    kind, words at least by `strong`: what few words would have to reach; the best cosine counts `weight`."""
+def _scales(
+    scores: Mapping[int, float], likeness: Mapping[int, float], strong: float, weight: float
+) -> tuple[float, float]:
+    """What BM25 scores and cosines are multiplied with before they are added. Their scales differ from query to query,
+    so both are divided by the best of their kind, words at least by `strong`: what few words would have to reach; the
+    best cosine counts `weight`."""
     closest = max(likeness.values(), default=0.0)
     words = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
-    meaning = weight / closest if closest > 0 else 0.0
-    get = scores.get
-    return [
-        Ranked(number, get(number, 0.0) * words, close * meaning if close > 0 else 0.0, word_share=words)
-        for number, close in likeness.items()
-    ]
+    return words, weight / closest if closest > 0 else 0.0
 
 
 def reasons_of(
