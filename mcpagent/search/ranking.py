@@ -44,17 +44,18 @@ _ANSWERED = 0.8
 
 _MAX_NEEDS = 6
 _MOST_PARTS = 24
-# Each begins with one class of characters, by which most of a text is passed over, and looks back at which it was.
 _SENTENCE_END = r"(?<=[\w\"')][.!?;])[.!?;]*\s+|(?<=\n)\n*"
-_CLAUSE_END = re.compile(
+CLAUSE_END = re.compile(
     rf"[.!?;,\s](?:{_SENTENCE_END}|(?:(?<=,)\s+|(?<=\s)\s*)(?:and then|then|and also|also)\s+|(?<=,)\s+and\s+)",
     re.IGNORECASE,
 )
-_JOINT = re.compile(
+JOINT = re.compile(
     rf"[.!?;,\s](?:{_SENTENCE_END}|(?:(?<=,)\s+|(?<=\s)\s*)(?:and then|then|and also|also|and|or|plus)\s+"
     r"|(?<=,)\s+|(?<=\s)\s*[+&/]\s+)",
     re.IGNORECASE,
 )
+"""Where clauses end, and where parts of them may. Each begins with one class of characters, by which most of a text is
+passed over, and looks back at which of them it was; the tests have them as one would write them."""
 
 
 class Ranked(NamedTuple):
@@ -170,10 +171,10 @@ class Ranker:
         What "and", "or", "+" and commas join is mostly one need ("from Berlin to Paris, by train"), so these part
         clauses only where each of them is what some tool is about.
         """
-        parts = _between(_JOINT, text)
+        parts = _between(JOINT, text)
         if len(parts) < 2:
             return []
-        ended = _between(_CLAUSE_END, text)
+        ended = _between(CLAUSE_END, text)
         clauses = self._telling(ended)
         if len(ended) < len(parts) <= _MAX_NEEDS:  # more of them are a list
             joined = self._telling(parts)
