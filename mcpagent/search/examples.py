@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
@@ -46,7 +46,8 @@ def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
 
 def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
     """Those of this package, for a tool with this name and these required parameters, whatever its server is called."""
-    return _shipped().get(signature_key(tool), ())
+    shipped, names = _shipped()
+    return shipped.get(signature_key(tool), ()) if local_name(tool) in names else ()
 
 
 def signature_key(tool: ToolDefinition) -> str:
@@ -87,6 +88,7 @@ def _checked(held: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, Sequence[
 
 
 @cache
-def _shipped() -> Mapping[str, tuple[str, ...]]:
+def _shipped() -> tuple[Mapping[str, tuple[str, ...]], Set[str]]:
+    """The requests by `signature_key`, and the tools' own names, by which most others are passed over."""
     held = json.loads(_SHIPPED.read_text("utf-8"))
-    return {key: tuple(texts) for key, texts in held.items()}
+    return {key: tuple(texts) for key, texts in held.items()}, {key[: key.index("(")] for key in held}

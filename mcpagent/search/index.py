@@ -280,8 +280,7 @@ class ToolIndex:
             ranking = self._held.ranker.favour(ranking, favours)
         asked = ranking.asked
         others = [one for one in ranking.candidates if one.number not in named]
-        scored = [one for one in others if one.score > 0]
-        best = self._best(scored, max(limit - len(named), _NEAREST))
+        best = self._best(others, max(limit - len(named), _NEAREST))
         strength = math.inf if named else ranking.assessed.strength
         begun = replace(begun, notes=(*notes, *ranking.notes), unmatched_words=tuple(asked.missing), strength=strength)
         weak = strength < begun.least
@@ -305,10 +304,10 @@ class ToolIndex:
         return replace(begun, matches=tuple(matches), found=found, how=how)
 
     def _best(self, candidates: Sequence[Ranked], count: int) -> list[Ranked]:
-        """The `count` best of them, best first; those of the same score by name."""
+        """The `count` best of those that score, best first; those of the same score by name."""
         scores = [one.score for one in candidates]
-        floor = sorted(scores)[-count] if len(scores) > count else -math.inf
-        scored = [(-score, one) for score, one in zip(scores, candidates, strict=True) if score >= floor]
+        floor = sorted(scores)[-count] if len(scores) > count else 0.0
+        scored = [(-score, one) for score, one in zip(scores, candidates, strict=True) if score >= floor and score > 0]
         scored.sort(key=lambda pair: (pair[0], self._held.tools[pair[1].number].name))
         return [one for _, one in scored[:count]]
 

@@ -44,17 +44,18 @@ _ANSWERED = 0.8
 
 _MAX_NEEDS = 6
 _MOST_PARTS = 24
-# Each begins with one class of characters, by which most of a text is passed over, and looks back at which it was.
 _SENTENCE_END = r"(?<=[\w\"')][.!?;])[.!?;]*\s+|(?<=\n)\n*"
-_CLAUSE_END = re.compile(
+CLAUSE_END = re.compile(
     rf"[.!?;,\s](?:{_SENTENCE_END}|(?:(?<=,)\s+|(?<=\s)\s*)(?:and then|then|and also|also)\s+|(?<=,)\s+and\s+)",
     re.IGNORECASE,
 )
-_JOINT = re.compile(
+JOINT = re.compile(
     rf"[.!?;,\s](?:{_SENTENCE_END}|(?:(?<=,)\s+|(?<=\s)\s*)(?:and then|then|and also|also|and|or|plus)\s+"
     r"|(?<=,)\s+|(?<=\s)\s*[+&/]\s+)",
     re.IGNORECASE,
 )
+"""Where clauses end, and where parts of them may. Each begins with one class of characters, by which most of a text is
+passed over, and looks back at which of them it was; the tests have them as one would write them."""
 
 
 class Ranked(NamedTuple):
@@ -136,10 +137,17 @@ class Ranker:
             with contextlib.suppress(EmbeddingError):  # already noted for the whole request
                 texts = [self._vectors.corrected(need, asked.corrected) for need, asked in needs]
                 likeness = self._vectors.likeness(texts, numbers)
-                return [
-                    {one.number: one.score for one in _fused(hits, near, self._strong(need), weight)}
-                    for (_, need), hits, near in zip(needs, scores, likeness, strict=True)
-                ]
+                fused: list[dict[int, float]] = []
+                for (_, need), hits, near in zip(needs, scores, likeness, strict=True):
+                    words, meaning = _scales(hits, near, self._strong(need), weight)
+                    held = hits.get
+                    fused.append(
+                        {
+                            number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
+                            for number, close in near.items()
+                        }
+                    )
+                return fused
         return scores
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
@@ -163,10 +171,10 @@ class Ranker:
         What "and", "or", "+" and commas join is mostly one need ("from Berlin to Paris, by train"), so these part
         clauses only where each of them is what some tool is about.
         """
-        parts = _between(_JOINT, text)
+        parts = _between(JOINT, text)
         if len(parts) < 2:
             return []
-        ended = _between(_CLAUSE_END, text)
+        ended = _between(CLAUSE_END, text)
         clauses = self._telling(ended)
         if len(ended) < len(parts) <= _MAX_NEEDS:  # more of them are a list
             joined = self._telling(parts)
@@ -206,9 +214,15 @@ class Ranker:
         cosine = max(likeness.values(), default=0.0)
         cosines = self._vectors.cosines
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
-        fused = _fused(hits.scores, likeness, self._strong(asked), cosines.weight)
-        half = max((one.score for one in fused), default=0.0) * FITS
-        return Ranking(asked, fused, sum(one.score >= half > 0 for one in fused), sure)
+        words, meaning = _scales(hits.scores, likeness, self._strong(asked), cosines.weight)
+        held = hits.scores.get
+        fused = [
+            Ranked(number, held(number, 0.0) * words, close * meaning if close > 0 else 0.0, 0.0, words)
+            for number, close in likeness.items()
+        ]
+        totals = [one.score for one in fused]
+        half = max(totals, default=0.0) * FITS
+        return Ranking(asked, fused, sum([total >= half for total in totals]) if half > 0 else 0, sure)
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
@@ -221,17 +235,15 @@ def _between(ends: re.Pattern[str], text: str) -> list[str]:
     return [part for part in ends.split(text) if part and not part.isspace()]
 
 
-def _fused(scores: Mapping[int, float], likeness: Mapping[int, float], strong: float, weight: float) -> list[Ranked]:
-    """BM25 scores and cosines added. Their scales differ from query to query, so both are divided by the best of their
-    kind, words at least by `strong`: what few words would have to reach; the best cosine counts `weight`."""
+def _scales(
+    scores: Mapping[int, float], likeness: Mapping[int, float], strong: float, weight: float
+) -> tuple[float, float]:
+    """What BM25 scores and cosines are multiplied with before they are added. Their scales differ from query to query,
+    so both are divided by the best of their kind, words at least by `strong`: what few words would have to reach; the
+    best cosine counts `weight`."""
     closest = max(likeness.values(), default=0.0)
     words = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
-    meaning = weight / closest if closest > 0 else 0.0
-    get = scores.get
-    return [
-        Ranked(number, get(number, 0.0) * words, close * meaning if close > 0 else 0.0, word_share=words)
-        for number, close in likeness.items()
-    ]
+    return words, weight / closest if closest > 0 else 0.0
 
 
 def reasons_of(

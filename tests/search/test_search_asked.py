@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rapidfuzz.distance import OSA
 
 from benchmarks.search_synonyms import by_stem, usual
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
-from mcpagent.search.asked import synonyms
+from mcpagent.search.asked import Spelling, synonyms
+from mcpagent.search.ranking import CLAUSE_END, JOINT
 from mcpagent.search.result import RankingName
 from mcpagent.search.words import stem
 
@@ -154,3 +160,59 @@ def test_each_of_several_needs_is_found_however_they_are_joined(joint: str, stra
 def test_a_list_inside_one_need_does_not_part_it() -> None:
     found = index().search("change the width and height of an image, in pixels and percent")
     assert found.names[0] == "resize_image"
+
+
+JOINTS = (
+    "and",
+    "or",
+    "then",
+    "and then",
+    "also",
+    "plus",
+    "AND",
+    " ",
+    "  ",
+    "\n",
+    ",",
+    ".",
+    "?",
+    ";",
+    "+",
+    "/",
+    "a",
+    "b)",
+)
+PLAIN_CLAUSE_END = r"(?<=[\w\"')])[.!?;]+\s+|\n+|,?\s+(?:and then|then|and also|also)\s+|,\s+and\s+"
+PLAIN_JOINT = r"(?<=[\w\"')])[.!?;]+\s+|\n+|,?\s+(?:and then|then|and also|also|and|or|plus)\s+|,\s+|\s+[+&/]\s+"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(JOINTS), max_size=14).map("".join))
+def test_a_text_is_parted_as_by_the_patterns_that_are_easier_to_read(text: str) -> None:
+    assert CLAUSE_END.split(text) == re.split(PLAIN_CLAUSE_END, text, flags=re.IGNORECASE)
+    assert JOINT.split(text) == re.split(PLAIN_JOINT, text, flags=re.IGNORECASE)
+
+
+SPELLED = st.text("abc", min_size=3, max_size=9)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(SPELLED, max_size=30, unique=True), st.text("abcd", min_size=4, max_size=9))
+def test_a_typo_is_looked_for_among_all_words_with_its_first_or_its_last_letter(known: list[str], word: str) -> None:
+    spelling = Spelling()
+    spelling.add(known[::2])
+    spelling.nearest(word)
+    spelling.add(known[1::2])  # what was found of the first ones must not be all that is ever found
+
+    def within(most: int, words: list[str]) -> list[tuple[str, int]]:
+        distances = [(one, OSA.distance(word, one)) for one in words]
+        least = min((distance for _, distance in distances), default=most + 1)
+        return sorted((one, distance) for one, distance in distances if distance == least <= most)
+
+    most = 2 if len(word) >= 8 else 1
+    expected = within(most, [one for one in known if one[0] == word[0]])
+    expected = expected or within(most, [one for one in known if one[-1] == word[-1]])
+    if not expected and len(word) in (6, 7):
+        expected = within(2, [one for one in known if one[0] + one[-1] == word[0] + word[-1]])
+    found = sorted((one, round((1 - likeness) * len(word))) for one, likeness in spelling.nearest(word))
+    assert found == expected

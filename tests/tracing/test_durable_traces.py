@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from mcpagent import Agent, Wrapper
-from mcpagent.definition import Wrapper
 from mcpagent.tracing import TraceSpan, Tracing
 from mcpagent.tracing.otlp_lines import spans_in
 from tests.durable.test_gone_on_with import QUESTION, durable_in, model, paying, served

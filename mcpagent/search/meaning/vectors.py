@@ -149,7 +149,7 @@ class Vectors:
         if self._matrix is None or not numbers:
             return [{} for _ in queries]
         rows = self._matrix[[self._rows[number] for number in numbers]]
-        products = [_products(rows, vector).tolist() for vector in self.query_vectors(queries)]
+        products = _products(rows, self.query_vectors(queries)[:, None]).tolist()
         return [dict(zip(numbers, row, strict=True)) for row in products]
 
     def rows(self, numbers: Sequence[int]) -> Matrix | None:
@@ -327,7 +327,7 @@ def _nth_highest(likeness: Matrix, rank: int) -> float:
 
 
 def _products(matrix: Matrix, vector: Matrix) -> Matrix:
-    """Each row times the vector, in this thread alone: a second BLAS thread costs more than it gains here."""
+    """Each row times the vector, or times each of several, in this thread: a second one of BLAS costs more here."""
     import numpy as np
 
     products: Matrix = np.vecdot(matrix, vector)
