@@ -5,6 +5,7 @@ Nothing is downloaded.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from functools import partial
 
@@ -80,16 +81,38 @@ def known_search_cost(provider: str, model: str, base_url: str, *, rewrites: boo
     return max(min(tokens / share, room), LEAST_SEARCH_COST) if share else room
 
 
+_WINDOWS: tuple[tuple[str, int, str], ...] = (
+    # how a model's own name looks, its window, and where that is known from, where the table of prices has none
+    (
+        r"gemini-(2\.[05]|3(\.\d+)?)-(pro|flash|flash-lite)(-preview.*|-latest|-\d+)?",
+        1_048_576,
+        "Gemini API docs, 2.0 Flash; Google Cloud docs, 3 Flash; the table, 2.5 Flash",
+    ),
+    (r"deepseek-v4.*", 1_048_576, "the table, at OpenRouter"),
+    (r"mistral-(large|medium)-(latest|3\.5|2512)", 256_000, "announced with Large 3 and Medium 3.5"),
+    (r"(magistral|devstral)-.*", 128_000, "announced with Magistral 1.2; Devstral has no less"),
+    (r"llama-3\.(1-8b-instant|3-70b-versatile)", 131_072, "Groq docs, supported models"),
+    (r"grok-4(-0709|-latest)?", 256_000, "the table, at xAI"),
+    (r"grok-4[.-]1-fast.*", 2_000_000, "OpenRouter's page of the model"),
+    (r"grok-4\.3.*", 1_000_000, "announced with Grok 4.3 at Amazon Bedrock"),
+)
 _TABLE_NAMES = {"gemini": "google", "openai-chat": "openai"}
 
 
 def context_window(provider: str, model: str, base_url: str = "") -> int | None:
     """How many tokens the model takes, None if that is not known; servers of one's own take what they were told.
 
-    The address decides, as for prices; at one that the table does not know, the provider.
+    The address decides, as for prices; at one that the table does not know, the provider; then the model's name.
     """
     if provider in OWN_SERVERS:
         return None
+    name = model.lower().partition(":")[0].rpartition("/")[2]
+    return _listed_window(provider, model, base_url) or next(
+        (window for looks, window, _ in _WINDOWS if re.fullmatch(looks, name)), None
+    )
+
+
+def _listed_window(provider: str, model: str, base_url: str) -> int | None:
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:

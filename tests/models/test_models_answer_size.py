@@ -8,6 +8,7 @@ import itertools
 import json
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -19,8 +20,9 @@ from hypothesis import strategies as st
 
 from mcpagent.errors import ModelError
 from mcpagent.events import ignore
+from mcpagent.models import ModelSettings
 from mcpagent.models.answer_size import MOST_AT_ONCE, MOST_OF_AN_ERROR, MOST_STREAMED, AnswerSize
-from tests.models.test_models_hostile_answers import EACH, REQUEST, answer, made, whole
+from tests.models.test_models_hostile_answers import EACH, REQUEST, RawServer, answer, made, stream, whole
 
 MIB = 2**20
 HEAD = {"text/event-stream": answer(b"", "text/event-stream")[0], "application/json": answer(b"")[0]}
@@ -198,4 +200,18 @@ async def test_a_large_event_within_the_limits_is_read(protocol: str) -> None:
     async with Flood(HEAD["text/event-stream"], iter([whole(protocol, text)])) as flood:
         model = made(protocol, flood.url)
         assert (await model.respond(REQUEST, ignore)).message.text == text
+        await model.aclose()
+
+
+@EACH
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_stream_that_falls_silent_is_left(protocol: str, asked: bool) -> None:
+    """After as long as the model says, or the request's own settings."""
+    first, piece = delta(protocol, "Hello.")
+    async with RawServer(stream(first + piece), stays_open=True) as server:
+        model = made(protocol, server.url, **({} if asked else {"silent_seconds": 0.2}))
+        request = replace(REQUEST, settings=ModelSettings(timeout_seconds=0.2)) if asked else REQUEST
+        with pytest.raises(ModelError, match=r"sent nothing for 0\.2 s"):
+            async with asyncio.timeout(60):
+                await model.respond(request, ignore)
         await model.aclose()

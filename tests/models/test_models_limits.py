@@ -35,7 +35,7 @@ HELLO = ModelRequest("", (user_message("hello"),))
         ("gemini:gemini-2.5-flash", 512, 1_048_576),
         ("openai-chat:openai/gpt-oss-120b?base_url=https://api.groq.com/openai/v1&api_key_env=KEY", 128, 131_072),
         ("openai-chat:grok-4?base_url=https://api.x.ai/v1&api_key_env=KEY", 200, 256_000),
-        ("openai-chat:mistral-large-latest?base_url=https://api.mistral.ai/v1&api_key_env=KEY", None, None),
+        ("openai-chat:mistral-large-latest?base_url=https://api.mistral.ai/v1&api_key_env=KEY", None, 256_000),
         ("openrouter:openai/gpt-5.5", 128, 1_050_000),
         ("openrouter:x-ai/nobody", 200, None),
         ("openrouter:anthropic/nobody", None, None),

@@ -12,7 +12,7 @@ from mcpagent.events import Event, RequestSent, ResponseReceived, RunFinished, i
 from mcpagent.messages import Message, Spent, Text, ToolCall, ToolDefinition, Usage, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.models.base import ModelResponse, search_cost
-from mcpagent.models.prices import dollars_for
+from mcpagent.models.prices import context_window, dollars_for
 from mcpagent.tool_search.search_options import paying_tokens
 from tests.models.test_models_agent import catalogue
 from tests.scenes import session_tools
@@ -199,3 +199,27 @@ def usual_tools(tokens: int) -> list[Tool]:
 
 async def _unused(_arguments: dict[str, Any]) -> ToolOutput:
     raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "window"),
+    [
+        ("gemini", "gemini-3-pro-preview", 1_048_576),
+        ("gemini", "gemini-2.5-pro", 1_048_576),
+        ("gemini", "gemini-9-pro", None),
+        ("mistral", "mistral-large-latest", 256_000),
+        ("mistral", "devstral-medium-latest", 128_000),
+        ("deepseek", "deepseek-v4.1-flash", 1_048_576),
+        ("groq", "llama-3.3-70b-versatile", 131_072),
+        ("groq", "qwen/qwen3-32b", 131_072),
+        ("xai", "grok-4.1-fast", 2_000_000),
+        ("openrouter", "x-ai/grok-4", 256_000),
+        ("ollama", "mistral-large-latest", None),
+        ("gateway", "google/gemini-3-flash", 1_048_576),
+        ("gateway", "unheard-of", None),
+    ],
+)
+def test_the_window_of_what_people_use_is_known_also_where_the_table_of_prices_has_none(
+    provider: str, model: str, window: int | None
+) -> None:
+    assert context_window(provider, model) == window

@@ -33,7 +33,7 @@ def below_step() -> list[str]:
         file = frame.f_code.co_filename
         if file.startswith(SDKS):
             path += ["SDK"] if path[-1:] != ["SDK"] else []
-        elif Path(file).is_relative_to(OURS):
+        elif Path(file).is_relative_to(OURS) and Path(file).stem != "answer_size":  # it counts what the SDK reads
             path.append(name)
         frame = frame.f_back
     assert frame is not None, "not called by the loop"
