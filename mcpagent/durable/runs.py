@@ -61,7 +61,7 @@ class DurableResult:
 
     @property
     def usage(self) -> Usage:
-        """Tokens, as the provider counted them; of the process that finished the run."""
+        """Tokens of the whole run, as the provider counted them, with those of agents that it called as tools."""
         return self.spent.usage
 
 

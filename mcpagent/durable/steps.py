@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import Awaitable, Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
@@ -94,6 +93,9 @@ class Workflow:
             run.conversation.note_progress(call.id, CallProgress(parts=parts))
 
 
+NEVER_SECONDS = 1e8
+"""A limit as good as none, which every event loop takes."""
+
 WORKFLOW: ContextVar[Workflow | None] = ContextVar("mcpagent_durable_workflow", default=None)
 """The workflow that this code runs in; an agent that is called as a tool runs within one step."""
 
@@ -170,7 +172,7 @@ def _step_tool(tool: Tool) -> Tool:
         given = await workflow.step(giving.run_async({"name": f"call {tool.name}"}, call), live)
         return live[0] if live else _recorded_output(given)
 
-    return replace(tool, run=run, timeout_seconds=math.inf)
+    return replace(tool, run=run, timeout_seconds=NEVER_SECONDS)
 
 
 async def _in_time(tool: Tool, arguments: dict[str, Any], seconds: float) -> ToolOutput:

@@ -133,13 +133,19 @@ class Standing:
         return cls(**{name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None})
 
 
+_AS_IT_IS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_IN_ASCII = json.JSONEncoder(separators=(",", ":"))
+
+
 def written_json(data: Any) -> str:
     """As a store writes it: nothing in it but JSON, and no half of a character, as a model may send one."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = _AS_IT_IS.encode(data)
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(data, separators=(",", ":"))
+        return _IN_ASCII.encode(data)
     return text
 
 

@@ -323,10 +323,17 @@ class SessionStore:
 
     def message_as_json(self, message: Message) -> str:
         """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
+        return self._message_row(message).message
+
+    def _message_row(self, message: Message) -> MessageRow:
         (data,) = dump_messages([message])
         text = written_json(data)
-        if not may_have_shapes(text) and self._without_values(text) == text:
-            return text
+        is_answer = _is_answer(data)
+        if not may_have_shapes(text) and self._without_values(text) == text:  # nor has what was said
+            return MessageRow(text, _words(message), is_answer)
+        return MessageRow(self._redacted_message(data), self.redact(_words(message)), is_answer)
+
+    def _redacted_message(self, data: dict[str, Any]) -> str:
         parts = data["parts"]
         for place, part in enumerate(parts):
             own = {key: part[key] for key in ("provider_data", "data") if key in part}
@@ -339,10 +346,7 @@ class SessionStore:
         calls = change.calls
         return Rows(
             keep=change.keep,
-            messages=tuple(
-                MessageRow(self.message_as_json(message), self.redact(_words(message)), _is_answer(message))
-                for message in change.messages
-            ),
+            messages=tuple(map(self._message_row, change.messages)),
             steps={place: self.as_json(step) for place, step in change.steps.items()},
             calls=None if calls is None else {self._name(call): self.as_json(data) for call, data in calls.items()},
             values={name: None if data is None else self.as_json(data) for name, data in change.values.items()},
@@ -393,8 +397,8 @@ def _sendable(text: str) -> str:
     return without_halves(text.replace("\0", " "))
 
 
-def _is_answer(message: Message) -> bool:
-    return message.role == "assistant" and not message.tool_calls
+def _is_answer(data: Mapping[str, Any]) -> bool:
+    return data["role"] == "assistant" and all(part["type"] != "tool_call" for part in data["parts"])
 
 
 def _kept(rows: ReadRows, where: str) -> KeptSession:

@@ -48,12 +48,15 @@ Redact: TypeAlias = Callable[[str], str]
 
 _STEP = 200_000
 
-_MARKS = re.compile("|".join(re.escape(mark) for marks, _ in _SHAPES for mark in marks))
+_MARKS = tuple(dict.fromkeys(mark for marks, _ in _SHAPES for mark in marks))
 
 
 def may_have_shapes(text: str) -> bool:
     """Whether it is worth looking for what looks like a key; quick, also for JSON as a text."""
-    return _MARKS.search(text) is not None
+    for mark in _MARKS:  # noqa: SIM110 - a pattern of them all takes ten times as long, `any` twice
+        if mark in text:
+            return True
+    return False
 
 
 def without_shapes(text: str) -> str:
