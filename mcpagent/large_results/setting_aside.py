@@ -10,7 +10,7 @@ from typing import TypeVar
 from mcpagent.large_results.kinds import Data, read_data
 from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
 from mcpagent.large_results.readers import reader_tools
-from mcpagent.large_results.shelves import MemoryShelf, Opened, Shelf
+from mcpagent.large_results.shelves import MemoryShelf, Opened, OpenedFor, Shelf
 from mcpagent.large_results.short_forms import brief_form, short_form
 from mcpagent.messages import Image, KeptAside, Message, Text, ToolResult, ToolsChanged
 from mcpagent.models.tool_changes_in_history import READER_NAMES
@@ -42,7 +42,7 @@ class LargeResults:
         bind: Callable[[Sequence[Tool]], Sequence[Tool]] = list,
     ) -> None:
         self._shelf, self.tokens, self._bind = shelf or MemoryShelf(), tokens, bind
-        self._session = object()  # by which what is open is told from that of other sessions
+        self._session = OpenedFor()
         self._readers: Mapping[str, Tool] | None = None
         self.has_some = False
 
