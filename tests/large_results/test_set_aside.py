@@ -33,6 +33,7 @@ from mcpagent import (
     load_messages,
 )
 from mcpagent.approval import CallsPendingError
+from mcpagent.cli.chat.trace import Trace, context_lines
 from mcpagent.cli.oneshot.output import event_document
 from mcpagent.cli.screen.lines import tool_line
 from mcpagent.cli.screen.terminal import Glyphs
@@ -541,3 +542,10 @@ def test_a_person_sees_what_was_set_aside() -> None:
     document = event_document(finished)
     assert document is not None
     assert document["set_aside"] == {"handle": "out_0123456789ab", "tokens": 11_000_000, "kind": "JSON"}
+
+
+async def test_context_says_what_was_kept_out() -> None:
+    async with Agent(ScriptedModel(FINDS), tools=[get_log]) as agent:
+        await agent.ask("What failed?")
+        lines = [line.plain for line in context_lines(agent, Trace(), 200_000, Glyphs(), 120)]
+    assert any("tool results" in line and line.endswith("1 set aside, 28,475 kept out") for line in lines)
