@@ -217,8 +217,9 @@ TAKEN: Mapping[str, str] = {
         "connect_timeout_seconds=5; timeout_seconds=5; total_timeout_seconds=5; shutdown_seconds=5; "
         "description=x; required=True; enabled_tools=[]; disabled_tools=[]; always_load=[]; "
         "defer_loading=None True []; eager=True; safe_to_repeat=[]; trust_hints=True; approval=[]; "
-        "max_message_bytes=5; large_result_tokens=None 5 {}; log_level=None; elicitation=True; sampling=True; "
-        "roots=[]; source=x; written={}; told={}; vouched=x"
+        "max_message_bytes=5; large_result_tokens=None 5 {}; log_level=None; "
+        "elicitation=True; sampling=True; roots=[]; source=x; "
+        "written={}; told={}; vouched=x"
     ),
     "ServerOptions": (
         "selected_servers=None []; selected_tools=None []; startup_seconds=None 5; question_seconds=None 5; "
