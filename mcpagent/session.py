@@ -588,7 +588,10 @@ class Session(Generic[Deps]):
             limits=lambda: tool_limits(owner.model),
             settle=self._settle,
         )
-        self._large.begin(tools)
+        if after is None:
+            self._large.begin(tools)
+        else:
+            tools.later = after.later
         if begun is not None:
             self._looked_at = tools.catalog.listing
             self._know_as_then(tools, begun)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from mcpagent.large_results.kinds import Data, read_data
 from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
 from mcpagent.large_results.readers import reader_tools
-from mcpagent.large_results.shelves import MemoryShelf, Opened, Shelf
+from mcpagent.large_results.shelves import MemoryShelf, Opened, OpenedFor, Shelf
 from mcpagent.large_results.short_forms import brief_form, short_form
 from mcpagent.messages import Image, KeptAside, Message, Text, ToolResult, ToolsChanged
 from mcpagent.models.tool_changes_in_history import READER_NAMES
@@ -42,7 +42,7 @@ class LargeResults:
         bind: Callable[[Sequence[Tool]], Sequence[Tool]] = list,
     ) -> None:
         self._shelf, self.tokens, self._bind = shelf or MemoryShelf(), tokens, bind
-        self._session = object()  # by which what is open is told from that of other sessions
+        self._session = OpenedFor()
         self._readers: Mapping[str, Tool] | None = None
         self.has_some = False
 
@@ -101,8 +101,7 @@ class LargeResults:
 
     def begin(self, tools: SessionTools) -> None:
         """Takes what the history of these tools says that was set aside in it."""
-        messages = tools.conversation.messages
-        self.has_some = any(result.set_aside for message in messages for result in message.tool_results)
+        self.has_some = bool(set_aside_in(tools.conversation.messages))
         tools.later = self.readers if self.has_some else {}
 
     def offer_readers(self, tools: SessionTools) -> None:
@@ -113,6 +112,8 @@ class LargeResults:
         found = tools.conversation.discovery.discovered
         missing = tuple(tool.definition for name, tool in self.readers.items() if name not in found)
         if missing:
+            self.begin(tools)  # what was there may have been taken back
+        if missing and self.has_some:
             names = ", ".join(tool.name for tool in missing)
             words = f"What was set aside can be read from now on with {names}."
             tools.conversation.announce(words, ToolsChanged(missing))

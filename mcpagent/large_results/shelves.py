@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from collections import OrderedDict
 from typing import Protocol
 
@@ -60,26 +62,46 @@ class MemoryShelf:
         return self._kept.get(handle)
 
 
+class OpenedFor:
+    """A session by which what is open for it is told from that of others; with it all of that is closed."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Opened:
     """Outputs as readers need them, with what was read of their text; those used last, so nothing is read twice."""
 
     def __init__(self, most: int = MOST_OPENED) -> None:
         self._most = most
-        self._open: OrderedDict[tuple[object, str], tuple[LargeOutput, Data]] = OrderedDict()
+        self._open: OrderedDict[tuple[int, str], tuple[LargeOutput, Data]] = OrderedDict()
+        self._lock = threading.RLock()  # agents have event loops in several threads, and an end may come anywhere
+        self._sessions: set[int] = set()
 
-    def get(self, session: object, handle: str) -> tuple[LargeOutput, Data] | None:
+    def get(self, session: OpenedFor, handle: str) -> tuple[LargeOutput, Data] | None:
         """That of this session."""
-        found = self._open.get((session, handle))
-        if found is not None:
-            self._open.move_to_end((session, handle))
+        with self._lock:
+            found = self._open.get((id(session), handle))
+            if found is not None:
+                self._open.move_to_end((id(session), handle))
         return found
 
-    def put(self, session: object, output: LargeOutput, data: Data) -> None:
+    def put(self, session: OpenedFor, output: LargeOutput, data: Data) -> None:
         """Closes those that were not used for longest, if they are too much together."""
-        self._open[session, output.handle] = (output, data)
-        self._open.move_to_end((session, output.handle))
-        while len(self._open) > 1 and sum(map(_weight, self._open.values())) > self._most:
-            self._open.popitem(last=False)
+        key = id(session)
+        with self._lock:
+            if key not in self._sessions:
+                self._sessions.add(key)
+                weakref.finalize(session, self._ended, key).atexit = False
+            self._open[key, output.handle] = (output, data)
+            self._open.move_to_end((key, output.handle))
+            while len(self._open) > 1 and sum(map(_weight, self._open.values())) > self._most:
+                self._open.popitem(last=False)
+
+    def _ended(self, session: int) -> None:
+        with self._lock:
+            self._sessions.discard(session)
+            for key in [key for key in self._open if key[0] == session]:
+                del self._open[key]
 
 
 def _weight(opened: tuple[LargeOutput, Data]) -> int:

@@ -222,7 +222,10 @@ class SessionTools:
         own = set(self.pinned)
         found = [name for name in discovery.discovered if name in known and name not in own]
         later = [name for name in discovery.discovered if name in self.later]
-        room = self._room.beside(self._sizes([*(tool.name for tool in self.virtual), *later, *pinned, *withdrawn]))
+        room = self._room.beside(self._sizes([*(tool.name for tool in self.virtual), *later, *withdrawn]))
+        if later:  # what the model takes may be full of those offered from the start
+            pinned = pinned[: room.fitting(self._sizes(pinned))]
+        room = room.beside(self._sizes(pinned))
         fitting = {*later, *found[len(found) - room.fitting(self._sizes(reversed(found))) :]}
         named = [*pinned, *(name for name in discovery.discovered if name in fitting)]
         names = known if named == list(known) else dict.fromkeys(named)

@@ -49,6 +49,7 @@ NOT_RUN = {
     ("docs/install.md", "pip install -e '.[tables]'"): "benchmarks/dependencies.py --extras",
     ("docs/install.md", "pip install -e '.[postgres]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[query]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/durable.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
     (
         "docs/durable.md",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 
 from mcpagent import (
     Agent,
+    ApprovalPolicy,
     ConfigError,
     InputError,
     McpServer,
@@ -31,12 +33,18 @@ from mcpagent import (
     load_messages,
 )
 from mcpagent.approval import CallsPendingError
+from mcpagent.cli.oneshot.output import event_document
+from mcpagent.cli.screen.lines import tool_line
+from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.conversation import Conversation
 from mcpagent.durable import DurableRuns
 from mcpagent.events import Emit, Event, ToolCallFinished
+from mcpagent.large_results.kinds import Data
+from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.setting_aside import LargeResults
-from mcpagent.messages import Image, ToolResult, ToolsChanged
-from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.large_results.shelves import MemoryShelf, Opened, OpenedFor
+from mcpagent.messages import Image, KeptAside, ToolResult, ToolsChanged
+from mcpagent.models.base import ModelRequest, ModelResponse, ToolLimits
 from mcpagent.models.scripted import Reply
 from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.run import run_context
@@ -448,12 +456,10 @@ async def test_setting_aside_by_force_keeps_what_pairs_calls_and_results() -> No
 
 
 async def test_memory_is_bounded_and_the_oldest_are_forgotten() -> None:
-    from mcpagent.large_results.shelves import MemoryShelf
-
     large = LargeResults(MemoryShelf(most=250_000))
     shorts = [await large.set_aside(ToolResult(str(n), "get", (Text(f"{n} {LOG}"),))) for n in range(4)]
     handles = [short.set_aside.handle for short in shorts if short.set_aside is not None]
-    large._session = object()  # nothing is open any more
+    large._session = OpenedFor()  # nothing is open any more
     assert [(await large.open(handle)) is not None for handle in handles] == [False, False, True, True]
 
 
@@ -472,3 +478,67 @@ def test_nothing_to_read_brings_nothing() -> None:
             ]
         )
     assert run_context.__doc__
+
+
+async def test_what_is_taken_back_takes_the_readers_with_it() -> None:
+    model = ScriptedModel([*FINDS, "nothing", *FINDS])
+    async with Agent(model, tools=[get_log]) as agent:
+        session = agent.session()
+        await session.ask("What failed?")
+        session.rewind(0)
+        assert await session.ask("Hello?") == "nothing"
+        assert names(model.requests[3]) == ["get_log"]
+        assert len(session.messages) == 2
+        await session.ask("What failed?")
+    assert names(model.requests[-1]) == ["get_log", *READERS]
+
+
+def test_what_is_open_is_bounded_and_ends_with_its_session() -> None:
+    opened, one, other = Opened(most=2_500), OpenedFor(), OpenedFor()
+    outputs = [LargeOutput(f"{number}" * 1_000) for number in range(3)]
+    for output in outputs:
+        opened.put(one, output, Data("text"))
+    assert [opened.get(one, output.handle) is not None for output in outputs] == [False, True, True]
+    assert opened.get(other, outputs[2].handle) is None
+    opened.put(other, outputs[0], Data("text"))
+    del one
+    gc.collect()
+    assert len(opened._open) == 1
+    assert opened.get(other, outputs[0].handle) is not None
+
+
+class FourTools(ScriptedModel):
+    """A model that takes four tools in one request."""
+
+    def tool_limits(self) -> ToolLimits:
+        return ToolLimits(max_tools=4)
+
+
+async def test_a_model_that_takes_few_tools_gets_the_readers() -> None:
+    tools = [function_tool(get_log), *(function_tool(get_small, name=f"z{number}") for number in range(3))]
+    model = FourTools(FINDS)
+    async with Agent(model, tools=tools) as agent:
+        assert await agent.ask("What failed?") == "hall 7"
+    assert names(model.requests[0]) == ["get_log", "z0", "z1", "z2"]
+    assert names(model.requests[-1]) == ["get_log", *READERS]
+
+
+async def test_readers_need_no_approval_and_come_after_one() -> None:
+    model = ScriptedModel(FINDS)
+    async with Agent(model, tools=[get_log], approval=ApprovalPolicy(required=True)) as agent:
+        session = agent.session()
+        with pytest.raises(CallsPendingError):
+            await session.ask("What failed?")
+        assert await session.resume([session.pending[0].approve()]) == "hall 7"
+    assert names(model.requests[1]) == ["get_log", *READERS]
+
+
+def test_a_person_sees_what_was_set_aside() -> None:
+    aside = KeptAside("out_0123456789ab", 11_000_000, "JSON")
+    finished = ToolCallFinished(
+        ToolCall("1", "get_log", {}), ToolResult("1", "get_log", (Text("short"),), set_aside=aside), None
+    )
+    assert "set aside, 11.0M tokens" in tool_line(finished, Glyphs(), 100)[0].plain
+    document = event_document(finished)
+    assert document is not None
+    assert document["set_aside"] == {"handle": "out_0123456789ab", "tokens": 11_000_000, "kind": "JSON"}

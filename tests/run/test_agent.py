@@ -597,7 +597,8 @@ async def test_results_that_do_not_fit_are_shown_in_part() -> None:
         return "line\n" * 7_000
 
     model = ScriptedModel([[ToolCall("c1", "read_all", {})], TOO_LONG, "It is long."])
-    async with Agent(model, tools=[read_all], on_event=events.append) as agent:
+    options = RunOptions(large_result_tokens=0)
+    async with Agent(model, tools=[read_all], on_event=events.append, options=options) as agent:
         assert await agent.ask("Read all.") == "It is long."
         [result] = agent.messages[2].tool_results
     assert result.text == "line\n" * 7_000
@@ -617,7 +618,7 @@ async def test_what_never_fits_is_an_error_and_the_conversation_goes_on() -> Non
         return "Fine." if request.messages[-1].text == "And now?" else TOO_LONG
 
     model = ScriptedModel([[ToolCall("c1", "read_all", {})], *[answer] * 20])
-    async with Agent(model, tools=[read_all]) as agent:
+    async with Agent(model, tools=[read_all], options=RunOptions(large_result_tokens=0)) as agent:
         with pytest.raises(ContextOverflowError):
             await agent.ask("Read all.")
         assert await agent.ask("And now?") == "Fine."

@@ -217,7 +217,8 @@ TAKEN: Mapping[str, str] = {
         "connect_timeout_seconds=5; timeout_seconds=5; total_timeout_seconds=5; shutdown_seconds=5; "
         "description=x; required=True; enabled_tools=[]; disabled_tools=[]; always_load=[]; "
         "defer_loading=None True []; eager=True; safe_to_repeat=[]; trust_hints=True; approval=[]; "
-        "max_message_bytes=5; log_level=None; elicitation=True; sampling=True; roots=[]; source=x; "
+        "max_message_bytes=5; large_result_tokens=None 5 {}; log_level=None; "
+        "elicitation=True; sampling=True; roots=[]; source=x; "
         "written={}; told={}; vouched=x"
     ),
     "ServerOptions": (
@@ -228,7 +229,7 @@ TAKEN: Mapping[str, str] = {
     "load_servers": "source=[]; environ=None {}; label=x; folder=None; workspace=None; secret=None",
     "Handlers": "elicit=None; sample=None; visit=None; roots=[]",
     "ListCache": "max_age_seconds=5; stale_seconds=5",
-    "RunOptions": "max_turns=5; max_tokens=None 5; max_dollars=None 5; tool_timeout_seconds=5",
+    "RunOptions": "max_turns=5; max_tokens=None 5; max_dollars=None 5; tool_timeout_seconds=5; large_result_tokens=5",
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
     "headers={}; timeout_seconds=None 5; profile=None",
@@ -255,7 +256,7 @@ TAKEN: Mapping[str, str] = {
     "OpenAIResponsesModel": "model_name=x; provider=x",
     "function_tool": (
         "name=None x; description=None x; category=x; timeout_seconds=None 5; defer_loading=None True; "
-        "approval=True; read_only=None True; safe_to_repeat=None True"
+        "approval=True; read_only=None True; safe_to_repeat=None True; large_result_tokens=None 5"
     ),
     "FunctionToolset": "functions=[]; defer_loading=None True; approval=True; read_only=None True; category=x; label=x",
     "prefixed": "source=[]; prefix=x",
