@@ -1,4 +1,4 @@
-"""A loopback server that speaks Chat Completions with a hard window and a prefix cache: for `benchmarks/context_beside.py`.
+"""A loopback server that speaks Chat Completions with a window and a prefix cache, for `benchmarks/context_beside.py`.
 
     python -m benchmarks.context_server WINDOW
 
