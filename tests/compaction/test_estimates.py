@@ -116,12 +116,10 @@ def exchanges() -> Iterator[tuple[str, list[tuple[int, int, bool]]]]:
 
 
 def _estimate(body: dict[str, Any]) -> int:
-    said = body.get("messages") or body.get("input")
-    said = [{"role": "user", "content": said}] if isinstance(said, str) else said
-    tools = [
-        *body.get("tools", ()),
-        *(t for one in said if one.get("type") == "additional_tools" for t in one["tools"]),
-    ]
+    sent = body.get("messages") or body.get("input")
+    said: list[Any] = [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent or ())
+    later = (tool for one in said if one.get("type") == "additional_tools" for tool in one["tools"])
+    tools = [*body.get("tools", ()), *later]
     tools = [tool.get("function", tool) for tool in tools if not tool.get("defer_loading")]
     definitions = [
         ToolDefinition(
