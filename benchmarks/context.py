@@ -29,7 +29,6 @@ from typing import Any
 
 from benchmarks.context_beside import main as beside
 from mcpagent import Agent, RunOptions, ScriptedModel, SessionStore, ToolCall, dump_messages
-from mcpagent.large_results.kinds import Data, read_data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.querying import query
 from mcpagent.large_results.reading_ranges import read_range
@@ -110,11 +109,11 @@ async def large(*, small: bool) -> list[Figure]:
         size = f"{name}, {len(text) / 1e6:.0f} MB"
         figures.append(Figure(f"{size}: the model gets", len(short.text) / 4, "tokens", 1_000))
         figures.append(Figure(f"{size}: set aside, kept in SQLite, once", taken, "ms"))
-        figures += readers(size, LargeOutput(text), read_data(text))
+        figures += readers(size, LargeOutput(text))
     return figures
 
 
-def readers(size: str, output: LargeOutput, data: Data) -> list[Figure]:
+def readers(size: str, output: LargeOutput) -> list[Figure]:
     """Each reader, as a model calls it."""
     middle = output.lines // 2
     calls: list[tuple[str, Callable[..., object], dict[str, Any]]] = [
@@ -125,16 +124,16 @@ def readers(size: str, output: LargeOutput, data: Data) -> list[Figure]:
         ("search, a pattern that is not there", search, {"pattern": r"nowhere \d+"}),
         ("search, a hostile pattern", search, {"pattern": r"(\w+\s?)*x$"}),
     ]
-    if data.value is not None:
-        count = len(data.value)
+    if output.data.value is not None:
+        count = len(output.data.value)
         calls += [
             ("query, one row", query, {"path": f"$[{count // 2}]"}),
             ("query, a filter over all rows", query, {"path": f"$[?@.id == {count - 1} && @.paid == true]"}),
             ("query, a name at any depth", query, {"path": "$..customer"}),
         ]
-        query(output, data, {"path": "$[0]"})  # loads the library, 0.1 s once in a process
+        query(output, {"path": "$[0]"})  # loads the library, 0.1 s once in a process
     return [
-        Figure(f"{size}: {name}", cpu_ms(lambda r=reader, a=arguments: r(output, data, a)), "ms", READER_MS)  # type: ignore[misc]
+        Figure(f"{size}: {name}", cpu_ms(lambda r=reader, a=arguments: r(output, a)), "ms", READER_MS)  # type: ignore[misc]
         for name, reader, arguments in calls
     ]
 

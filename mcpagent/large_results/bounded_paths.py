@@ -69,7 +69,7 @@ class Budget:
                 raise TimeUpError
 
 
-class _Found:
+class _Reached:
     """A value as the library's comparisons and functions look at it."""
 
     __slots__ = ("obj",)
@@ -97,7 +97,7 @@ class BoundedPath(JSONPath):
 
     def finditer(self, data: Any, *, filter_context: Any = None) -> Any:
         """What a query inside of a filter leads to."""
-        return map(_Found, self.values(data, filter_context[_BUDGET]))
+        return map(_Reached, self.values(data, filter_context[_BUDGET]))
 
 
 def _bind(expression: BaseExpression) -> None:

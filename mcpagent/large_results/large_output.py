@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
+from mcpagent.large_results.kinds import Data, read_data
 from mcpagent.messages import Image, Text
 
 IMAGE_TOKENS = 1_600
@@ -18,6 +19,7 @@ CHARACTERS_PER_TOKEN = 4
 
 _BLOCK = 65_536
 _HANDLE_DIGITS = 12
+_BYTES_PER_VALUE = 90
 
 
 def estimated_tokens(content: Iterable[Text | Image]) -> int:
@@ -47,6 +49,12 @@ class LargeOutput:
         return len(self.text) + sum(len(image.data) for image in self.images)
 
     @property
+    def weight(self) -> int:
+        """About the bytes that it takes now, with what its text was read as."""
+        data: Data | None = self.__dict__.get("data")
+        return self.size + (data.parts * _BYTES_PER_VALUE if data is not None else 0)
+
+    @property
     def tokens(self) -> int:
         """About what it would take of a window."""
         return estimated_tokens((Text(self.text), *self.images))
@@ -61,6 +69,11 @@ class LargeOutput:
         for image in self.images:
             digest.update(f"\0{image.media_type}\0{image.data}".encode(errors="surrogatepass"))
         return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
+
+    @cached_property
+    def data(self) -> Data:
+        """What the text was read as, once."""
+        return read_data(self.text) if self.text else Data("images")
 
     # -- lines, counted from 1 ----------------------------------------------------------------------------------------
 

@@ -29,8 +29,9 @@ MAX_VALUE = 2_000
 _TIME_UP = " so far; the time for one query was over, so be more exact"
 
 
-def query(output: LargeOutput, data: Data, arguments: Mapping[str, Any]) -> str:  # noqa: ARG001 - as all readers
+def query(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
     """The values that the path leads to. Raises `InputError` for a path that is none, and for what is no data."""
+    data = output.data
     if data.value is None:
         why = data.why or f"it is {data.kind}"
         raise InputError(f"It cannot be queried: {why}. Read or search it instead.")

@@ -8,7 +8,6 @@ from functools import cache, partial
 from typing import Any, TypeAlias
 
 from mcpagent.errors import InputError
-from mcpagent.large_results.kinds import Data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.querying import query
 from mcpagent.large_results.reading_ranges import MAX_ANSWER, read_range
@@ -18,11 +17,11 @@ from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
 
-Open: TypeAlias = Callable[[str], Awaitable[tuple[LargeOutput, Data] | None]]
+Open: TypeAlias = Callable[[str], Awaitable[LargeOutput | None]]
 """Gives what is kept under a handle in this session, None if nothing is."""
 
 Answer: TypeAlias = "str | Image"
-Read: TypeAlias = Callable[[LargeOutput, Data, Mapping[str, Any]], Answer]
+Read: TypeAlias = Callable[[LargeOutput, Mapping[str, Any]], Answer]
 """One reader, on what is kept; raises `InputError` in words for the model."""
 
 NOTHING_KEPT = (
@@ -104,11 +103,10 @@ def can_query() -> bool:
 
 async def _run(open_output: Open, reader: Read, arguments: dict[str, Any]) -> ToolOutput:
     handle = str(arguments.get("handle") or "").strip().strip("\"'`[]")
-    found = await open_output(handle)
-    if found is None:
+    output = await open_output(handle)
+    if output is None:
         return ToolOutput.of_text(NOTHING_KEPT.format(handle=f'"{safe_line(handle, 40)}"'), error="invalid_arguments")
-    output, data = found
-    work = partial(reader, output, data, arguments)
+    work = partial(reader, output, arguments)
     try:
         answer = await asyncio.to_thread(work) if output.size > _LARGE else work()
     except InputError as error:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpagent.errors import InputError
-from mcpagent.large_results.kinds import Data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.messages import Image
 from mcpagent.text.for_model import fenced, for_model
@@ -28,7 +27,7 @@ def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
         raise InputError(f"{name}: expected a whole number") from None
 
 
-def read_range(output: LargeOutput, data: Data, arguments: Mapping[str, Any]) -> str | Image:  # noqa: ARG001 - as all readers
+def read_range(output: LargeOutput, arguments: Mapping[str, Any]) -> str | Image:
     """The range asked for; without one the first lines. Raises `InputError` for one that is none."""
     if (number := whole_number(arguments, "image")) is not None:
         return _image(output, number)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.errors import InputError
-from mcpagent.large_results.kinds import Data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.reading_ranges import MAX_ANSWER, whole_number
 from mcpagent.text.for_model import fenced, for_model, line_for_model
@@ -52,7 +51,7 @@ class _Clock:
         return self._end - time.thread_time()
 
 
-def search(output: LargeOutput, data: Data, arguments: Mapping[str, Any]) -> str:  # noqa: ARG001 - as all readers
+def search(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
     """The places with their lines. Raises `InputError` for a search that cannot be made."""
     words, pattern = (str(arguments.get(name) or "").strip() for name in ("words", "pattern"))
     if bool(words) == bool(pattern):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from mcpagent.large_results.kinds import Data, read_data
 from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
 from mcpagent.large_results.readers import reader_tools
 from mcpagent.large_results.shelves import MemoryShelf, Opened, OpenedFor, Shelf
@@ -71,33 +70,26 @@ class LargeResults:
         if not force and (not line or size <= line or result.name in READER_NAMES):
             return result
         is_much = sum(len(part.text if isinstance(part, Text) else part.data) for part in result.content) > _LARGE
-        output, data, text = await _beside_loop(lambda: self._judged(result, brief=force), is_much=is_much)
+        output, text = await _beside_loop(lambda: self._judged(result, brief=force), is_much=is_much)
         short = (Text(text),)
         if estimated_tokens(short) >= size:
             return result
         await self._shelf.put(output, result.name)
-        _OPENED.put(self._session, output, data)
+        _OPENED.put(self._session, output.handle, output)
         self.has_some = True
-        return replace(result, content=short, set_aside=KeptAside(output.handle, output.tokens, data.kind))
+        return replace(result, content=short, set_aside=KeptAside(output.handle, output.tokens, output.data.kind))
 
-    def _judged(self, result: ToolResult, *, brief: bool) -> tuple[LargeOutput, Data, str]:
+    def _judged(self, result: ToolResult, *, brief: bool) -> tuple[LargeOutput, str]:
         given = LargeOutput.of(result.content)
         output = LargeOutput(self._shelf.clean(given.text), given.images)
-        data = read_data(output.text) if output.text else Data("images")
-        return output, data, (brief_form if brief else short_form)(output, data)
+        return output, (brief_form if brief else short_form)(output)
 
-    async def open(self, handle: str) -> tuple[LargeOutput, Data] | None:
-        """What was set aside under this handle in this session, and what it was read as; None if nothing is kept."""
-        if (found := _OPENED.get(self._session, handle)) is not None:
-            return found
-        output = await self._shelf.get(handle)
-        if output is None:
-            return None
-        data = await _beside_loop(
-            lambda: read_data(output.text) if output.text else Data("images"), is_much=output.size > _LARGE
-        )
-        _OPENED.put(self._session, output, data)
-        return output, data
+    async def open(self, handle: str) -> LargeOutput | None:
+        """What was set aside under this handle in this session; None if nothing is kept."""
+        output = _OPENED.get(self._session, handle)
+        if output is None and (output := await self._shelf.get(handle)) is not None:
+            _OPENED.put(self._session, handle, output)
+        return output
 
     def begin(self, tools: SessionTools) -> None:
         """Takes what the history of these tools says that was set aside in it."""

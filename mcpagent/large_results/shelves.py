@@ -8,7 +8,6 @@ import weakref
 from collections import OrderedDict
 from typing import Protocol
 
-from mcpagent.large_results.kinds import Data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.secret_shapes import secrets_in, value_redactor, without_shapes_in_steps
@@ -18,8 +17,6 @@ MOST_IN_MEMORY = 256 * 1024 * 1024
 
 MOST_OPENED = 512 * 1024 * 1024
 """About the bytes of outputs that are open for readers, of all sessions together; one is always kept open."""
-
-_BYTES_PER_VALUE = 90
 
 
 class Shelf(Protocol):
@@ -73,11 +70,11 @@ class Opened:
 
     def __init__(self, most: int = MOST_OPENED) -> None:
         self._most = most
-        self._open: OrderedDict[tuple[int, str], tuple[LargeOutput, Data]] = OrderedDict()
+        self._open: OrderedDict[tuple[int, str], LargeOutput] = OrderedDict()
         self._lock = threading.RLock()  # agents have event loops in several threads, and an end may come anywhere
         self._sessions: set[int] = set()
 
-    def get(self, session: OpenedFor, handle: str) -> tuple[LargeOutput, Data] | None:
+    def get(self, session: OpenedFor, handle: str) -> LargeOutput | None:
         """That of this session."""
         with self._lock:
             found = self._open.get((id(session), handle))
@@ -85,16 +82,16 @@ class Opened:
                 self._open.move_to_end((id(session), handle))
         return found
 
-    def put(self, session: OpenedFor, output: LargeOutput, data: Data) -> None:
+    def put(self, session: OpenedFor, handle: str, output: LargeOutput) -> None:
         """Closes those that were not used for longest, if they are too much together."""
         key = id(session)
         with self._lock:
             if key not in self._sessions:
                 self._sessions.add(key)
                 weakref.finalize(session, self._ended, key).atexit = False
-            self._open[key, output.handle] = (output, data)
-            self._open.move_to_end((key, output.handle))
-            while len(self._open) > 1 and sum(map(_weight, self._open.values())) > self._most:
+            self._open[key, handle] = output
+            self._open.move_to_end((key, handle))
+            while len(self._open) > 1 and sum(output.weight for output in self._open.values()) > self._most:
                 self._open.popitem(last=False)
 
     def _ended(self, session: int) -> None:
@@ -102,8 +99,3 @@ class Opened:
             self._sessions.discard(session)
             for key in [key for key in self._open if key[0] == session]:
                 del self._open[key]
-
-
-def _weight(opened: tuple[LargeOutput, Data]) -> int:
-    output, data = opened
-    return output.size + data.parts * _BYTES_PER_VALUE

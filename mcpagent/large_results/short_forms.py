@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpagent.large_results.kinds import Data, shape_in_words
+from mcpagent.large_results.kinds import shape_in_words
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.text.for_model import fenced, for_model, line_for_model
 
@@ -13,33 +13,33 @@ BRIEF_HEAD = 160
 """Of one that a conversation has no room for any more."""
 
 
-def short_form(output: LargeOutput, data: Data) -> str:
+def short_form(output: LargeOutput) -> str:
     """In some hundred tokens. Words of the result stand between fences that they cannot close."""
     if len(output.text) <= HEAD + TAIL:
         shown = [fenced(output.text, "Its text")] if output.text.strip() else []
     else:
         shown = [fenced(head(output.text, HEAD), "It begins"), fenced(_tail(output.text, TAIL), "It ends")]
-    return "\n".join((_first_line(output, data), _how_to_read(output, data), *shown))
+    return "\n".join((_first_line(output), _how_to_read(output), *shown))
 
 
-def brief_form(output: LargeOutput, data: Data) -> str:
+def brief_form(output: LargeOutput) -> str:
     """In one or two lines."""
     begins = line_for_model(output.text[: 4 * BRIEF_HEAD], BRIEF_HEAD)
     told = f" It begins: {fenced(begins) if '`' in begins else begins}" if begins else ""
-    return f"{_first_line(output, data)}{told}"
+    return f"{_first_line(output)}{told}"
 
 
-def _first_line(output: LargeOutput, data: Data) -> str:
-    return f"[Set aside as {output.handle}, about {output.tokens:,} tokens: {_described(output, data)}]"
+def _first_line(output: LargeOutput) -> str:
+    return f"[Set aside as {output.handle}, about {output.tokens:,} tokens: {_described(output)}]"
 
 
-def _described(output: LargeOutput, data: Data) -> str:
+def _described(output: LargeOutput) -> str:
     """Kind, shape and size."""
     parts: list[str] = []
     if output.text:
-        shape = shape_in_words(data)
+        shape = shape_in_words(output.data)
         lines = f"{output.lines:,} line{'s' if output.lines != 1 else ''}"
-        parts.append(f"{data.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}")
+        parts.append(f"{output.data.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}")
     for place, image in enumerate(output.images[:10], 1):
         size = len(image.data) * 3 // 4
         parts.append(f"image {place}: {line_for_model(image.media_type, 40)}, {size:,} bytes")
@@ -48,11 +48,11 @@ def _described(output: LargeOutput, data: Data) -> str:
     return "; ".join(parts) or "nothing"
 
 
-def _how_to_read(output: LargeOutput, data: Data) -> str:
+def _how_to_read(output: LargeOutput) -> str:
     ways = ["read_large_output"]
     if output.text:
         ways.append("search_large_output")
-    if data.value is not None:
+    if output.data.value is not None:
         ways.append("query_large_output")
     return f"Read what you need of it with {' or '.join(', '.join(ways).rsplit(', ', 1))}; nothing of it is lost."
 

@@ -22,6 +22,7 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.sessions_command.changing import seconds_of
 from mcpagent.errors import InputError
 from mcpagent.sessions import SessionInfo
+from mcpagent.sessions.backend import OutputRow
 from tests.cli.event_schema import DOCUMENTS
 
 OURS = "0123456789abcdef" * 2
@@ -242,6 +243,16 @@ def test_doctor_says_that_all_is_well(home: Home) -> None:
     code, out, _ = home.run("sessions", "doctor")
     assert code == 0
     assert "1 conversation, whole" in out
+
+
+def test_doctor_counts_what_was_set_aside(home: Home) -> None:
+    home.say("a", "One?", "Yes.")
+    store = home.store()
+    store.open("a")
+    store.put_output("a", OutputRow("out_1", "get", "x" * 5_000, "[]")).result(30)
+    store.close()
+    assert "1 conversation, whole; 1 large result set aside, 5,002 characters" in home.run("sessions", "doctor")[1]
+    assert json.loads(home.run("sessions", "doctor", "--json")[1])["large_results"] == 1
 
 
 # -- one question in a session ----------------------------------------------------------------------------------------

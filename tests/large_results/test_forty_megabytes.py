@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
-from mcpagent.large_results.kinds import read_data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.querying import query
 from mcpagent.large_results.reading_ranges import read_range
@@ -80,8 +79,8 @@ async def test_a_question_about_the_middle(forty: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_each_reader_takes_little(forty: str) -> None:
     """Bounds of a busy machine; `python -m benchmarks.context` prints what it takes."""
-    output, data = LargeOutput(forty), read_data(forty)
-    query(output, data, {"path": "$[0]"})  # loads the library
+    output = LargeOutput(forty)
+    query(output, {"path": "$[0]"})  # loads the library
     assert output.lines == 1
     for reader, arguments in (
         (read_range, {"start_char": 20_000_000}),
@@ -92,7 +91,7 @@ def test_each_reader_takes_little(forty: str) -> None:
         (query, {"path": "$..nothing"}),
     ):
         before = time.process_time()
-        answer = reader(output, data, arguments)
+        answer = reader(output, arguments)
         assert time.process_time() - before < 3
         assert len(str(answer)) < 20_000
     assert sys.getsizeof(output._ends_before) < 100_000

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import InputError
-from mcpagent.large_results.kinds import read_data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.querying import query
 from mcpagent.large_results.reading_ranges import MAX_ANSWER, read_range
@@ -28,7 +27,7 @@ JSON = LargeOutput(json.dumps(ROWS))
 
 
 def reads(output: LargeOutput, **arguments: Any) -> str:
-    answer = read_range(output, read_data(""), arguments)
+    answer = read_range(output, arguments)
     assert isinstance(answer, str)
     return answer
 
@@ -96,7 +95,7 @@ def test_any_range_is_what_is_there(text: str, start: int, end: int) -> None:
 def test_a_picture_comes_back() -> None:
     picture = Image("image/png", "aaaa")
     output = LargeOutput("", (picture,))
-    assert read_range(output, read_data(""), {"image": 1}) is picture
+    assert read_range(output, {"image": 1}) is picture
     with pytest.raises(InputError, match="image=1"):
         reads(output)
 
@@ -105,7 +104,7 @@ def test_a_picture_comes_back() -> None:
 
 
 def searches(output: LargeOutput, **arguments: Any) -> str:
-    return search(output, read_data(""), arguments)
+    return search(output, arguments)
 
 
 def test_words_near_each_other_in_any_case_and_order() -> None:
@@ -172,7 +171,7 @@ PATTERNS = [*(pattern for pattern, _ in HOSTILE_PATTERNS), *COSTLY_TO_COMPILE, r
 ALL_PATTERNS = [pytest.param(pattern, marks=pytest.mark.slow) for pattern in PATTERNS]
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "$", "x*", *ALL_PATTERNS])
+@pytest.mark.parametrize("pattern", ["(a+)+b", "$", *ALL_PATTERNS])
 def test_no_pattern_takes_long(pattern: str) -> None:
     before = time.thread_time()
     try:
@@ -185,11 +184,9 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 
 # -- queries -----------------------------------------------------------------------------------------------------------
 
-DATA = read_data(JSON.text)
-
 
 def queries(path: Any, **arguments: Any) -> str:
-    return query(JSON, DATA, {"path": path, **arguments})
+    return query(JSON, {"path": path, **arguments})
 
 
 def values(answer: str) -> list[Any]:
@@ -275,9 +272,9 @@ def test_paths_that_are_none(path: Any, why: str) -> None:
 
 def test_what_is_no_data_cannot_be_queried() -> None:
     with pytest.raises(InputError, match=r"cannot be queried: it is text\. Read or search it"):
-        query(LOG, read_data(LOG.text), {"path": "$"})
+        query(LOG, {"path": "$"})
     with pytest.raises(InputError, match="begins as JSON and is none"):
-        query(LOG, read_data('{"a": '), {"path": "$"})
+        query(LargeOutput('{"a": '), {"path": "$"})
 
 
 @pytest.mark.slow
@@ -287,10 +284,11 @@ def test_what_is_no_data_cannot_be_queried() -> None:
 )
 def test_no_query_takes_long(path: str) -> None:
     many = [{"id": 1, "name": "name name name name name name", "in": [[[[[[{"x": 1}]]]]]]}] * 30_000
-    data = read_data(json.dumps(many))
+    output = LargeOutput(json.dumps(many))
+    assert output.data.kind == "JSON"
     before = time.thread_time()
     try:
-        answer = query(LargeOutput("x"), data, {"path": path, "count_only": True})
+        answer = query(output, {"path": path, "count_only": True})
     except InputError as error:
         answer = str(error)
     assert time.thread_time() - before < 4
@@ -299,6 +297,6 @@ def test_no_query_takes_long(path: str) -> None:
 
 def test_tables_and_lines_are_queried() -> None:
     table = "id,name\n" + "\n".join(f"{number},name {number}" for number in range(100))
-    assert values(query(LargeOutput(table), read_data(table), {"path": "$[?@.id == '42'].name"})) == ["name 42"]
+    assert values(query(LargeOutput(table), {"path": "$[?@.id == '42'].name"})) == ["name 42"]
     lines = "\n".join(map(json.dumps, ROWS))
-    assert values(query(LargeOutput(lines), read_data(lines), {"path": "$[999].name"})) == ["name 999"]
+    assert values(query(LargeOutput(lines), {"path": "$[999].name"})) == ["name 999"]

@@ -33,13 +33,13 @@ from mcpagent import (
     load_messages,
 )
 from mcpagent.approval import CallsPendingError
+from mcpagent.cli.chat.trace import Trace, context_lines
 from mcpagent.cli.oneshot.output import event_document
 from mcpagent.cli.screen.lines import tool_line
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.conversation import Conversation
 from mcpagent.durable import DurableRuns
 from mcpagent.events import Emit, Event, ToolCallFinished
-from mcpagent.large_results.kinds import Data
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.large_results.shelves import MemoryShelf, Opened, OpenedFor
@@ -450,7 +450,7 @@ async def test_setting_aside_by_force_keeps_what_pairs_calls_and_results() -> No
     assert short.set_aside is not None
     opened = await large.open(short.set_aside.handle)
     assert opened is not None
-    assert (opened[0].text, opened[0].images) == (LOG, (Image("image/png", "aaaa"),))
+    assert (opened.text, opened.images) == (LOG, (Image("image/png", "aaaa"),))
     assert await large.set_aside(short) is short
     assert await large.set_aside(short, force=True) is short
 
@@ -497,10 +497,10 @@ def test_what_is_open_is_bounded_and_ends_with_its_session() -> None:
     opened, one, other = Opened(most=2_500), OpenedFor(), OpenedFor()
     outputs = [LargeOutput(f"{number}" * 1_000) for number in range(3)]
     for output in outputs:
-        opened.put(one, output, Data("text"))
+        opened.put(one, output.handle, output)
     assert [opened.get(one, output.handle) is not None for output in outputs] == [False, True, True]
     assert opened.get(other, outputs[2].handle) is None
-    opened.put(other, outputs[0], Data("text"))
+    opened.put(other, outputs[0].handle, outputs[0])
     del one
     gc.collect()
     assert len(opened._open) == 1
@@ -542,3 +542,10 @@ def test_a_person_sees_what_was_set_aside() -> None:
     document = event_document(finished)
     assert document is not None
     assert document["set_aside"] == {"handle": "out_0123456789ab", "tokens": 11_000_000, "kind": "JSON"}
+
+
+async def test_context_says_what_was_kept_out() -> None:
+    async with Agent(ScriptedModel(FINDS), tools=[get_log]) as agent:
+        await agent.ask("What failed?")
+        lines = [line.plain for line in context_lines(agent, Trace(), 200_000, Glyphs(), 120)]
+    assert any("tool results" in line and line.endswith("1 set aside, 28,475 kept out") for line in lines)

@@ -110,8 +110,7 @@ def test_a_picture_takes_what_a_picture_takes() -> None:
 )
 def test_the_short_form_is_short_and_keeps_others_words_apart(text: str) -> None:
     output = LargeOutput(text)
-    data = read_data(text)
-    short, brief = short_form(output, data), brief_form(output, data)
+    short, brief = short_form(output), brief_form(output)
     assert len(short) < 4_000
     assert len(brief) < 1_200
     assert "\n" not in brief.partition("It begins")[0]
@@ -126,7 +125,7 @@ def test_the_short_form_is_short_and_keeps_others_words_apart(text: str) -> None
 
 def test_pictures_are_named() -> None:
     output = LargeOutput("", tuple(Image("image/png", "a" * 400) for _ in range(12)))
-    told = short_form(output, read_data("text"))
+    told = short_form(output)
     assert "image 1: image/png, 300 bytes" in told
     assert "12 images in all" in told
     assert "search_large_output" not in told
