@@ -1,14 +1,16 @@
-"""What a long task takes in tokens, with and without keeping its conversation short, beside other agent frameworks.
+"""What large results cost a conversation, and what reading them takes.
 
-    python -m benchmarks.context [--home DIR] [--only mcpagent ...]
+    python -m benchmarks.context [--small] [--json]
 
-The task: sixty questions in one conversation, each of which makes the model read one document of 6,000 characters; five
-of them have 120,000, about 30,000 tokens. The model is a loopback server that speaks Chat Completions, counts what it
-is sent, caches prefixes as OpenAI does and refuses what is longer than its window (`benchmarks/context_server.py`): of
-64,000 tokens, but for those who do nothing about the length, whose window has no end. mcpagent (this repository) keeps
-large results beside the conversation, compacts it, or both; pydantic-ai is measured with the tiers of compaction that
-pydantic-ai-harness recommends, fast-agent with its own. Each is installed, newest release, into an environment of its
-own in the home folder. fast-agent needs Python 3.12 or later: run `python3.13 -m benchmarks.context`.
+- `large`: an answer of 40 MB (JSON, its lines as NDJSON, a log): the tokens that the model gets of it, CPU seconds of
+  setting it aside, and of each reader; the limit is 200 ms for each call.
+- `task`: 60 questions, five of them answered by a tool that gives 60,000 tokens, with and without setting aside: the
+  tokens that all requests hold together (characters / 4), and how much of each is the beginning of the one before it,
+  with tools written before messages, where one that joins costs the cache once.
+
+With `--beside` the task is done beside other frameworks, with and without compaction: `benchmarks/context_beside.py`.
+
+Ends with 1 if one of the limits beside the figures is not held. `--small` is a small part of it, as a test runs it.
 """
 
 from __future__ import annotations
@@ -16,114 +18,224 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from benchmarks.context_systems import SYSTEMS, WAYS
-from benchmarks.loop import NEEDS_PYTHON, ROOT, installed, version
+from benchmarks.context_beside import main as beside
+from mcpagent import Agent, RunOptions, ScriptedModel, SessionStore, ToolCall, dump_messages
+from mcpagent.large_results.large_output import LargeOutput
+from mcpagent.large_results.querying import query
+from mcpagent.large_results.reading_ranges import read_range
+from mcpagent.large_results.searching import search
+from mcpagent.large_results.setting_aside import LargeResults
+from mcpagent.messages import Text, ToolResult
+from mcpagent.models.base import ModelRequest
+from mcpagent.sessions.kept_outputs import KeptOutputs
 
-STEPS, WINDOW, ENDLESS = 60, 64_000, 10_000_000
-LEAST_CACHED = 0.85
-PACKAGES = {
-    "mcpagent": ["-e", str(ROOT)],
-    "pydantic-ai-slim": ["pydantic-ai-slim[openai]", "pydantic-ai-harness"],
-    "fast-agent-mcp": ["fast-agent-mcp"],
-}
-TITLES = {
-    "without": "nothing done about it",
-    "large": "large results set aside",
-    "compacted": "compacted",
-    "both": "large results set aside, and compacted",
-}
+ROUNDS = 5
+READER_MS = 200.0
+TURNS, LARGE_TURNS = 60, (5, 15, 25, 35, 45)
 
 
-async def done(system: str, way: str, address: str) -> int:
-    """How many steps of the task came to their answer."""
-    async with SYSTEMS[system](address, way, WINDOW) as ask:
-        for step in range(1, STEPS + 1):
-            try:
-                await ask(f"Step {step}: read document {step} and note down what matters for the report.")
-            except Exception as error:  # noqa: BLE001 - whatever a framework raises ends its task
-                print(f"{system}, {way}, step {step}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
-                return step - 1
-    return STEPS
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of what is printed; `least` and `most` are what it has to hold, None where there is nothing to."""
+
+    name: str
+    value: float
+    unit: str
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is within its limits."""
+        return (self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least)
+
+    def __str__(self) -> str:
+        limits = [f"{word} {it:g}" for word, it in (("at most", self.most), ("at least", self.least)) if it is not None]
+        said = f"  ({', '.join(limits)}{'' if self.is_held else ': NOT HELD'})" if limits else ""
+        return f"{self.name:<66} {self.value:>13,.1f} {self.unit}{said}"
 
 
-@contextmanager
-def provider(window: int) -> Iterator[str]:
-    """The address of a server of its own."""
-    command = [sys.executable, "-m", "benchmarks.context_server", str(window)]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.communicate(timeout=30)
+def cpu_ms(work: Callable[[], object]) -> float:
+    """CPU of this process, the middle of some rounds."""
+    taken: list[float] = []
+    for _ in range(ROUNDS):
+        before = time.process_time()
+        work()
+        taken.append(1_000 * (time.process_time() - before))
+    return median(taken)
 
 
-def run_one(python: Path, system: str, way: str) -> dict[str, Any]:
-    with (
-        provider(ENDLESS if way == "without" or way == "large" else WINDOW) as address,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        command = [str(python), "-m", "benchmarks.context", "--one", system, way, f"{address}/v1"]
-        variables = {"PATH": "/usr/bin:/bin", "HOME": folder, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
-        apart: dict[str, Any] = {"cwd": folder, "env": variables, "timeout": 900, "check": False}
-        ended = subprocess.run(command, capture_output=True, text=True, **apart)
-        print(ended.stderr[-1_000:], file=sys.stderr, end="", flush=True)
-        steps = int((ended.stdout.splitlines() or ["0"])[-1]) if ended.returncode == 0 else 0
-        with urllib.request.urlopen(f"{address}/figures", timeout=10) as answer:
-            return {**json.load(answer), "steps": steps}
+# -- one large answer --------------------------------------------------------------------------------------------------
 
 
-def row(title: str, figures: dict[str, Any]) -> str:
-    share = f"{figures['cached'] / figures['sent']:.1%}" if figures["sent"] else "-"
-    fresh = figures["sent"] - figures["cached"]
-    numbers = (figures["steps"], figures["requests"], figures["sent"], fresh, figures["largest"])
-    counts = "".join(f"{number:>13,}" for number in numbers)
-    return f"    {title:<42}{counts}{share:>10}{figures['summaries']:>11}{figures['refused']:>9}"
+def texts(megabytes: float) -> Mapping[str, str]:
+    """Three answers of this size."""
+    note = "as it was ordered, with all that belongs to it " * 5
+    count = int(megabytes * 1_000_000 / 320)
+    rows = [
+        {
+            "id": number,
+            "customer": f"customer {number % 9_973}",
+            "total": number / 8,
+            "note": note,
+            "paid": number % 3 > 0,
+        }
+        for number in range(count)
+    ]
+    lines = [f"2026-01-01T00:00:00 worker {number % 17} did step {number} of the plan" for number in range(count * 5)]
+    return {"JSON": json.dumps(rows), "NDJSON": "\n".join(map(json.dumps, rows)), "log": "\n".join(lines)}
 
 
-def table(found: Sequence[tuple[str, str, dict[str, Any]]], versions: dict[str, str]) -> str:
-    heads = "".join(f"{head:>13}" for head in ("steps done", "requests", "sent", "not cached", "largest"))
-    lines = [f"{'tokens':<46}{heads}{'cached':>10}{'summaries':>11}{'refused':>9}"]
-    for package, number in versions.items():
-        lines.append(f"{package} {number}")
-        lines += [row(TITLES[way], figures) for system, way, figures in found if system == package]
-    return "\n".join(lines)
+async def large(*, small: bool) -> list[Figure]:
+    """Setting an answer aside, and each reader on it."""
+    figures: list[Figure] = []
+    for name, text in texts(1 if small else 40).items():
+        with tempfile.TemporaryDirectory() as folder:
+            store = SessionStore(Path(folder) / "s.db")
+            results = LargeResults(KeptOutputs(store, "a"))
+            before = time.process_time()
+            short = await results.set_aside(ToolResult("1", "get", (Text(text),)))
+            taken = 1_000 * (time.process_time() - before)
+            store.close()
+        size = f"{name}, {len(text) / 1e6:.0f} MB"
+        figures.append(Figure(f"{size}: the model gets", len(short.text) / 4, "tokens", 1_000))
+        figures.append(Figure(f"{size}: set aside, kept in SQLite, once", taken, "ms"))
+        figures += readers(size, LargeOutput(text))
+    return figures
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["--one"]:
-        print(asyncio.run(done(*sys.argv[2:])))
-        return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--home", type=Path, default=ROOT / ".demo" / "context", help="where to install")
-    parser.add_argument("--only", nargs="+", choices=PACKAGES, default=[*PACKAGES], help="measure only these")
+def readers(size: str, output: LargeOutput) -> list[Figure]:
+    """Each reader, as a model calls it."""
+    middle = output.lines // 2
+    calls: list[tuple[str, Callable[..., object], dict[str, Any]]] = [
+        ("read, lines in the middle", read_range, {"start_line": max(middle, 1)}),
+        ("read, characters in the middle", read_range, {"start_char": len(output.text) // 2}),
+        ("search, a word that is not there", search, {"words": "nowhere"}),
+        ("search, two words", search, {"words": "plan 5594"}),
+        ("search, a pattern that is not there", search, {"pattern": r"nowhere \d+"}),
+        ("search, a hostile pattern", search, {"pattern": r"(\w+\s?)*x$"}),
+    ]
+    if output.data.value is not None:
+        count = len(output.data.value)
+        calls += [
+            ("query, one row", query, {"path": f"$[{count // 2}]"}),
+            ("query, a filter over all rows", query, {"path": f"$[?@.id == {count - 1} && @.paid == true]"}),
+            ("query, a name at any depth", query, {"path": "$..customer"}),
+        ]
+        query(output, {"path": "$[0]"})  # loads the library, 0.1 s once in a process
+    return [
+        Figure(f"{size}: {name}", cpu_ms(lambda r=reader, a=arguments: r(output, a)), "ms", READER_MS)  # type: ignore[misc]
+        for name, reader, arguments in calls
+    ]
+
+
+# -- a task of many turns ----------------------------------------------------------------------------------------------
+
+
+def get_log(number: int) -> str:
+    """Gives the log of one machine."""
+    return "\n".join(f"machine {number} step {step}: nothing to tell of" for step in range(6_000))
+
+
+def look_up(word: str) -> str:
+    """Looks a word up."""
+    return f"{word}: " + "what there is to know of it, " * 8
+
+
+def rendered(request: ModelRequest) -> str:
+    """As a provider reads it: tools, system prompt, messages."""
+    tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
+    return json.dumps([tools, request.system, dump_messages(tuple(request.messages))])
+
+
+def common_beginning(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    least, most = 0, min(len(one), len(other))
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if one[:middle] == other[:middle] else (least, middle - 1)
+    return least
+
+
+async def task(*, small: bool) -> list[Figure]:
+    """The same questions with and without setting aside."""
+    figures: list[Figure] = []
+    turns = 20 if small else TURNS
+    for name, limit in (("without setting aside", 0), ("with setting aside", RunOptions().large_result_tokens)):
+        sent, same, last = 0, 0, ""
+
+        def note(request: ModelRequest) -> None:
+            nonlocal sent, same, last
+            text = rendered(request)
+            sent += len(text)
+            same += common_beginning(last, text)
+            last = text
+
+        def reply(answer: Any) -> Callable[[ModelRequest], Any]:
+            def said(request: ModelRequest) -> Any:
+                note(request)
+                return answer(request) if callable(answer) else answer
+
+            return said
+
+        def found(request: ModelRequest) -> ToolCall | str:
+            results = [result for message in request.messages for result in message.tool_results]
+            if results[-1].set_aside is None:
+                return "nothing is wrong"
+            handle = results[-1].set_aside.handle
+            return ToolCall("", "search_large_output", {"handle": handle, "words": "step 3210:"})
+
+        replies: list[Any] = []
+        for turn in range(turns):
+            is_large = turn in LARGE_TURNS
+            replies.append(
+                reply(ToolCall("", *(("get_log", {"number": turn}) if is_large else ("look_up", {"word": str(turn)}))))
+            )
+            if is_large and limit:
+                replies.append(reply(found))
+            replies.append(reply("That is all there is to say about it."))
+        async with Agent(
+            ScriptedModel(replies), tools=[get_log, look_up], options=RunOptions(large_result_tokens=limit)
+        ) as agent:
+            for turn in range(turns):
+                await agent.ask(f"Question {turn}: what is there to know?")
+        figures.append(Figure(f"{turns} turns {name}: all requests", sent / 4, "tokens"))
+        figures.append(
+            Figure(f"{turns} turns {name}: as the request before", 100 * same / sent, "%", least=85 if limit else None)
+        )
+    return figures
+
+
+PARTS: Mapping[str, Callable[..., Any]] = {"large": large, "task": task}
+
+
+def main() -> int:
+    """Prints a line for each figure; gives 1 if a limit is not held."""
+    if "--beside" in sys.argv:
+        return beside()
+    parser = argparse.ArgumentParser(description="What large results cost a conversation.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--small", action="store_true", help="a small part of it")
+    parser.add_argument("--json", action="store_true", help="as one line of JSON")
     options = parser.parse_args()
-    home: Path = options.home.resolve()
-    home.mkdir(parents=True, exist_ok=True)
-    wanted = [one for one in options.only if sys.version_info[:2] >= NEEDS_PYTHON.get(one, (3, 11))]
-    pythons = {one: installed(home, one, PACKAGES[one]) for one in wanted}
-    versions = {one: version(python, one) for one, python in pythons.items()}
-    found = [(one, way, run_one(pythons[one], one, way)) for one in wanted for way in WAYS[one]]
-    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores; window {WINDOW:,}, {STEPS} steps")
-    print(table(found, versions))
-    own = next((figures for one, way, figures in found if (one, way) == ("mcpagent", "both")), None)
-    if own is not None:
-        share = own["cached"] / own["sent"]
-        print(f"cached share of mcpagent at least {LEAST_CACHED:.0%}: {'yes' if share >= LEAST_CACHED else 'no'}")
-    for one in options.only:
-        if one not in wanted:
-            print(f"left out: {one} needs Python {'.'.join(map(str, NEEDS_PYTHON[one]))} or later")
+    figures: list[Figure] = []
+    for name in options.parts or PARTS:
+        figures += asyncio.run(PARTS[name](small=options.small))
+    if options.json:
+        print(json.dumps([asdict(figure) for figure in figures]))
+    else:
+        print(*figures, sep="\n")
+    return 0 if all(figure.is_held for figure in figures) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

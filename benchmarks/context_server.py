@@ -1,12 +1,12 @@
-"""A loopback server that speaks Chat Completions with a hard window and a prefix cache: for `benchmarks/context.py`.
+"""A loopback server that speaks Chat Completions with a window and a prefix cache, for `benchmarks/context_beside.py`.
 
     python -m benchmarks.context_server WINDOW
 
 It prints its port and serves until its standard input ends; `GET /figures` gives what it counted as JSON. Tokens are
 characters / 4 of messages and definitions as JSON. What is longer than the window is refused. Cached is the longest
 prefix of whole messages, from 1,024 tokens on, that an earlier request had. A question that begins with `Step N:` is
-answered with a call of `read_document` and then with a note; any other last message is taken for a summary that is
-wanted.
+answered with a call of `read_document` and then with a note, also where mcpagent told it of its readers; any other last
+message is taken for a summary that is wanted.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Provider:
 
     def _said(self, messages: list[dict[str, Any]], *, may_call: bool) -> dict[str, Any]:
         last = messages[-1]
-        if last["role"] == "tool":
+        if last["role"] == "tool" or _text(last["content"]).startswith("What was set aside"):
             return {"role": "assistant", "content": NOTE}
         asked = _STEP.match(_text(last["content"]).rpartition("\n\n")[2]) or _STEP.match(_text(last["content"]))
         if asked is None or not may_call:

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-any-return, misc, unused-ignore"
-"""The agents that `benchmarks/context.py` has the same task done by: one conversation of sixty steps.
+"""The agents that `benchmarks/context_beside.py` has the same task done by: one conversation of sixty steps.
 
 Each gives a function that asks one question in the conversation. `way` says what is done about its length: "without":
 nothing; "large": large results are kept beside it; "compacted": it is compacted; "both".

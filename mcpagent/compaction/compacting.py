@@ -70,13 +70,9 @@ class WindowFit:
 
 def fit_of(run: RunContext[Any], *, refused: bool = False) -> WindowFit:
     """By what the conversation is now; `refused`: as it is, it was too long."""
-    conversation, tools = run.conversation, run.tools
-
-    def fixed(names: Sequence[str]) -> int:
-        return text_tokens(conversation.system) + int(tools.tokens(names) * DEFINITION_SHARE)
-
-    measure = measured(conversation, run.model.name, fixed)
-    always = fixed([tool.name for tool in tools.offer()])
+    conversation = run.conversation
+    measure = measured(conversation, run.model.name, lambda names: _fixed(run, names))
+    always = _fixed(run, [tool.name for tool in run.tools.offer()])
     now = always + conversation.sent_tokens()
     options = run.options.compaction
     if options is None:
@@ -91,6 +87,11 @@ def fit_of(run: RunContext[Any], *, refused: bool = False) -> WindowFit:
         return WindowFit(measure, now, always, None, None, None)
     limit, aim = (measure.estimate_for(share * window) for share in (options.at, options.to))
     return WindowFit(measure, now, always, window, limit, aim)
+
+
+def _fixed(run: RunContext[Any], names: Sequence[str]) -> int:
+    """Estimated tokens of what is no message: the system prompt, and the definitions of tools of these names."""
+    return text_tokens(run.conversation.system) + int(run.tools.tokens(names) * DEFINITION_SHARE)
 
 
 async def make_room(run: RunContext[Any], *, refused: bool = False) -> bool:
@@ -115,8 +116,9 @@ async def make_room(run: RunContext[Any], *, refused: bool = False) -> bool:
     if made is None:
         return False
     part, summary = made
-    _say(run, live, fit, await _set_aside(run, live, part), summary)
+    part = await _set_aside(run, live, part)
     run.large.offer_readers(run.tools)
+    _say(run, live, fit, part, summary)
     run.conversation.deliver()
     return True
 
@@ -255,7 +257,8 @@ def _say(run: RunContext[Any], live: Live, fit: WindowFit, part: Compacted, summ
     """Keeps it in the conversation, and tells it."""
     conversation = run.conversation
     taken = live.tokens(part) + sum(message_tokens(message) for message in conversation.messages[live.end :])
-    after = fit.measure.counted_for(fit.now - conversation.sent_tokens() + taken)
+    offered = [tool.name for tool in run.tools.offer()]
+    after = fit.measure.counted_for(_fixed(run, offered) + taken)
     conversation.compact(part)
     event = ConversationCompacted(
         tokens_before=fit.expected,

@@ -74,29 +74,6 @@ async def test_old_results_are_shortened_first_and_old_turns_summarised_when_tha
     assert "They talked." in last
 
 
-async def test_what_the_provider_counts_is_expected_within_a_tenth_after_the_first_answer() -> None:
-    """Whatever its tokenizer makes of the text."""
-    for per_token in (2.5, 4.0, 5.5):
-        events: list[Event] = []
-        model = WindowedModel(asks_then_tells, 6_000, per_token=per_token)
-        async with Agent(model, tools=[read_all], on_event=events.append) as agent:
-            for number in range(20):
-                await agent.ask(f"Question {number}")
-        compactions = told_by(events)
-        after = [
-            model.sizes[place + 1 if is_for_summary(request) else place]
-            for place, request in enumerate(model.requests)
-            if place and shown(request)[:20] and _was_compacted(model.requests[place - 1], request)
-        ]
-        assert compactions
-        for event, size in zip(compactions, after, strict=False):
-            assert abs(event.tokens_after - size) < 0.25 * size
-
-
-def _was_compacted(before: ModelRequest, now: ModelRequest) -> bool:
-    return not is_for_summary(now) and list(now.messages[: len(before.messages)]) != list(before.messages)
-
-
 async def test_the_request_for_a_summary_begins_as_the_conversation_and_is_not_shown_as_its_answer() -> None:
     events: list[Event] = []
     model = WindowedModel(talks, 1_600)

@@ -73,7 +73,7 @@ def test_answers_that_tell_no_size_are_passed_over() -> None:
     assert measured(paused, "m", lambda _names: 10) == Measure()
 
 
-@pytest.mark.parametrize("per_token", [2.6, 4.0, 5.2])
+@pytest.mark.parametrize("per_token", [3.2, 4.0, 4.8])
 async def test_each_request_is_expected_within_a_tenth_after_the_first_answer(per_token: float) -> None:
     def read_all(name: str) -> str:
         """Reads all."""
@@ -86,8 +86,12 @@ async def test_each_request_is_expected_within_a_tenth_after_the_first_answer(pe
             await agent.ask(f"Question {number}: what is there to be read?")
         session = agent.own_session
         conversation, steps = Conversation(session.system, session.messages), session.steps
-    fixed = text_tokens(conversation.system) + 40
-    sizes = [(fixed + conversation.sent_tokens(step.place), step.usage.input_tokens) for step in steps]
+        offered = [int(session.tools.tokens(step.offered) * DEFINITION_SHARE) for step in steps]
+    fixed = text_tokens(conversation.system)
+    sizes = [
+        (fixed + tools + conversation.sent_tokens(step.place), step.usage.input_tokens)
+        for tools, step in zip(offered, steps, strict=True)
+    ]
     assert any(now[1] < before[1] for before, now in pairwise(sizes))  # it was compacted
     for before, (estimate, counted) in pairwise(sizes):
         assert abs(Measure(*before).counted_for(estimate) - counted) <= 0.1 * counted
@@ -112,12 +116,10 @@ def exchanges() -> Iterator[tuple[str, list[tuple[int, int, bool]]]]:
 
 
 def _estimate(body: dict[str, Any]) -> int:
-    said: Any = body.get("messages") or body.get("input")
-    said = [{"role": "user", "content": said}] if isinstance(said, str) else said
-    tools = [
-        *body.get("tools", ()),
-        *(t for one in said if one.get("type") == "additional_tools" for t in one["tools"]),
-    ]
+    sent = body.get("messages") or body.get("input")
+    said: list[Any] = [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent or ())
+    later = (tool for one in said if one.get("type") == "additional_tools" for tool in one["tools"])
+    tools = [*body.get("tools", ()), *later]
     tools = [tool.get("function", tool) for tool in tools if not tool.get("defer_loading")]
     definitions = [
         ToolDefinition(

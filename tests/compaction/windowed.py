@@ -23,7 +23,7 @@ def is_for_summary(request: ModelRequest) -> bool:
 def size_of(request: ModelRequest, per_token: float = 4.0) -> int:
     """Tokens, as this provider counts them: of all that is said, called and given, the definitions and the prompt."""
     said = sum(len(text) + 12 for message in request.messages for part in message.parts for text in _texts(part))
-    tools = sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
+    tools = sum(len(tool.description) + len(str(tool.parameters)) // 2 for tool in request.tools)
     return int((said + tools + len(request.system)) / per_token)
 
 

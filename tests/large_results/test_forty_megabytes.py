@@ -78,7 +78,7 @@ async def test_a_question_about_the_middle(forty: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_each_reader_takes_little(forty: str) -> None:
-    """Bounds of a busy machine; `python -m benchmarks.large_results` prints what it takes."""
+    """Bounds of a busy machine; `python -m benchmarks.context` prints what it takes."""
     output = LargeOutput(forty)
     query(output, {"path": "$[0]"})  # loads the library
     assert output.lines == 1

@@ -139,6 +139,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "ListCache": (ListCache, ListCache, {"folder": Path("lists")}),
     "PinStore": (PinStore, PinStore, {"folder": Path("pins")}),
     "RunOptions": (RunOptions, RunOptions, {}),
+    "Compaction": (mcpagent.Compaction, mcpagent.Compaction, {}),
     "ModelSettings": (ModelSettings, ModelSettings, {}),
     "ToolSearch": (ToolSearch, ToolSearch, {}),
     "AgentCard": (AgentCard, AgentCard, {"name": "me"}),
@@ -229,7 +230,9 @@ TAKEN: Mapping[str, str] = {
     "load_servers": "source=[]; environ=None {}; label=x; folder=None; workspace=None; secret=None",
     "Handlers": "elicit=None; sample=None; visit=None; roots=[]",
     "ListCache": "max_age_seconds=5; stale_seconds=5",
-    "RunOptions": "max_turns=5; max_tokens=None 5; max_dollars=None 5; tool_timeout_seconds=5; large_result_tokens=5",
+    "RunOptions": "max_turns=5; max_tokens=None 5; max_dollars=None 5; tool_timeout_seconds=5; large_result_tokens=5; "
+    "compaction=None",
+    "Compaction": "window_tokens=None",
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
     "headers={}; timeout_seconds=None 5; profile=None",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, RunContext, Tool, ToolSearch, Toolset, dump_messages, dynamic
+from mcpagent import Agent, RunContext, RunOptions, Tool, ToolSearch, Toolset, dump_messages, dynamic
 from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice
 from mcpagent.messages import ToolsChanged
@@ -376,7 +376,8 @@ async def test_pinned_tools_take_at_most_half_of_the_window(window: int, mode: A
 @pytest.mark.parametrize("mode", [True, "auto", False])
 async def test_of_a_history_the_latest_tools_are_offered_that_fit_the_window(window: int, mode: Any) -> None:
     model = Narrow(["fine"], None, window)
-    async with Agent(model, tools=[CountedTools(*NAMES)], with_tool_search_mode=mode) as agent:
+    whole = RunOptions(compaction=None)
+    async with Agent(model, tools=[CountedTools(*NAMES)], with_tool_search_mode=mode, options=whole) as agent:
         session = agent.session(messages=await history(NAMES))
         await session.ask("go on")
     names = offered(model.requests[0])[len(VIRTUAL) :]
@@ -411,7 +412,8 @@ async def test_what_is_found_takes_at_most_half_of_the_window(how: str) -> None:
     }
     search = ToolSearch(load="search" if how == "search_tools" else "add_tool")
     model = Narrow([*script[how], "ok"], None, WINDOWS[0])
-    async with Agent(model, tools=[CountedTools(*NAMES)], tool_search=search) as agent:
+    whole = RunOptions(compaction=None)
+    async with Agent(model, tools=[CountedTools(*NAMES)], tool_search=search, options=whole) as agent:
         await agent.ask("hi")
         told = results(agent.messages)
     assert max(tokens(model)) <= WINDOWS[0] / 2

@@ -1,4 +1,4 @@
-"""The small form of `benchmarks/large_results.py`; its figures of time are for a machine that does nothing else."""
+"""The small form of `benchmarks/context.py`; its figures of time are for a machine that does nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.terminal.process import ROOT
 @pytest.mark.slow
 def test_small() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.large_results", "--small", "--json"],
+        [sys.executable, "-m", "benchmarks.context", "--small", "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
