@@ -15,7 +15,10 @@ from mcpagent.errors import ContextOverflowError
 from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
 from mcpagent.execution import run_calls
 from mcpagent.messages import Message, Spent, Step, ToolCall, ToolResult, ToolsChanged, user_message
-from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
+from mcpagent.models.output_ways.asked_output import told_form
+from mcpagent.output.last_answer import LastAnswer
+from mcpagent.output.output_spec import OutputSpec
 from mcpagent.prompt.builder import call_note, final_answer_note
 from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
@@ -39,8 +42,10 @@ _A_TOOL = re.compile(
 NOT_RUN = "This call was not run: an answer without further calls was asked for."
 
 
-async def converse(run: RunContext[Any]) -> RunFinished:
+async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> RunFinished:
     """Answers the conversation's last user message: model, tools, model ... until it answers without a call.
+
+    With `wanted`, an answer that is not what it says is asked for once more.
 
     After `max_turns` turns, or when the model insists on repeating calls, it is made to answer once more without
     calling. Raises `ModelError` when the model fails and `LimitError` when a budget is used up; the history is valid
@@ -49,7 +54,7 @@ async def converse(run: RunContext[Any]) -> RunFinished:
     started = time.monotonic()
     repeats = Repeats(REPEATS_TOLD_SMALL if run.is_small else REPEATS_TOLD)
     repeats.count_all(run.conversation.messages[run.begins_at :])
-    reminded = not run.is_small
+    last = LastAnswer.of_run(wanted, run.conversation.messages[run.begins_at :], is_reminded=not run.is_small)
     stop: StopReason = "calls_pending"
     with run.entered():
         async with run.exits:
@@ -59,21 +64,20 @@ async def converse(run: RunContext[Any]) -> RunFinished:
             while not pending:
                 if not run.has_turns_left:
                     reason = f"You have used all {run.options.max_turns} turns."
-                    stop, answer = "max_turns", await _forced_answer(run, reason)
+                    stop, answer = "max_turns", await _forced_answer(run, reason, last)
                     break
-                if (response := await step(run)) is None:
+                if (response := await step(run, output=last.format)) is None:
                     continue
                 calls = response.message.tool_calls
-                if not calls and not reminded and (tool := _only_talked_of(response.message.text, run, repeats)):
-                    reminded = True
-                    run.conversation.append(user_message(call_note(tool)))
+                if not calls and (note := await _objection(response, last, run, repeats)):
+                    run.conversation.append(user_message(note))
                     continue
                 if not calls:
                     stop, answer = _ended(response), response.message.text
                     break
                 if repeats.goes_on_with(calls):
                     run.conversation.close_open_calls(NOT_RUN)
-                    stop, answer = "repeated_calls", await _forced_answer(run, repeats.reason)
+                    stop, answer = "repeated_calls", await _forced_answer(run, repeats.reason, last)
                     break
                 outcome = await run_calls(calls, run)
                 if outcome.pending:
@@ -91,7 +95,8 @@ async def converse(run: RunContext[Any]) -> RunFinished:
     spent, seconds = run.tally.spent, time.monotonic() - started
     said = next(message for message in reversed(run.conversation.messages) if message.role == "assistant")
     about: dict[str, Any] = {"pending": pending, "spent": spent, "citations": said.citations}
-    finished = RunFinished(answer, stop, run.tally.turns, spent.usage, seconds, **about)
+    about |= last.told(answer, stop)
+    finished = RunFinished(turns=run.tally.turns, usage=spent.usage, seconds=seconds, **about)
     run.emit(finished)
     return finished
 
@@ -139,7 +144,9 @@ def _makes_room(run: RunContext[Any]) -> bool:
     return bool(names)
 
 
-async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse | None:
+async def step(
+    run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto", output: OutputFormat | None = None
+) -> ModelResponse | None:
     """One request to the model; its answer becomes part of the conversation. None: it was too long, and now is not.
 
     The answer is written down with what follows it: the calls as they are sent, or the end of the run.
@@ -157,6 +164,7 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
         settings=run.options.settings,
         search_strategy=tools.provider_strategy,
         provider_tools=run.provider_tools,
+        output=output,
     )
     names = tuple(tool.name for tool in offered)
     offered_tokens, known_tokens = sum(map(tools.catalog.tokens, offered)), tools.catalog.total_tokens()
@@ -173,7 +181,7 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
     )
     started = time.monotonic()
     try:
-        response = await run.model.respond(request, run.emit)
+        response = await run.model.respond(told_form(run.model, request), run.emit)
     except ContextOverflowError:
         if _makes_room(run):
             return None
@@ -201,13 +209,26 @@ def _report_found(found: ToolsChanged, run: RunContext[Any]) -> None:
         run.conversation.announce(change_words(change.removed, changed), change)
 
 
-async def _forced_answer(run: RunContext[Any], reason: str) -> str:
-    run.conversation.append(user_message(final_answer_note(reason)))
-    while (response := await step(run, tool_choice="none")) is None:
-        pass
-    # A model may call all the same; nothing is run, and the history must not keep an open call.
-    run.conversation.close_open_calls(NOT_RUN)
-    return response.message.text
+async def _forced_answer(run: RunContext[Any], reason: str, last: LastAnswer) -> str:
+    note = final_answer_note(reason)
+    while True:
+        run.conversation.append(user_message(note))
+        while (response := await step(run, tool_choice="none", output=last.format)) is None:
+            pass
+        # A model may call all the same; nothing is run, and the history must not keep an open call.
+        run.conversation.close_open_calls(NOT_RUN)
+        await last.fits(response)
+        if not (note := last.ask_again()):
+            return response.message.text
+
+
+async def _objection(response: ModelResponse, last: LastAnswer, run: RunContext[Any], repeats: Repeats) -> str:
+    """What to tell a model whose answer without a call is not taken yet; "" if it is. Each thing is said once."""
+    fits = await last.fits(response)
+    if not fits and not last.is_reminded and (tool := _only_talked_of(response.message.text, run, repeats)):
+        last.is_reminded = True
+        return call_note(tool)
+    return last.ask_again()
 
 
 def _only_talked_of(text: str, run: RunContext[Any], repeats: Repeats) -> str:

@@ -34,6 +34,7 @@ ORDER = (
     "run",
     "mcp",
     "toolsets",
+    "output",
     "execution",
     "loop",
     "sessions",

@@ -29,6 +29,7 @@ from mcpagent.models.base import (
     look_up,
     search_problem,
 )
+from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.recording.recorded_lines import CallLine, ResponseLine, output_document, read, response_line
 from mcpagent.run import run_context
 from mcpagent.sessions.store import SessionStore
@@ -109,20 +110,23 @@ class _StepModel:
     def is_small(self, settings: ModelSettings) -> bool:
         return is_small(self._model, settings)
 
+    def takes_output(self) -> bool:
+        return True
+
     async def look_up(self) -> None:
         await look_up(self._model)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         workflow = WORKFLOW.get()
         if workflow is None:
-            return await self._model.respond(request, emit)
+            return await self._model.respond(told_form(self._model, request), emit)
         from dbos import DBOS
 
         live: list[ModelResponse] = []
 
         async def ask() -> str:
             try:
-                response = await _alone(self._model.respond(request, emit))
+                response = await _alone(self._model.respond(told_form(self._model, request), emit))
             except McpAgentError as error:
                 raise storable_error(error, workflow.store) from None
             live.append(response)

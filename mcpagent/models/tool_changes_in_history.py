@@ -16,6 +16,10 @@ from mcpagent.models.wire_values import json_text
 RESERVED_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
 """Tools of the runtime's own: no other tool is offered under such a name."""
 
+SUBMIT_TOOL = "submit_answer"
+"""What a model calls to give an answer as data; in requests alone, never in a history. No other has this name either.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

@@ -72,3 +72,13 @@ def call_note(tool: str) -> str:
 def final_answer_note(reason: str) -> str:
     """What is said to the model when it must answer without more calls; `reason` is our own sentence."""
     return _words("final_answer").substitute(reason=reason)
+
+
+def misfit_note(problems: Sequence[str]) -> str:
+    """What is said to the model when its answer is not what it was to be; the problems quote what it wrote."""
+    return for_model(_words("misfit").substitute(problems="\n".join(f"- {problem}" for problem in problems)))
+
+
+def is_misfit_note(text: str) -> bool:
+    """Whether `misfit_note` wrote it."""
+    return text.startswith(_words("misfit").template.partition("$")[0])

@@ -31,6 +31,7 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
+from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     Document,
@@ -288,12 +289,15 @@ class _RecordedModel:
             self._recorder.write("model_size", {"small": small})
         return small
 
+    def takes_output(self) -> bool:
+        return True
+
     async def look_up(self) -> None:
         await look_up(self._model)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         if current_run() is None:  # asked outside of every conversation
-            return await self._model.respond(request, emit)
+            return await self._model.respond(told_form(self._model, request), emit)
         recorder = self._recorder
         number = recorder.request(request)
         deltas: list[TextDelta | ThinkingDelta] = []
@@ -306,7 +310,7 @@ class _RecordedModel:
             emit(event)
 
         try:
-            response = await self._model.respond(request, listen)
+            response = await self._model.respond(told_form(self._model, request), listen)
         except (ModelError, CredentialsError) as error:
             recorder.write("response", asdict(failure_line(number, error)))
             raise

@@ -68,6 +68,7 @@ class Standing:
     """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
 
     `durable` is the id of the durable run that writes it, which must not write over what others have said since.
+    `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
     """
 
     beginning: Beginning = field(default_factory=Beginning)
@@ -78,6 +79,7 @@ class Standing:
     run: UnfinishedRun | None = None
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     durable: str = ""
+    output: Mapping[str, Any] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
@@ -187,5 +189,9 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
     "state": (dict, dict),
     "durable": (str, str),
+    "output": (
+        dict,
+        lambda data: {"name": str(data["name"]), "description": str(data["description"]), "schema": data["schema"]},
+    ),
 }
 """By name of the field: to JSON, and back."""
