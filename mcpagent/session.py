@@ -34,7 +34,7 @@ from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolCall, Tool
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import runs_provider_tools, search_cost, search_problem, tool_limits
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.output.last_answer import output_of
+from mcpagent.output.last_answer import typed_answer
 from mcpagent.output.output_spec import OutputSpec, output_spec, spec_from_json, spec_to_json
 from mcpagent.prompt.builder import (
     category_line,
@@ -514,14 +514,14 @@ class Session(Generic[Deps]):
         self._pending = finished.pending
         new = self._conversation.messages[earlier:]
         about = (finished.answer, finished.stop, finished.usage, finished.spent)
-        output = partial(output_of, finished, spec)
+        output = partial(typed_answer, finished, spec)
         return RunResult(*about, new, finished.pending, finished.citations, finished.problems, output)
 
     def _answer(self, finished: RunFinished, spec: OutputSpec | None) -> Any:
         self._pending = finished.pending
         if finished.pending:
             raise CallsPendingError(finished.pending)
-        return output_of(finished, spec)
+        return typed_answer(finished, spec)
 
     def _check_answers(self, run: RunContext[Any]) -> None:
         """Raises `InputError` unless each call that waits, and no other, has one answer."""
@@ -1037,7 +1037,7 @@ class EventStream(Generic[Output]):
         """
         if self._finished is None:
             raise AgentStateError("the stream is not at its end; read its events to RunFinished first")
-        return cast("Output", output_of(self._finished, self._spec))
+        return cast("Output", typed_answer(self._finished, self._spec))
 
     @in_own_loop
     async def aclose(self) -> None:

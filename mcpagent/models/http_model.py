@@ -39,7 +39,6 @@ from mcpagent.models.output_ways.asked_output import (
     OutputWay,
     callable_in,
     demanded,
-    in_words,
     is_submitted,
     native_fields,
     refuses_demand,
@@ -47,6 +46,7 @@ from mcpagent.models.output_ways.asked_output import (
     refuses_schema,
     schema_text,
     submitted_way,
+    told_in_words,
     usual_way,
     with_fields,
     with_submit_tool,
@@ -333,7 +333,7 @@ class HttpModel(ApiFormat):
             case "tool":
                 return submitted_way(AskedWay(with_submit_tool(request, output), emit), emit)
             case _:
-                return AskedWay(replace(in_words(request), output=None), emit)
+                return AskedWay(replace(told_in_words(request), output=None), emit)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         """Elsewhere with the calls that the model wrote as text."""
@@ -358,8 +358,12 @@ class HttpModel(ApiFormat):
         if failure.status in (403, 404, 424) and (tools := refused_tools(failure.message, self.run_for(way.request))):
             self._unrun |= tools
             return True
+        # Elsewhere a schema that is refused may be taken once it says less.
+        is_final = not self.is_elsewhere or not refuses_schema(failure)
+        if is_final and self._asks_otherwise(failure, way.request):
+            return True
         if not self.is_elsewhere:
-            return self._asks_otherwise(failure, way.request)
+            return False
         if failure.window_tokens:
             self.learn(window_tokens=failure.window_tokens)
         if failure.status in (400, 422, 500) and refuses_schemas(failure.message) and self.server().takes_schemas:

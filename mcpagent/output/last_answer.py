@@ -71,7 +71,7 @@ class LastAnswer:
         return {"answer": json_text(reading.document), "stop": stop, "output": reading.value, "has_output": True}
 
 
-def output_of(finished: RunFinished, spec: OutputSpec | None) -> Any:
+def typed_answer(finished: RunFinished, spec: OutputSpec | None) -> Any:
     """What the run came to, in the form that was asked for; without one, its text. Raises `OutputError`."""
     if spec is None:
         return finished.answer

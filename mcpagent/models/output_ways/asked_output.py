@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.events import Emit, Event, TextDelta
-from mcpagent.messages import Origin, Part, Text, ToolDefinition, WireProtocol
+from mcpagent.messages import Origin, Part, Text, ToolCall, ToolDefinition, WireProtocol
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import Failure
@@ -43,10 +43,10 @@ def takes_output(model: Model) -> bool:
 
 def told_form(model: Model, request: ModelRequest) -> ModelRequest:
     """The request as the model is given it: one that knows nothing of forms is told the form in words."""
-    return request if request.output is None or takes_output(model) else in_words(request)
+    return request if request.output is None or takes_output(model) else told_in_words(request)
 
 
-def in_words(request: ModelRequest) -> ModelRequest:
+def told_in_words(request: ModelRequest) -> ModelRequest:
     """The request with the form of its answer in the system prompt."""
     if request.output is None:
         return request
@@ -81,7 +81,7 @@ def native_fields(output: OutputFormat, protocol: WireProtocol, *, subset: bool)
     strict = strict_schema(output.schema, OPENAI) if subset else output.schema
     described = {"description": output.description} if output.description else {}
     named: dict[str, Any] = {"name": output.name, **described}
-    named |= {"schema": strict or output.schema, "strict": strict is not None}
+    named |= {"schema": strict or output.schema, **({"strict": strict is not None} if subset else {})}
     if protocol == "responses":
         return {"text": {"format": {"type": "json_schema", **named}}}
     return {"response_format": {"type": "json_schema", "json_schema": named}}
@@ -168,7 +168,11 @@ def read_submitted(response: ModelResponse) -> ModelResponse:
         return response
     last = submitted[-1]
     kept: list[Part] = [part for part in message.parts if not isinstance(part, Text) and part not in submitted]
-    place = next((at for at, part in enumerate(kept) if part.type == "tool_call"), len(kept))
+    place = next((at for at, part in enumerate(kept) if isinstance(part, ToolCall)), len(kept))
+    signed = message.tool_calls[0].provider_data.get("extra_content")
+    if place < len(kept) and signed is not None and isinstance(call := kept[place], ToolCall):
+        # Gemini signs the first call of several alone.
+        kept[place] = replace(call, provider_data={"extra_content": signed, **call.provider_data})
     kept.insert(place, Text(last.malformed or json_text(last.arguments)))
     made = replace(message, parts=tuple(kept))
     stop = response.stop if response.stop in ("length", "refusal") else "tool_calls" if made.tool_calls else "end"
@@ -195,7 +199,8 @@ def refuses_output(failure: Failure) -> bool:
 
 def refuses_schema(failure: Failure) -> bool:
     """Whether it is this very schema that is refused, which says nothing of others."""
-    return "schema" in failure.message.lower().replace("json_schema", "")
+    said = failure.message.lower().replace("json_schema", "")
+    return "schema" in said or "grammar" in said
 
 
 def schema_text(request: ModelRequest) -> str:

@@ -73,7 +73,7 @@ class _BeyondError(Exception):
 
 def strict_schema(schema: Mapping[str, Any], subset: Subset) -> dict[str, Any] | None:
     """The schema in the subset; None if that cannot say it. The same schema always gives the same."""
-    writer = _Writer(schema, subset)
+    writer = _SubsetWriter(schema, subset)
     try:
         written = writer.write(schema, 0)
         definitions = writer.definitions()
@@ -85,7 +85,7 @@ def strict_schema(schema: Mapping[str, Any], subset: Subset) -> dict[str, Any] |
 
 
 @dataclass(slots=True)
-class _Writer:
+class _SubsetWriter:
     root: Mapping[str, Any]
     subset: Subset
     properties: int = 0
