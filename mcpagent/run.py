@@ -88,6 +88,11 @@ class RunResult(Generic[Output]):
     _output: Callable[[], Output] | None = field(default=None, repr=False, compare=False)
 
     @property
+    def has_type(self) -> bool:
+        """Whether an `output_type` was given."""
+        return self._output is not None
+
+    @property
     def output(self) -> Output:
         """The answer in the form of the `output_type` that was given, its text without one. Raises `OutputError` if it
         is not of that form, or if the run ended without an answer (`stop`)."""

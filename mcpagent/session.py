@@ -420,7 +420,7 @@ class Session(Generic[Deps]):
         in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
         `RunFinished.pending`. With an `output_type`, `partial_output()` is what has come of it.
         """
-        return EventStream(self, prompt, deps, tool_context, output_type)
+        return EventStream(self, prompt, deps, tool_context, wanted_output(output_type))
 
     @contextmanager
     def _running(
@@ -514,7 +514,7 @@ class Session(Generic[Deps]):
         self._pending = finished.pending
         new = self._conversation.messages[earlier:]
         about = (finished.answer, finished.stop, finished.usage, finished.spent)
-        output = partial(typed_answer, finished, spec)
+        output = partial(typed_answer, finished, spec) if spec is not None else None
         return RunResult(*about, new, finished.pending, finished.citations, finished.problems, output)
 
     def _answer(self, finished: RunFinished, spec: OutputSpec | None) -> Any:
@@ -609,6 +609,12 @@ class Session(Generic[Deps]):
         known = set(asked) if is_known else {call.id for call in self._conversation.open_calls}
         waiting = waiting_calls(self._conversation, self._tools, self.id) if known else []
         return tuple(asked.get(call.call_id, call) for call in waiting if call.call_id in known)
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema that the answer is to fit of the run that is under way, waits or was not finished; None for
+        words."""
+        return self._output.schema if self._output is not None else None
 
     @property
     def is_unfinished(self) -> bool:
@@ -966,11 +972,11 @@ class EventStream(Generic[Output]):
         prompt: PromptOrAnswers,
         deps: Any,
         tool_context: ToolContext | None,
-        output_type: Any = None,
+        spec: OutputSpec | None = None,
     ) -> None:
         self._session = session
         self._asked = (prompt, deps, tool_context)
-        self._spec = wanted_output(output_type)
+        self._spec = spec
         self._text: list[str] = []
         self._finished: RunFinished | None = None
         self._events: asyncio.Queue[Event | _End] = asyncio.Queue()

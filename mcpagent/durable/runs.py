@@ -27,12 +27,21 @@ from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition
 from mcpagent.durable.old_sqlite import Connection
 from mcpagent.durable.steps import WORKFLOW, Workflow, in_steps, storable_error
-from mcpagent.errors import AgentStateError, ConfigError, InputError, McpAgentError, SessionBusyError, SessionStoreError
+from mcpagent.errors import (
+    AgentStateError,
+    ConfigError,
+    InputError,
+    McpAgentError,
+    OutputError,
+    OutputProblem,
+    SessionBusyError,
+    SessionStoreError,
+)
 from mcpagent.events import StopReason
 from mcpagent.messages import Message, Spent, Text, Usage, dump_messages, load_messages
 from mcpagent.python.argument_checks import checked, expect
 from mcpagent.run import RunResult
-from mcpagent.session import Session
+from mcpagent.session import Session, wanted_output
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.standing import steps_from_json, steps_to_json
 from mcpagent.sessions.store import SessionStore, usable_id, written
@@ -65,12 +74,18 @@ _STATES: dict[str, State] = {
 
 @dataclass(frozen=True, slots=True)
 class DurableResult:
-    """What a run came to; with the stop "calls_pending", `pending` wait for `DurableRuns.answer`."""
+    """What a run came to; with the stop "calls_pending", `pending` wait for `DurableRuns.answer`.
+
+    `output` is the JSON data that the answer holds, where an `output_type` was given; None if it does not fit, which
+    `problems` tell.
+    """
 
     answer: str
     stop: StopReason
     spent: Spent
     pending: tuple[PendingCall, ...] = ()
+    output: Any = None
+    problems: tuple[OutputProblem, ...] = ()
 
     @property
     def usage(self) -> Usage:
@@ -96,7 +111,8 @@ class DurableRun:
                 raise AgentStateError(f'run "{safe_line(self.id, 60)}" was cancelled') from None
         spent = Spent(**{**data["spent"], "usage": Usage(**data["spent"]["usage"])})
         pending = tuple(PendingCall.from_json(call) for call in data["pending"])
-        return DurableResult(data["answer"], data["stop"], spent, pending)
+        problems = tuple(OutputProblem(*problem) for problem in data.get("problems", ()))
+        return DurableResult(data["answer"], data["stop"], spent, pending, data.get("output"), problems)
 
     async def state(self) -> State:
         """ "waiting" for its turn, "running", "done", "failed" or "cancelled"."""
@@ -157,18 +173,28 @@ class DurableRuns:
     # -- for whoever asks ---------------------------------------------------------------------------------------------
 
     async def start(
-        self, prompt: str, *, session: str | None = None, user: str = "", run: str | None = None
+        self,
+        prompt: str,
+        *,
+        session: str | None = None,
+        user: str = "",
+        run: str | None = None,
+        output_type: Any = None,
     ) -> DurableRun:
         """Begins a run of this session (None: a new one) as soon as it is its turn, in whichever worker.
 
-        `run` is its id: the same one given twice is one run. Raises `InputError` for an unusable prompt or id.
+        `run` is its id: the same one given twice is one run. With an `output_type` the answer is data that fits its
+        JSON Schema; a worker has the schema alone, so validators of a type do not count. Raises `InputError` for an
+        unusable prompt, id or type.
         """
         parts = usable_prompt(prompt)
         if any(not isinstance(part, Text) for part in parts):
             raise InputError("start: a durable run is asked with words alone")
         expect("start: user", user, str, "a name as text", error=InputError)
         words = "".join(part.text for part in parts if isinstance(part, Text))
-        data = {"session": usable_id(session or uuid4().hex), "prompt": words}
+        data: dict[str, Any] = {"session": usable_id(session or uuid4().hex), "prompt": words}
+        if (spec := wanted_output(output_type)) is not None:
+            data["output"] = {"title": spec.format.name, **spec.schema}
         return await self._enqueue(data, user, usable_id(run) if run else None)
 
     async def answer(self, answers: Sequence[CallAnswer], *, session: str, user: str = "") -> DurableRun:
@@ -368,9 +394,13 @@ class DurableRuns:
             assert workflow is not None
             if "answers" in request:
                 answers = [CallAnswer.from_json(answer) for answer in request["answers"]]
-                result = await session.run(answers, before=lambda: workflow.reserve(session.open_calls))
+                result = await session.run(
+                    answers,
+                    output_type=session.output_schema,
+                    before=lambda: workflow.reserve(session.open_calls),
+                )
             else:
-                result = await session.run(str(request["prompt"]))
+                result = await session.run(str(request["prompt"]), output_type=request.get("output"))
             session.durable_run = ""
         except Exception:
             session.durable_run = ""
@@ -477,7 +507,12 @@ def _kept_from_json(name: str, data: Any) -> KeptSession | None:
 
 
 def _result_to_json(result: RunResult) -> Any:
+    try:
+        output = {"output": result.output} if result.has_type else {}
+    except OutputError:
+        output = {"problems": [list(problem) for problem in result.problems]}
     return {
+        **output,
         "answer": result.answer,
         "stop": result.stop,
         "spent": asdict(result.spent),

@@ -15,7 +15,7 @@ from mcpagent.models import AnthropicModel, FallbackModel, OpenAIChatModel, Open
 from mcpagent.models.http_model import HttpModel
 from tests.output.held import Writer
 from tests.output.used_types import ROME, USED, City, Trip
-from tests.simulator.server import Simulator
+from tests.simulator.server import Fault, Simulator
 from tests.simulator.values import Said, View
 from tests.wire.provider import Waits
 
@@ -61,6 +61,7 @@ def way_of(body: dict[str, Any]) -> str:
     return "native" if native else "tool" if "submit_answer" in json.dumps(body.get("tools", [])) else "text"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 async def test_every_type_comes_back_from_every_protocol(name: str) -> None:
     made, way, _ = MODELS[name]
@@ -250,7 +251,7 @@ async def test_words_instead_of_a_submission_are_asked_for_once_more() -> None:
 
 async def test_a_chain_asks_each_model_in_its_own_way() -> None:
     writer = Writer(City, ROME)
-    down = (529, {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, {})
+    down: Fault = (529, {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, {})
     async with Simulator(writer, faults=[down]) as simulator:
         chain = FallbackModel([MODELS["claude"][0](simulator.url), MODELS["old chat"][0](simulator.url)])
         async with Agent(chain) as agent:

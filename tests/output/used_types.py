@@ -155,7 +155,7 @@ SCHEMA: dict[str, Any] = {
     "definitions": {"item": {"type": "object", "properties": {"sku": {"type": "string", "pattern": "^[A-Z]+$"}}}},
 }
 
-ROME = {"name": "Rome", "people": 2_800_000}
+ROME: dict[str, Any] = {"name": "Rome", "people": 2_800_000}
 USED: dict[str, tuple[Any, Any, Any]] = {
     "model": (City, ROME, City(**ROME)),
     "nested": (Country, {"capital": ROME}, Country(capital=City(**ROME))),
@@ -169,7 +169,7 @@ USED: dict[str, tuple[Any, Any, Any]] = {
         {"label": "a", "children": [{"label": "b", "children": []}]},
         Node(label="a", children=[Node(label="b")]),
     ),
-    "aliased": (Aliased, {"from": "Rome"}, Aliased(from_city="Rome")),
+    "aliased": (Aliased, {"from": "Rome"}, Aliased.model_validate({"from": "Rome"})),
     "strict": (Closed, {"on": "2026-11-25", "exact": True}, Closed(on=date(2026, 11, 25), exact=True)),
     "open": (Open, {"name": "a"}, Open(name="a")),
     "validator": (Even, {"number": 4}, Even(number=4)),
