@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Literal
 
 from mcpagent.approval import PendingCall
@@ -14,7 +11,8 @@ from mcpagent.conversation import change_words
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
 from mcpagent.execution import run_calls
-from mcpagent.messages import Message, Spent, Step, ToolCall, ToolResult, ToolsChanged, user_message
+from mcpagent.limits.repeats import REPEATS_TOLD, REPEATS_TOLD_SMALL, Repeats
+from mcpagent.messages import Spent, Step, ToolsChanged, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
@@ -24,15 +22,6 @@ from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.prefetching import prefetch
-
-REPEATS_TOLD = 5
-"""A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
-
-REPEATS_TOLD_SMALL = 2
-"""With a small model, which does not come out of a row by itself."""
-
-LONGEST_ROW = 8
-"""So many calls in turns are still noticed as one row."""
 
 _NAMES = re.compile(r"([A-Za-z0-9_.-]{1,128})(\(|`)?")
 _A_TOOL = re.compile(
@@ -250,80 +239,3 @@ def _ended(response: ModelResponse) -> StopReason:
             return "refused"
         case _:
             return "answered"
-
-
-# -- repeated calls ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A call and what came of it, as far as one is the same as another."""
-
-    call: ToolCall
-    outcome: tuple[str | None, str]
-
-    def same_as(self, other: _Made) -> bool:
-        return _same(self.call, other.call) and self.outcome == other.outcome
-
-
-def _same(one: ToolCall, other: ToolCall) -> bool:
-    return (one.name, one.arguments) == (other.name, other.arguments)
-
-
-@dataclass(slots=True)
-class Repeats:
-    """Follows the calls of one run. `reason` is what the model is told when it must answer because of them."""
-
-    told_after: int = REPEATS_TOLD
-    row: tuple[ToolCall, ...] = ()
-    reason: str = "You made the same call again and again."
-    _made: list[_Made] = field(default_factory=list[_Made])
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether any call was made."""
-        return bool(self._made)
-
-    def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
-        """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
-        told = ""
-        for call, result in zip(calls, results, strict=True):
-            self._made.append(_Made(call, (result.error, result.text)))
-            del self._made[: -self.told_after * LONGEST_ROW]
-            before, self.row = self.row, self._repeated_row()
-            if self.row and not before:
-                told = _words(self.row, self.told_after)
-        return told
-
-    def count_all(self, messages: Sequence[Message]) -> None:
-        """Takes the calls that an earlier process made for the same question."""
-        for message, following in pairwise(messages):
-            calls = message.tool_calls
-            if calls and len(results := following.tool_results) == len(calls):
-                self.count(calls, results)
-
-    def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
-        """Whether the model was told and goes on with the very same row."""
-        if not self.row:
-            return False
-        expected = (self.row * (len(calls) // len(self.row) + 1))[: len(calls)]
-        return all(_same(one, other) for one, other in zip(calls, expected, strict=True))
-
-    def _repeated_row(self) -> tuple[ToolCall, ...]:
-        """The shortest row that the last calls consist of, in the order in which it would go on."""
-        for length in range(1, LONGEST_ROW + 1):
-            last = self._made[-self.told_after * length :]
-            if len(last) == self.told_after * length and all(
-                one.same_as(last[place % length]) for place, one in enumerate(last)
-            ):
-                return tuple(made.call for made in last[:length])
-        return ()
-
-
-def _words(row: Sequence[ToolCall], times: int) -> str:
-    if len(row) == 1:
-        what = f'The call to "{row[0].name}" was made {times} times in a row with the same arguments and'
-        return f"{what} the same outcome. Do something else: change the arguments, use another tool, or answer."
-    names = ", ".join(f'"{call.name}"' for call in row)
-    what = f"The calls to {names} were made {times} times in turns with the same arguments and"
-    return f"{what} the same outcomes. Do something else: change the arguments, use other tools, or answer."

@@ -20,6 +20,7 @@ ORDER = (
     "python",
     "text",
     "messages",
+    "limits",
     "approval",
     "events",
     "tool_context",
