@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import json
 import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import NoneType, TracebackType
@@ -789,7 +788,7 @@ class Agent(Generic[Deps]):
         of such values.
         """
         spec = wanted_output(output_type)
-        tool = agent_tool(
+        return agent_tool(
             self,
             partial(self._delegated, spec),
             name,
@@ -797,7 +796,6 @@ class Agent(Generic[Deps]):
             defer_loading=defer_loading,
             timeout_seconds=timeout_seconds,
         )
-        return tool if spec is None else replace(tool, output_schema=spec.schema)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -1002,8 +1000,7 @@ class Agent(Generic[Deps]):
             return ToolOutput.of_text(text, error="denied")
         if spec is not None and not finished.has_output:
             return ToolOutput.of_text(str(no_output(finished.stop, finished.problems, "")), error="failed")
-        structured = json.loads(finished.answer) if spec is not None else None
-        return ToolOutput((Text(finished.answer),), structured=structured)
+        return ToolOutput.of_text(finished.answer)
 
 
 def _history(messages: Sequence[Message | Mapping[str, Any]]) -> History:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-_FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)```", re.DOTALL)
 _DEEPEST = 64
 
 

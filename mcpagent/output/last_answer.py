@@ -59,7 +59,7 @@ class LastAnswer:
 
     def told(self, answer: str, stop: StopReason) -> dict[str, Any]:
         """What there is to tell of the end: the answer as text, why it ended, the value or what is wrong with it."""
-        reading = self.reading
+        reading = self.reading if stop != "calls_pending" else None
         if reading is None:
             return {"answer": answer, "stop": stop}
         if reading.problems:

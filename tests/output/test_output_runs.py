@@ -33,6 +33,7 @@ from mcpagent.events import AnswerRestarted, Event, RunFinished, SubagentEvent, 
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.prompt.builder import is_misfit_note
 from tests.output.used_types import City, Even, Trip
+from tests.sessions.test_after_a_kill import copy_of
 
 GOOD = '{"name": "Rome", "people": 5}'
 BAD = '{"name": "Rome"}'
@@ -185,6 +186,50 @@ async def test_another_process_goes_on_to_the_same_form(tmp_path: Path) -> None:
         assert await session.ask("And?") == "In words."
 
 
+async def test_each_state_that_a_kill_leaves_goes_on_to_the_form(tmp_path: Path) -> None:
+    def replies(request: ModelRequest) -> Any:
+        assert request.output is not None
+        if not any(message.tool_results for message in request.messages):
+            return PAY
+        return GOOD if notes(request.messages) else BAD
+
+    taken: list[Path] = []
+    (tmp_path / "first").mkdir()
+    store = SessionStore(tmp_path / "first" / "s.db")
+    write = store._backend.write
+
+    def writing(session: str, rows: Any) -> None:
+        write(session, rows)
+        to = tmp_path / f"state{len(taken)}"
+        copy_of(tmp_path / "first" / "s.db", to)
+        taken.append(to / "s.db")
+
+    store._backend.write = writing  # type: ignore[method-assign]
+    async with Agent(ScriptedModel([replies] * 3), tools=[pay], sessions=store) as agent:
+        assert await agent.session("ann").ask("Pay.", output_type=City) == ROME
+    ended = 0
+    for path in taken:
+        async with Agent(ScriptedModel([replies] * 3), tools=[pay], sessions=SessionStore(path)) as agent:
+            session = agent.session("ann")
+            if not session.is_unfinished:
+                ended += 1
+                assert session.output_schema is None
+                continue
+            assert await session.resume(output_type=City) == ROME
+            assert len(notes(session.messages)) == 1
+    assert 0 < ended < len(taken)
+
+
+async def test_calls_that_wait_after_a_misfit_are_no_misfit() -> None:
+    async with Agent(ScriptedModel([BAD, PAY, GOOD]), tools=[pay], approval=True) as agent:
+        result = await agent.run("Pay.", output_type=City)
+        assert (result.stop, result.problems) == ("calls_pending", ())
+        with pytest.raises(OutputError, match="calls wait"):
+            _ = result.output
+        again = await agent.run([call.approve() for call in result.pending], output_type=City)
+        assert again.output == ROME
+
+
 async def test_a_replay_gives_the_same_and_parts_where_another_form_is_wanted(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     async with Agent(ScriptedModel([BAD, GOOD]), wrappers=[Recorder(path)]) as agent:
@@ -203,7 +248,6 @@ async def test_an_agent_as_a_tool_gives_the_json_of_its_type() -> None:
     helper = Agent(ScriptedModel([BAD, GOOD, BAD, BAD]), on_event=lambda _: None)
     heard: list[Event] = []
     tool = helper.as_tool("where", "Finds a city.", output_type=City)
-    assert tool.output_schema is not None
     async with Agent(outer, tools=[tool], on_event=heard.append) as agent:
         await agent.ask("Go.")
     results = {result.error: result.text for result in outer.requests[1].messages[-1].tool_results}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
@@ -188,3 +189,13 @@ def test_a_schema_is_in_the_subset_or_not_said_in_it_at_all(schema: Any, definit
     for subset, check in ((OPENAI, _as_openai), (ANTHROPIC, _as_anthropic)):
         if (strict := strict_schema(whole, subset)) is not None:
             check(strict)
+
+
+@pytest.mark.parametrize(
+    "text", ["```\n" + " " * 300_000, "```json\n" * 50_000, "``` " * 50_000, "{" * 50_000 + "```\n"]
+)
+def test_a_text_that_is_made_to_take_long_takes_no_time(text: str) -> None:
+    started = process_time()
+    assert output_spec(City).read(text).problems
+    output_spec(City).partial(text)
+    assert process_time() - started < 5

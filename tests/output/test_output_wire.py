@@ -201,6 +201,20 @@ async def test_what_is_refused_is_asked_for_in_another_way_and_not_again(name: s
         assert way_of(simulator.log.bodies[-1]) == ("native" if name == "schema" else "tool")
 
 
+@pytest.mark.parametrize("name", ["old claude", "responses elsewhere", "deepseek"])
+@pytest.mark.parametrize("choice", ["none", "required", "look"])
+async def test_a_tool_that_is_demanded_goes_first_and_none_means_none(name: str, choice: str) -> None:
+    writer = Writer(City, ROME, calls=[] if choice == "none" else [[("look", {"place": "Rome"})]])
+    options = RunOptions(settings=ModelSettings(tool_choice=choice))
+    async with (
+        Simulator(writer) as simulator,
+        Agent(MODELS[name][0](simulator.url), tools=[look], options=options) as agent,
+    ):
+        assert await agent.ask("Where?", output_type=City) == City(**ROME)
+    demands = [view.must_call for view in writer.seen]
+    assert demands == {"none": ["submit_answer"], "required": ["any", "any"], "look": ["look", "any"]}[choice]
+
+
 async def test_a_demand_that_is_refused_is_left_out() -> None:
     error = {"message": "tool_choice: only auto is supported", "param": "tool_choice"}
     writer = Writer(City, ROME)

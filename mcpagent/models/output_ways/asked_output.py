@@ -118,10 +118,11 @@ def demanded(body: Mapping[str, Any], request: ModelRequest, protocol: WireProto
 
     What the caller demands of the first answer goes first, and Claude takes no demand while it thinks.
     """
-    choice, alone = body.get("tool_choice"), request.tool_choice == "none"
+    choice = body.get("tool_choice")
+    alone = request.tool_choice == "none" or choice in ("none", {"type": "none"})
     thinks = isinstance(body.get("thinking"), Mapping) and body["thinking"].get("type") in ("enabled", "adaptive")
     if protocol == "messages":
-        before = choice if isinstance(choice, dict) else {}
+        before = choice if isinstance(choice, dict) and not alone else {}
         if thinks:
             return {**body, "tool_choice": {**before, "type": "auto"}}
         if not alone and before.get("type") in ("any", "tool"):
