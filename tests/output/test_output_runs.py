@@ -26,7 +26,9 @@ from mcpagent import (
     SessionStore,
     Text,
     ToolCall,
+    ToolSearch,
     Usage,
+    deferred,
 )
 from mcpagent.errors import AgentStateError
 from mcpagent.events import AnswerRestarted, Event, RunFinished, SubagentEvent, TextDelta
@@ -333,3 +335,12 @@ async def test_a_large_answer_is_read_beside_the_loop() -> None:
     names = [f"city {number}" for number in range(10_000)]
     async with Agent(ScriptedModel([json.dumps({"result": names})])) as agent:
         assert await agent.ask("All?", output_type=list[str]) == names
+
+
+async def test_what_the_question_finds_beforehand_changes_nothing() -> None:
+    model = ScriptedModel([ToolCall("", "pay", {"amount": 3}), GOOD])
+    search = ToolSearch(prefetch=3)
+    async with Agent(model, tools=[deferred([pay])], tool_search=search) as agent:
+        assert await agent.ask("Pay.", output_type=City) == ROME
+    assert "pay" in [tool.name for tool in model.requests[0].tools]
+    assert all(request.output is not None for request in model.requests)

@@ -34,14 +34,13 @@ UNFORMED = (
 
 def openai_output(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The schema of the answer, as Chat Completions or Responses are sent it; refused if it is not in the subset."""
-    match body:
-        case {"response_format": {"type": "json_schema", "json_schema": named}}:
-            where = "response_format"
-        case {"text": {"format": {"type": "json_schema", **named}}}:
-            where = "text.format"
-        case _:
-            require("response_format" not in body and "text" not in body, "Unknown response format")
-            return None
+    chat, responses = body.get("response_format"), body.get("text", {}).get("format")
+    where = "response_format" if chat is not None else "text.format"
+    form: dict[str, Any] | None = chat if chat is not None else responses
+    if form is None:
+        return None
+    require(form["type"] == "json_schema", f"Unknown {where}")
+    named: dict[str, Any] = form["json_schema"] if chat is not None else form
     refused = body["model"].startswith(UNFORMED)
     require(not refused, f"Invalid parameter: '{where}' of type 'json_schema' is not supported with this model.")
     require(_NAME.fullmatch(named["name"]), f"Invalid '{where}.name': string does not match pattern")
