@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -27,11 +28,14 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, look_up
 from mcpagent.models.model_names import shown_spec
+from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool, expect_distinct, names_taken
+from mcpagent.output.last_answer import no_output
+from mcpagent.output.output_spec import OutputSpec
 from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
 from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
 from mcpagent.run import Deps, RunContext, RunOptions, RunResult, current_run, outside_of_runs
-from mcpagent.session import EventStream, Session
+from mcpagent.session import EventStream, Session, wanted_output
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.store import SessionStore, usable_id, written
 from mcpagent.text.safe_text import safe_line
@@ -47,6 +51,8 @@ from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, source
 from mcpagent.toolsets.tool_algebra import ApprovalPredicate
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from mcpagent.cards.card import AgentCard
     from mcpagent.mcp.link import ServerLink
     from mcpagent.mcp.server_status import ServerStatus
@@ -63,6 +69,7 @@ _STARTED = "the agent is already started; use one `async with` or `with` per age
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _T = TypeVar("_T")
+_O = TypeVar("_O")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,36 +330,159 @@ class Agent(Generic[Deps]):
         self._sessions.add(session)
         return session
 
+    @overload
     def ask(
-        self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None
-    ) -> Coroutine[Any, Any, str]:
+        self,
+        prompt: Prompt,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, str]: ...
+    @overload
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, Any]: ...
+    @overload
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, _O]: ...
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, Any]:
         """The answer to the prompt, in the agent's own session; see `Session.ask`."""
-        return self._current.ask(prompt, deps=deps, tool_context=tool_context)
+        return self._current.ask(prompt, output_type=output_type, deps=deps, tool_context=tool_context)
 
+    @overload
     def run(
-        self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None
-    ) -> Coroutine[Any, Any, RunResult]:
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, RunResult[str]]: ...
+    @overload
+    def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, RunResult[Any]]: ...
+    @overload
+    def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, RunResult[_O]]: ...
+    def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, RunResult[Any]]:
         """As `ask`, with all that the run came to; see `Session.run`."""
-        return self._current.run(prompt, deps=deps, tool_context=tool_context)
+        return self._current.run(prompt, output_type=output_type, deps=deps, tool_context=tool_context)
 
+    @overload
     def stream(
         self,
         prompt: PromptOrAnswers,
         *,
+        output_type: None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
-    ) -> EventStream:
+    ) -> EventStream[str]: ...
+    @overload
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> EventStream[Any]: ...
+    @overload
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> EventStream[_O]: ...
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> EventStream[Any]:
         """The events of one answer as they happen; see `Session.stream`."""
-        return self._current.stream(prompt, deps=deps, tool_context=tool_context)
+        return self._current.stream(prompt, output_type=output_type, deps=deps, tool_context=tool_context)
 
+    @overload
     def resume(
         self,
         answers: Sequence[CallAnswer] = (),
         *,
+        output_type: None = None,
         messages: Sequence[Message | Mapping[str, Any]] | None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, str]:
+    ) -> Coroutine[Any, Any, str]: ...
+    @overload
+    def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: Mapping[str, Any],
+        messages: Sequence[Message | Mapping[str, Any]] | None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, Any]: ...
+    @overload
+    def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: TypeForm[_O],
+        messages: Sequence[Message | Mapping[str, Any]] | None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, _O]: ...
+    def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: Any = None,
+        messages: Sequence[Message | Mapping[str, Any]] | None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, Any]:
         """Goes on after `CallsPendingError`; see `Session.resume`.
 
         `messages`, in another process: the history as it was then, which replaces the agent's conversation.
@@ -360,7 +490,7 @@ class Agent(Generic[Deps]):
         if messages is not None:
             history = _history(messages)
             self._current.begin_anew(history.messages, system=history.system)
-        return self._current.resume(answers, deps=deps, tool_context=tool_context)
+        return self._current.resume(answers, output_type=output_type, deps=deps, tool_context=tool_context)
 
     @in_own_loop
     async def ask_with_history(self, messages: Sequence[Message | Mapping[str, Any]]) -> tuple[str, list[Message]]:
@@ -379,12 +509,46 @@ class Agent(Generic[Deps]):
         answer = await self.ask([part for part in last.parts if isinstance(part, Text | Image)])
         return answer, list(self.messages)
 
-    def ask_sync(self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None) -> str:
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> str: ...
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Any: ...
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> _O: ...
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Any:
         """`ask` for code without an event loop; starts the agent if need be. Close it with `close()` or `with`."""
         with self._starting:
             if self._background is None and self._exits is None:
                 self.__enter__()
-        return self._current.ask_sync(prompt, deps=deps, tool_context=tool_context)
+        return self._current.ask_sync(prompt, output_type=output_type, deps=deps, tool_context=tool_context)
 
     @in_own_loop
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -392,7 +556,7 @@ class Agent(Generic[Deps]):
         expect("complete", request, ModelRequest, "a ModelRequest", error=InputError)
         self.require_usable()
         with outside_of_runs():
-            response = await self.model.respond(request, ignore)
+            response = await self.model.respond(told_form(self.model, request), ignore)
         price, usage = response.dollars, response.usage
         self.count(Spent(usage, price or 0.0, price is not None or not (usage.input_tokens or usage.output_tokens)))
         return response
@@ -609,16 +773,29 @@ class Agent(Generic[Deps]):
 
     @checked()
     def as_tool(
-        self, name: str, description: str, *, defer_loading: bool | None = None, timeout_seconds: float | None = None
+        self,
+        name: str,
+        description: str,
+        *,
+        output_type: Any = None,
+        defer_loading: bool | None = None,
+        timeout_seconds: float | None = None,
     ) -> Tool:
         """This agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
 
         Each call is a session of its own. It shares the caller's limits, cancellation and usage, and its events come as
         `SubagentEvent`; calls that need approval ask whoever decides for the caller, and are denied without one. The
-        agent is started with the caller, if it is not started already.
+        agent is started with the caller, if it is not started already. With an `output_type` its answers are the JSON
+        of such values.
         """
+        spec = wanted_output(output_type)
         return agent_tool(
-            self, self._delegated, name, description, defer_loading=defer_loading, timeout_seconds=timeout_seconds
+            self,
+            partial(self._delegated, spec),
+            name,
+            description,
+            defer_loading=defer_loading,
+            timeout_seconds=timeout_seconds,
         )
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -798,7 +975,7 @@ class Agent(Generic[Deps]):
         if model is not None:
             await model.aclose()
 
-    async def _delegated(self, prompt: str, label: str) -> ToolOutput:
+    async def _delegated(self, spec: OutputSpec | None, prompt: str, label: str) -> ToolOutput:
         """The answer to one call of `as_tool`, in a session of its own."""
         self._require_started()
         parent = current_run()
@@ -814,14 +991,16 @@ class Agent(Generic[Deps]):
             text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
             return ToolOutput.of_text(text, error="denied")
         session = self._made(None, None, parent.deps if parent is not None else None, None, is_kept=False)
-        with session._running(usable_prompt(prompt), parent=parent, label=label, listener=listener) as run:
+        with session._running(usable_prompt(prompt), spec, parent=parent, label=label, listener=listener) as run:
             if not run.has_turns_left:
                 return ToolOutput.of_text("The turns that this run may use are used up; answer now.", error="denied")
-            finished = await converse(run)
+            finished = await converse(run, spec)
         if finished.pending:
             names = ", ".join(f'"{request.tool}"' for request in finished.pending)
             text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."
             return ToolOutput.of_text(text, error="denied")
+        if spec is not None and not finished.has_output:
+            return ToolOutput.of_text(str(no_output(finished.stop, finished.problems, "")), error="failed")
         return ToolOutput.of_text(finished.answer)
 
 

@@ -10,6 +10,7 @@
      |   +- ContextOverflowError  the conversation no longer fits the model
      +- ServerError          an MCP server failed: server, phase, cause
      +- LimitError           a limit the user set was reached
+     +- OutputError          an answer is not what `output_type` says: field by field
      +- CallsPendingError    a run ended because tool calls wait for an answer (approval.py)
      +- SessionStoreError    what is said cannot be kept: full disk, damaged file, database not reached
          +- SessionBusyError another process has the session
@@ -20,7 +21,7 @@ Each message is one line: where, what is wrong, what to do.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class McpAgentError(Exception):
@@ -55,6 +56,32 @@ class AgentStateError(McpAgentError):
 
 class LimitError(McpAgentError):
     """A limit the user set (turns, tokens, cost, time) was reached without an answer."""
+
+
+class OutputProblem(NamedTuple):
+    """One thing in an answer that does not fit: the `path` to it, as `items.0.price`, "" for all of it, and `text`."""
+
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the answer'}: {self.text}"
+
+
+class OutputError(McpAgentError):
+    """An answer is not what `output_type` says, also when it was asked for once more, or there is none.
+
+    `problems` say by field what does not fit; they are empty if the run ended without an answer, which `stop` tells
+    (`events.StopReason`). `answer` is the text as it came.
+    """
+
+    def __init__(
+        self, message: str, *, problems: tuple[OutputProblem, ...] = (), answer: str = "", stop: str = "misfit"
+    ) -> None:
+        super().__init__(message)
+        self.problems = problems
+        self.answer = answer
+        self.stop = stop
 
 
 class SessionStoreError(McpAgentError):

@@ -12,13 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.approval import PendingCall
+from mcpagent.errors import OutputProblem
 from mcpagent.messages import Citation, Spent, ToolCall, ToolResult, Usage
 
 logger = logging.getLogger("mcpagent")
 
-StopReason: TypeAlias = Literal["answered", "max_turns", "repeated_calls", "truncated", "refused", "calls_pending"]
+StopReason: TypeAlias = Literal[
+    "answered", "max_turns", "repeated_calls", "truncated", "refused", "calls_pending", "misfit"
+]
 """Why a run ended. "max_turns" and "repeated_calls" end with one forced answer; "truncated": the answer was cut;
-"calls_pending": calls wait for an approval or a result from outside."""
+"calls_pending": calls wait for an approval or a result from outside; "misfit": the answer is not what `output_type`
+says, also when it was asked for once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,9 @@ class RunFinished:
 
     `spent` holds `usage`, what it cost, and what tool definitions took of it. `seconds` are those from the prompt to
     the end, the waits for approvals among them.
+
+    Where an `output_type` was given, `output` is the value, if there is one (`has_output`), and `answer` its JSON;
+    `problems` say what does not fit.
     """
 
     answer: str
@@ -291,6 +298,9 @@ class RunFinished:
     pending: tuple[PendingCall, ...] = ()
     spent: Spent = field(default_factory=Spent)
     citations: tuple[Citation, ...] = ()
+    output: Any = None
+    has_output: bool = False
+    problems: tuple[OutputProblem, ...] = ()
 
 
 Event: TypeAlias = (

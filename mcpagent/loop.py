@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Literal
 
 from mcpagent.approval import PendingCall
@@ -15,22 +12,17 @@ from mcpagent.conversation import change_words
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
 from mcpagent.execution import run_calls
-from mcpagent.messages import Message, Spent, Step, ToolCall, ToolResult, ToolsChanged, user_message
-from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.limits.repeats import REPEATS_TOLD, REPEATS_TOLD_SMALL, Repeats
+from mcpagent.messages import Spent, Step, ToolsChanged, user_message
+from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
+from mcpagent.models.output_ways.asked_output import told_form
+from mcpagent.output.last_answer import LastAnswer
+from mcpagent.output.output_spec import OutputSpec
 from mcpagent.prompt.builder import call_note, final_answer_note
 from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.prefetching import prefetch
-
-REPEATS_TOLD = 5
-"""A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
-
-REPEATS_TOLD_SMALL = 2
-"""With a small model, which does not come out of a row by itself."""
-
-LONGEST_ROW = 8
-"""So many calls in turns are still noticed as one row."""
 
 _NAMES = re.compile(r"([A-Za-z0-9_.-]{1,128})(\(|`)?")
 _A_TOOL = re.compile(
@@ -40,8 +32,10 @@ _A_TOOL = re.compile(
 NOT_RUN = "This call was not run: an answer without further calls was asked for."
 
 
-async def converse(run: RunContext[Any]) -> RunFinished:
+async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> RunFinished:
     """Answers the conversation's last user message: model, tools, model ... until it answers without a call.
+
+    With `wanted`, an answer that is not what it says is asked for once more.
 
     After `max_turns` turns, or when the model insists on repeating calls, it is made to answer once more without
     calling. Raises `ModelError` when the model fails and `LimitError` when a budget is used up; the history is valid
@@ -50,7 +44,7 @@ async def converse(run: RunContext[Any]) -> RunFinished:
     started = time.monotonic()
     repeats = Repeats(REPEATS_TOLD_SMALL if run.is_small else REPEATS_TOLD)
     repeats.count_all(run.conversation.messages[run.begins_at :])
-    reminded = not run.is_small
+    last = LastAnswer.of_run(wanted, run.conversation.messages[run.begins_at :], is_reminded=not run.is_small)
     stop: StopReason = "calls_pending"
     with run.entered(), run.watch.running():
         async with run.exits:
@@ -60,21 +54,20 @@ async def converse(run: RunContext[Any]) -> RunFinished:
             while not pending:
                 if not run.has_turns_left:
                     reason = f"You have used all {run.options.max_turns} turns."
-                    stop, answer = "max_turns", await _forced_answer(run, reason)
+                    stop, answer = "max_turns", await _forced_answer(run, reason, last)
                     break
-                if (response := await step(run)) is None:
+                if (response := await step(run, output=last.format)) is None:
                     continue
                 calls = response.message.tool_calls
-                if not calls and not reminded and (tool := _only_talked_of(response.message.text, run, repeats)):
-                    reminded = True
-                    run.conversation.append(user_message(call_note(tool)))
+                if not calls and (note := await _objection(response, last, run, repeats)):
+                    run.conversation.append(user_message(note))
                     continue
                 if not calls:
                     stop, answer = _ended(response), response.message.text
                     break
                 if repeats.goes_on_with(calls):
                     run.conversation.close_open_calls(NOT_RUN)
-                    stop, answer = "repeated_calls", await _forced_answer(run, repeats.reason)
+                    stop, answer = "repeated_calls", await _forced_answer(run, repeats.reason, last)
                     break
                 outcome = await run_calls(calls, run)
                 if outcome.pending:
@@ -92,7 +85,8 @@ async def converse(run: RunContext[Any]) -> RunFinished:
         spent, seconds = run.tally.spent, time.monotonic() - started
         said = next(message for message in reversed(run.conversation.messages) if message.role == "assistant")
         about: dict[str, Any] = {"pending": pending, "spent": spent, "citations": said.citations}
-        finished = RunFinished(answer, stop, run.tally.turns, spent.usage, seconds, **about)
+        about |= last.told(answer, stop)
+        finished = RunFinished(turns=run.tally.turns, usage=spent.usage, seconds=seconds, **about)
         run.emit(finished)
     return finished
 
@@ -145,7 +139,9 @@ async def _makes_room(run: RunContext[Any]) -> bool:
     return False
 
 
-async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto") -> ModelResponse | None:
+async def step(
+    run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto", output: OutputFormat | None = None
+) -> ModelResponse | None:
     """One request to the model; its answer becomes part of the conversation. None: it was too long, and is shorter now.
 
     The answer is written down with what follows it: the calls as they are sent, or the end of the run.
@@ -164,6 +160,7 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
         settings=run.options.settings,
         search_strategy=tools.provider_strategy,
         provider_tools=run.provider_tools,
+        output=output,
     )
     names = tuple(tool.name for tool in offered)
     offered_tokens, known_tokens = sum(map(tools.catalog.tokens, offered)), tools.catalog.total_tokens()
@@ -181,7 +178,7 @@ async def step(run: RunContext[Any], tool_choice: Literal["auto", "none"] = "aut
     started = time.monotonic()
     try:
         with run.watch.asking(request, run.model) as answered:
-            response = await run.model.respond(request, run.emit)
+            response = await run.model.respond(told_form(run.model, request), run.emit)
             answered(response)
     except ContextOverflowError:
         if await _makes_room(run):
@@ -210,13 +207,26 @@ def _report_found(found: ToolsChanged, run: RunContext[Any]) -> None:
         run.conversation.announce(change_words(change.removed, changed), change)
 
 
-async def _forced_answer(run: RunContext[Any], reason: str) -> str:
-    run.conversation.append(user_message(final_answer_note(reason)))
-    while (response := await step(run, tool_choice="none")) is None:
-        pass
-    # A model may call all the same; nothing is run, and the history must not keep an open call.
-    run.conversation.close_open_calls(NOT_RUN)
-    return response.message.text
+async def _forced_answer(run: RunContext[Any], reason: str, last: LastAnswer) -> str:
+    note = final_answer_note(reason)
+    while True:
+        run.conversation.append(user_message(note))
+        while (response := await step(run, tool_choice="none", output=last.format)) is None:
+            pass
+        # A model may call all the same; nothing is run, and the history must not keep an open call.
+        run.conversation.close_open_calls(NOT_RUN)
+        await last.fits(response)
+        if not (note := last.ask_again()):
+            return response.message.text
+
+
+async def _objection(response: ModelResponse, last: LastAnswer, run: RunContext[Any], repeats: Repeats) -> str:
+    """What to tell a model whose answer without a call is not taken yet; "" if it is. Each thing is said once."""
+    fits = await last.fits(response)
+    if not fits and not last.is_reminded and (tool := _only_talked_of(response.message.text, run, repeats)):
+        last.is_reminded = True
+        return call_note(tool)
+    return last.ask_again()
 
 
 def _only_talked_of(text: str, run: RunContext[Any], repeats: Repeats) -> str:
@@ -238,80 +248,3 @@ def _ended(response: ModelResponse) -> StopReason:
             return "refused"
         case _:
             return "answered"
-
-
-# -- repeated calls ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A call and what came of it, as far as one is the same as another."""
-
-    call: ToolCall
-    outcome: tuple[str | None, str]
-
-    def same_as(self, other: _Made) -> bool:
-        return _same(self.call, other.call) and self.outcome == other.outcome
-
-
-def _same(one: ToolCall, other: ToolCall) -> bool:
-    return (one.name, one.arguments) == (other.name, other.arguments)
-
-
-@dataclass(slots=True)
-class Repeats:
-    """Follows the calls of one run. `reason` is what the model is told when it must answer because of them."""
-
-    told_after: int = REPEATS_TOLD
-    row: tuple[ToolCall, ...] = ()
-    reason: str = "You made the same call again and again."
-    _made: list[_Made] = field(default_factory=list[_Made])
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether any call was made."""
-        return bool(self._made)
-
-    def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
-        """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
-        told = ""
-        for call, result in zip(calls, results, strict=True):
-            self._made.append(_Made(call, (result.error, result.text)))
-            del self._made[: -self.told_after * LONGEST_ROW]
-            before, self.row = self.row, self._repeated_row()
-            if self.row and not before:
-                told = _words(self.row, self.told_after)
-        return told
-
-    def count_all(self, messages: Sequence[Message]) -> None:
-        """Takes the calls that an earlier process made for the same question."""
-        for message, following in pairwise(messages):
-            calls = message.tool_calls
-            if calls and len(results := following.tool_results) == len(calls):
-                self.count(calls, results)
-
-    def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
-        """Whether the model was told and goes on with the very same row."""
-        if not self.row:
-            return False
-        expected = (self.row * (len(calls) // len(self.row) + 1))[: len(calls)]
-        return all(_same(one, other) for one, other in zip(calls, expected, strict=True))
-
-    def _repeated_row(self) -> tuple[ToolCall, ...]:
-        """The shortest row that the last calls consist of, in the order in which it would go on."""
-        for length in range(1, LONGEST_ROW + 1):
-            last = self._made[-self.told_after * length :]
-            if len(last) == self.told_after * length and all(
-                one.same_as(last[place % length]) for place, one in enumerate(last)
-            ):
-                return tuple(made.call for made in last[:length])
-        return ()
-
-
-def _words(row: Sequence[ToolCall], times: int) -> str:
-    if len(row) == 1:
-        what = f'The call to "{row[0].name}" was made {times} times in a row with the same arguments and'
-        return f"{what} the same outcome. Do something else: change the arguments, use another tool, or answer."
-    names = ", ".join(f'"{call.name}"' for call in row)
-    what = f"The calls to {names} were made {times} times in turns with the same arguments and"
-    return f"{what} the same outcomes. Do something else: change the arguments, use other tools, or answer."

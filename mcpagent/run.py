@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, n
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
-from mcpagent.errors import AgentStateError, LimitError
+from mcpagent.errors import AgentStateError, LimitError, OutputProblem
 from mcpagent.events import Emit, Event, StopReason, guarded, ignore
 from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
 from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     Deps = TypeVar("Deps", default=Any)
+    Output = TypeVar("Output", default=Any)
 else:
     from typing import TypeVar
 
     Deps = TypeVar("Deps")
+    Output = TypeVar("Output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,15 @@ class RunOptions:
         expect("settings", self.settings, ModelSettings, "ModelSettings(...)")
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+@dataclass(frozen=True)
+class RunResult(Generic[Output]):
     """What one run came to. `messages` are those it added to the conversation, in order.
 
     Before the prompt's own may stand results of earlier calls that it closed, and what there was to say of new tools.
 
     `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
     `usage`, what it cost, and what tool definitions took of it. `citations` are the sources that the answer names.
+    `problems` say where the answer is not what `output_type` says.
     """
 
     answer: str
@@ -92,6 +95,19 @@ class RunResult:
     messages: tuple[Message, ...]
     pending: tuple[PendingCall, ...] = ()
     citations: tuple[Citation, ...] = ()
+    problems: tuple[OutputProblem, ...] = ()
+    _output: Callable[[], Output] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def has_type(self) -> bool:
+        """Whether an `output_type` was given."""
+        return self._output is not None
+
+    @property
+    def output(self) -> Output:
+        """The answer in the form of the `output_type` that was given, its text without one. Raises `OutputError` if it
+        is not of that form, or if the run ended without an answer (`stop`)."""
+        return cast("Output", self.answer) if self._output is None else self._output()
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 from uuid import uuid4
 
 from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall, usable_answers
@@ -19,7 +19,16 @@ from mcpagent.compaction.compacting import compact_now, sent_now
 from mcpagent.conversation import Conversation, Words, usable_prompt
 from mcpagent.definition import Owner, PromptOrAnswers
 from mcpagent.errors import AgentStateError, InputError
-from mcpagent.events import ConversationCompacted, Emit, Event, RunFinished, guarded
+from mcpagent.events import (
+    AnswerRestarted,
+    ConversationCompacted,
+    Emit,
+    Event,
+    RequestSent,
+    RunFinished,
+    TextDelta,
+    guarded,
+)
 from mcpagent.execution import waiting_calls
 from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.loop import converse
@@ -27,6 +36,8 @@ from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolCall, Tool
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import runs_provider_tools, search_cost, search_problem, tool_limits
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.output.last_answer import typed_answer
+from mcpagent.output.output_spec import OutputSpec, output_spec, spec_from_json, spec_to_json
 from mcpagent.prompt.builder import (
     category_line,
     connecting_line,
@@ -36,7 +47,7 @@ from mcpagent.prompt.builder import (
 )
 from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop, running_loop
-from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run, nothing_to_keep
+from mcpagent.run import Deps, Output, RunContext, RunResult, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
@@ -54,9 +65,12 @@ from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.window.sent import LeftOut, not_sent
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from mcpagent.search import SearchResult
 
 _T = TypeVar("_T")
+_O = TypeVar("_O")
 
 NOT_ANSWERED = "This call waited for an approval or an answer that was not given, so it was not run."
 
@@ -93,6 +107,7 @@ class Session(Generic[Deps]):
         "_model",
         "_offered_first",
         "_only_asked_wait",
+        "_output",
         "_owner",
         "_pending",
         "_prompt_text",
@@ -144,6 +159,7 @@ class Session(Generic[Deps]):
         self._pending = standing.pending
         self._unfinished = standing.run
         self._trace = standing.trace
+        self._output = spec_from_json(standing.output) if standing.output is not None else None
         self._only_asked_wait = kept is not None
         """Whether open calls that nobody was asked about are ones that were not begun."""
         self._begun: Standing | None = standing if kept is not None else None
@@ -174,50 +190,186 @@ class Session(Generic[Deps]):
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
+    @overload
+    async def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> str: ...
+    @overload
+    async def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Any: ...
+    @overload
+    async def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> _O: ...
     @in_own_loop
-    async def ask(self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None) -> str:
+    async def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Any:
         """The answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one too.
 
-        `deps` and `tool_context` take the place of the session's own for this run. Raises `ModelError` when the model
-        fails, `InputError` for an unusable prompt, `LimitError` when a budget is used up, `AgentStateError` while this
-        session is answering, `CallsPendingError` when calls wait for an answer. After an error or a cancellation the
-        conversation goes on with the next `ask`.
+        With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
+        and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
+        this run. Raises `ModelError` when the model fails, `InputError` for an unusable prompt or type, `OutputError`
+        for an answer that is not of the type, also when it was asked for once more, `LimitError` when a budget is used
+        up, `AgentStateError` while this session is answering, `CallsPendingError` when calls wait for an answer. After
+        an error or a cancellation the conversation goes on with the next `ask`.
         """
+        spec = wanted_output(output_type)
         await self._left()
-        with self._running(usable_prompt(prompt), deps=deps, tool_context=tool_context) as run:
-            return self._answer(await converse(run))
+        with self._running(usable_prompt(prompt), spec, deps=deps, tool_context=tool_context) as run:
+            return self._answer(await converse(run, self._output), spec)
 
-    def ask_sync(self, prompt: Prompt, *, deps: Deps | None = None, tool_context: ToolContext | None = None) -> str:
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> str: ...
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Any: ...
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> _O: ...
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Any:
         """`ask` for code without an event loop; the agent must be started, by `with` or its own `ask_sync`."""
-        return self._owner.wait_for(lambda: self.ask(prompt, deps=deps, tool_context=tool_context))
+        about: dict[str, Any] = {"output_type": output_type, "deps": deps, "tool_context": tool_context}
+        return self._owner.wait_for(lambda: self.ask(prompt, **about))
 
+    @overload
+    async def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> RunResult[str]: ...
+    @overload
+    async def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> RunResult[Any]: ...
+    @overload
+    async def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> RunResult[_O]: ...
     @in_own_loop
     async def run(
         self,
         prompt: PromptOrAnswers,
         *,
+        output_type: Any = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
         before: Callable[[], None] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         """As `ask`, or with answers as `resume`, with all that the run came to.
 
-        Calls that wait for an answer raise nothing: they are in it. `before` is called in the run, before its first
-        step.
+        Calls that wait for an answer raise nothing: they are in it; nor does an answer that is not of the
+        `output_type`, until its `output` is asked for. `before` is called in the run, before its first step.
         """
+        spec = wanted_output(output_type)
         await self._left()
         earlier = len(self._conversation)
-        with self._running(_said(prompt), deps=deps, tool_context=tool_context) as run:
+        with self._running(_said(prompt), spec, deps=deps, tool_context=tool_context) as run:
             self._check_answers(run)
             if before is not None:
                 with run.entered():
                     before()
-            return self._result(await converse(run), earlier)
+            return self._result(await converse(run, self._output), earlier, spec)
 
+    @overload
+    async def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> str: ...
+    @overload
+    async def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Any: ...
+    @overload
+    async def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> _O: ...
     @in_own_loop
     async def resume(
-        self, answers: Sequence[CallAnswer] = (), *, deps: Deps | None = None, tool_context: ToolContext | None = None
-    ) -> str:
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> Any:
         """Goes on after `CallsPendingError`, with an answer to each call that waits.
 
         Raises `InputError` when an answer is missing, given twice or answers nothing. Calls are run once: they have a
@@ -225,11 +377,15 @@ class Session(Generic[Deps]):
         the model is told. Also after `agent.session(messages=...)`, in another process: calls without a result stay
         open until the next prompt. Without answers, `resume()`, a run goes on that was not finished (`is_unfinished`):
         calls that were not begun are made, none that may have run is made again, and the model answers.
+
+        A run that was begun with an `output_type` still ends with such an answer. Give the type again to have its
+        value; without it, this gives the JSON as text, which was checked all the same.
         """
+        spec = wanted_output(output_type)
         await self._left()
-        with self._running(usable_answers(answers), deps=deps, tool_context=tool_context) as run:
+        with self._running(usable_answers(answers), spec, deps=deps, tool_context=tool_context) as run:
             self._check_answers(run)
-            return self._answer(await converse(run))
+            return self._answer(await converse(run, self._output), spec)
 
     @in_own_loop
     async def compact(self, keep: str = "") -> ConversationCompacted | None:
@@ -270,13 +426,41 @@ class Session(Generic[Deps]):
         places = range(len(messages) - 1, -1, -1)
         return next((at for at in places if messages[at].text == self._prompt_text and messages[at].role == "user"), -1)
 
+    @overload
     def stream(
         self,
         prompt: PromptOrAnswers,
         *,
+        output_type: None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
-    ) -> EventStream:
+    ) -> EventStream[str]: ...
+    @overload
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> EventStream[Any]: ...
+    @overload
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> EventStream[_O]: ...
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+    ) -> EventStream[Any]:
         """The events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
 
             async with session.stream("...") as events:
@@ -284,14 +468,15 @@ class Session(Generic[Deps]):
 
         Leaving it, in whatever way, cancels what still runs; so does leaving a plain `async for` over it. With answers
         in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
-        `RunFinished.pending`.
+        `RunFinished.pending`. With an `output_type`, `partial_output()` is what has come of it.
         """
-        return EventStream(self, prompt, deps, tool_context)
+        return EventStream(self, prompt, deps, tool_context, wanted_output(output_type))
 
     @contextmanager
     def _running(
         self,
         said: Words | Mapping[str, CallAnswer],
+        output: OutputSpec | None = None,
         *,
         deps: Any = None,
         tool_context: ToolContext | None = None,
@@ -315,7 +500,8 @@ class Session(Generic[Deps]):
             self._prompt_text = conversation.messages[-1].text
             self._spent += unfinished.spent
             unfinished = UnfinishedRun(len(conversation) - 1)
-        self._unfinished = None
+            self._output = None
+        self._unfinished, self._output = None, output or self._output
         context = tool_context if tool_context is not None else self.tool_context
         run: RunContext[Any] = RunContext(
             deps if deps is not None else self.deps,
@@ -364,6 +550,7 @@ class Session(Generic[Deps]):
                     if conversation.open_calls and conversation.place > earlier:
                         self._only_asked_wait = True  # its last calls were written down, and not begun
                 self._pending = run.tally.pending if run.tally.is_over else self._pending
+                self._output = self._output if self._is_wanted(run) else None
                 self._keep_soon()
             note_uses(conversation, earlier, self._tools.options, run.emit)
 
@@ -382,17 +569,23 @@ class Session(Generic[Deps]):
         """Those of the agent, if its model has a provider that could run any."""
         return self._owner.definition.provider_tools if runs_provider_tools(self._owner.model) else ()
 
-    def _result(self, finished: RunFinished, earlier: int) -> RunResult:
+    @staticmethod
+    def _is_wanted(run: RunContext[Any]) -> bool:
+        """Whether the run's answer is still to come."""
+        return not run.tally.is_over or bool(run.tally.pending)
+
+    def _result(self, finished: RunFinished, earlier: int, spec: OutputSpec | None) -> RunResult[Any]:
         self._pending = finished.pending
         new = self._conversation.messages[earlier:]
         about = (finished.answer, finished.stop, finished.usage, finished.spent)
-        return RunResult(*about, new, finished.pending, finished.citations)
+        output = partial(typed_answer, finished, spec) if spec is not None else None
+        return RunResult(*about, new, finished.pending, finished.citations, finished.problems, output)
 
-    def _answer(self, finished: RunFinished) -> str:
+    def _answer(self, finished: RunFinished, spec: OutputSpec | None) -> Any:
         self._pending = finished.pending
         if finished.pending:
             raise CallsPendingError(finished.pending)
-        return finished.answer
+        return typed_answer(finished, spec)
 
     def _check_answers(self, run: RunContext[Any]) -> None:
         """Raises `InputError` unless each call that waits, and no other, has one answer."""
@@ -493,6 +686,12 @@ class Session(Generic[Deps]):
         return tuple(asked.get(call.call_id, call) for call in waiting if call.call_id in known)
 
     @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema that the answer is to fit of the run that is under way, waits or was not finished; None for
+        words."""
+        return self._output.schema if self._output is not None else None
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether a question has no answer yet, for an error or since a process ended: `resume()` goes on with it.
 
@@ -543,6 +742,7 @@ class Session(Generic[Deps]):
         self._large = self._with_nothing_aside()
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
+        self._output = None
         self._only_asked_wait, self._begun, self._spent = False, None, Spent()
         if self._store is not None:
             self._keep_in(Keeper(self._store, self.id))
@@ -562,7 +762,7 @@ class Session(Generic[Deps]):
         while 0 < length < len(messages) and messages[length].role == "tool":
             length -= 1
         self._go_on(length)
-        self._unfinished = None
+        self._unfinished = self._output = None
         self._keep_soon()
 
     def _go_on(self, length: int | None = None) -> None:
@@ -784,6 +984,7 @@ class Session(Generic[Deps]):
             else:
                 unfinished = UnfinishedRun(run.begins_at, run.tally.turns, so_far)
         conversation = self._conversation
+        wanted = self._output if run is None or self._is_wanted(run) else None
         return Standing(
             beginning=Beginning(
                 system=conversation.system,
@@ -803,6 +1004,7 @@ class Session(Generic[Deps]):
             state=self.tool_context.dump_namespaces(),
             durable=self.durable_run,
             trace=(run.watch.trace if run is not None else "") or self._trace,
+            output=spec_to_json(wanted) if wanted is not None else None,
         )
 
     def snapshot(self) -> KeptSession:
@@ -846,7 +1048,7 @@ class _End:
     """The last item in a stream's queue."""
 
 
-class EventStream:
+class EventStream(Generic[Output]):
     """The events of one run: an async context manager and an async iterator; see `Session.stream`."""
 
     def __init__(
@@ -855,16 +1057,20 @@ class EventStream:
         prompt: PromptOrAnswers,
         deps: Any,
         tool_context: ToolContext | None,
+        spec: OutputSpec | None = None,
     ) -> None:
         self._session = session
         self._asked = (prompt, deps, tool_context)
+        self._spec = spec
+        self._text: list[str] = []
+        self._finished: RunFinished | None = None
         self._events: asyncio.Queue[Event | _End] = asyncio.Queue()
         self._task: asyncio.Task[RunFinished] | None = None
         self._running = ExitStack()
         self._is_entered = False
         self._is_over = False
 
-    async def __aenter__(self) -> EventStream:
+    async def __aenter__(self) -> Self:
         if self._is_entered or self._task is not None or self._is_over:
             raise AgentStateError("this stream was begun already; make another one with session.stream(...)")
         self._is_entered = True
@@ -889,11 +1095,40 @@ class EventStream:
         assert self._task is not None
         event = await self._events.get()
         if not isinstance(event, _End):
+            self._follow(event)
             return event
         self._is_over = True
         self._events.put_nowait(event)  # for whoever else reads
         self._task.result()  # raises what the run raised
         raise StopAsyncIteration
+
+    def _follow(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text) if self._spec is not None:
+                self._text.append(text)
+            case RequestSent() | AnswerRestarted():
+                self._text.clear()
+            case RunFinished():
+                self._finished = event
+            case _:
+                pass
+
+    def partial_output(self) -> Any:
+        """What has come so far of the value of the `output_type`, as JSON data: lists and texts as far as they go.
+
+        None before there is anything of it, and without an `output_type`. It is not checked: the end is what counts.
+        """
+        return self._spec.partial("".join(self._text)) if self._spec is not None else None
+
+    @property
+    def output(self) -> Output:
+        """What the run came to, once `RunFinished` was read: the value of the `output_type`, or the text without one.
+
+        Raises `OutputError` if the answer is not of that type, and `AgentStateError` before the end.
+        """
+        if self._finished is None:
+            raise AgentStateError("the stream is not at its end; read its events to RunFinished first")
+        return cast("Output", typed_answer(self._finished, self._spec))
 
     @in_own_loop
     async def aclose(self) -> None:
@@ -934,7 +1169,7 @@ class EventStream:
 
         # Entered here, so that a prompt that cannot be used is told to whoever asked.
         run = running.enter_context(
-            session._running(_said(prompt), deps=deps, tool_context=tool_context, listener=listen)
+            session._running(_said(prompt), self._spec, deps=deps, tool_context=tool_context, listener=listen)
         )
         running.callback(owner.subscribe(events.put_nowait))
         session._task = self._task = asyncio.create_task(_streamed(session, run, running), name="mcpagent-stream")
@@ -944,7 +1179,7 @@ class EventStream:
 class _PlainLoop:
     """A plain `async for` over a stream: nobody else has it, so it is gone, and the stream left, with the loop."""
 
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: EventStream[Any]) -> None:
         self._stream = stream
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -960,7 +1195,7 @@ class _PlainLoop:
 async def _streamed(session: Session[Any], run: RunContext[Any], running: ExitStack) -> RunFinished:
     with running:  # before the task is over, so that whoever hears of the end finds the session free
         session._check_answers(run)
-        finished = await converse(run)
+        finished = await converse(run, session._output)
         session._pending = finished.pending
         return finished
 
@@ -970,6 +1205,11 @@ def _ended(task: asyncio.Task[RunFinished], running: ExitStack, events: asyncio.
     events.put_nowait(_End())
     if not task.cancelled():
         task.exception()  # raised to whoever still reads; nobody's after that
+
+
+def wanted_output(output_type: Any) -> OutputSpec | None:
+    """What an answer is to be; None for words. Raises `InputError` for what is no type."""
+    return None if output_type is None or output_type is str else output_spec(output_type)
 
 
 def _said(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:

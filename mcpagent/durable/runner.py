@@ -12,7 +12,7 @@ from mcpagent.agent import Agent
 from mcpagent.approval import CallAnswer
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, outside
 from mcpagent.durable.steps import WORKFLOW, Workflow, storable_error
-from mcpagent.errors import AgentStateError, SessionBusyError, SessionStoreError
+from mcpagent.errors import AgentStateError, OutputError, SessionBusyError, SessionStoreError
 from mcpagent.messages import Message, dump_messages, load_messages
 from mcpagent.run import RunResult
 from mcpagent.session import Session
@@ -197,9 +197,13 @@ class Runner:
                 session.goes_on_from = str(now.values.get("trace") or "")
             if "answers" in request:
                 answers = [CallAnswer.from_json(answer) for answer in request["answers"]]
-                result = await session.run(answers, before=lambda: workflow.reserve(session.open_calls))
+                result = await session.run(
+                    answers,
+                    output_type=session.output_schema,
+                    before=lambda: workflow.reserve(session.open_calls),
+                )
             else:
-                result = await session.run(str(request["prompt"]))
+                result = await session.run(str(request["prompt"]), output_type=request.get("output"))
             session.durable_run = ""
         except Exception:
             session.durable_run = ""
@@ -269,7 +273,12 @@ def _kept_from_json(name: str, data: Any) -> KeptSession | None:
 
 
 def _result_to_json(result: RunResult) -> Any:
+    try:
+        output = {"output": result.output} if result.has_type else {}
+    except OutputError:
+        output = {"problems": [list(problem) for problem in result.problems]}
     return {
+        **output,
         "answer": result.answer,
         "stop": result.stop,
         "spent": asdict(result.spent),

@@ -24,10 +24,11 @@ from mcpagent.durable.database import EngineConnection, EngineDatabase
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, Bounds, RunQueue, unserved_words
 from mcpagent.durable.runner import Runner
 from mcpagent.durable.steps import in_steps
-from mcpagent.errors import AgentStateError, ConfigError, InputError
+from mcpagent.errors import AgentStateError, ConfigError, InputError, OutputProblem
 from mcpagent.events import StopReason
 from mcpagent.messages import Spent, Text, Usage
 from mcpagent.python.argument_checks import checked, expect
+from mcpagent.session import wanted_output
 from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.store import SessionStore, usable_id, written
 from mcpagent.text.safe_text import safe_line
@@ -52,12 +53,18 @@ _STATES: dict[str, State] = {
 
 @dataclass(frozen=True, slots=True)
 class DurableResult:
-    """What a run came to; with the stop "calls_pending", `pending` wait for `DurableRuns.answer`."""
+    """What a run came to; with the stop "calls_pending", `pending` wait for `DurableRuns.answer`.
+
+    `output` is the JSON data that the answer holds, where an `output_type` was given; None if it does not fit, which
+    `problems` tell.
+    """
 
     answer: str
     stop: StopReason
     spent: Spent
     pending: tuple[PendingCall, ...] = ()
+    output: Any = None
+    problems: tuple[OutputProblem, ...] = ()
 
     @property
     def usage(self) -> Usage:
@@ -96,7 +103,8 @@ class DurableRun:
             await asyncio.wait({got, unserved})
         spent = Spent(**{**data["spent"], "usage": Usage(**data["spent"]["usage"])})
         pending = tuple(PendingCall.from_json(call) for call in data["pending"])
-        return DurableResult(data["answer"], data["stop"], spent, pending)
+        problems = tuple(OutputProblem(*problem) for problem in data.get("problems", ()))
+        return DurableResult(data["answer"], data["stop"], spent, pending, data.get("output"), problems)
 
     async def state(self) -> State:
         """ "waiting" for its turn or its session, "running", "done", "failed" or "cancelled"."""
@@ -165,18 +173,28 @@ class DurableRuns:
     # -- for whoever asks ---------------------------------------------------------------------------------------------
 
     async def start(
-        self, prompt: str, *, session: str | None = None, user: str = "", run: str | None = None
+        self,
+        prompt: str,
+        *,
+        session: str | None = None,
+        user: str = "",
+        run: str | None = None,
+        output_type: Any = None,
     ) -> DurableRun:
         """Begins a run of this session (None: a new one) as soon as it is its turn, in whichever worker.
 
-        `run` is its id: the same one given twice is one run. Raises `InputError` for an unusable prompt or id.
+        `run` is its id: the same one given twice is one run. With an `output_type` the answer is data that fits its
+        JSON Schema; a worker has the schema alone, so validators of a type do not count. Raises `InputError` for an
+        unusable prompt, id or type.
         """
         parts = usable_prompt(prompt)
         if any(not isinstance(part, Text) for part in parts):
             raise InputError("start: a durable run is asked with words alone")
         expect("start: user", user, str, "a name as text", error=InputError)
         words = "".join(part.text for part in parts if isinstance(part, Text))
-        data = {"session": usable_id(session or uuid4().hex), "prompt": words}
+        data: dict[str, Any] = {"session": usable_id(session or uuid4().hex), "prompt": words}
+        if (spec := wanted_output(output_type)) is not None:
+            data["output"] = {"title": spec.format.name, **spec.schema}
         return await self._enqueue(data, user, _usable_run(run) if run else uuid4().hex)
 
     async def answer(self, answers: Sequence[CallAnswer], *, session: str, user: str = "") -> DurableRun:

@@ -22,6 +22,7 @@ from mcpagent.events import Emit
 from mcpagent.execution import NOTHING_RETURNED, failure_output
 from mcpagent.messages import Part, Spent, Text, ToolCall, ToolResult, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, WrappedModel
+from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.recording.recorded_lines import CallLine, ResponseLine, output_document, read, response_line
 from mcpagent.run import run_context
 from mcpagent.sessions.standing import written_json
@@ -113,17 +114,20 @@ def in_steps(definition: Definition) -> Definition:
 class _StepModel(WrappedModel):
     """The model, each answer of which is the result of a step."""
 
+    def takes_output(self) -> bool:
+        return True
+
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         workflow = WORKFLOW.get()
         if workflow is None:
-            return await self.inside.respond(request, emit)
+            return await self.inside.respond(told_form(self.inside, request), emit)
         from dbos import DBOS
 
         live: list[ModelResponse] = []
 
         async def ask() -> str:
             try:
-                response = await _alone(self.inside.respond(request, emit))
+                response = await _alone(self.inside.respond(told_form(self.inside, request), emit))
             except Exception as error:  # noqa: BLE001 - models are other people's code
                 raise storable_error(error, workflow.store) from None
             live.append(response)

@@ -15,6 +15,20 @@ ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
 
 
 @dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """The form of an answer that is wanted as data: a JSON Schema of an object, and what the form is called.
+
+    The answer is that object as JSON text, whichever `way` it is asked for: as the provider's own form of an answer,
+    or as the arguments of a tool that is there for nothing else. The adapter decides that.
+    """
+
+    name: str
+    schema: dict[str, Any]
+    description: str = ""
+    way: Literal["native", "tool"] = "native"
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
 
@@ -22,7 +36,8 @@ class ModelRequest:
     `deferred_tools` are for the provider's own search, all that it ever had in this conversation, each as it was first
     given: found ones, and those that are lost, stay among them. They are given only if `search_problem` knows none,
     and `search_strategy` says how that search ranks, if there is a choice. `provider_tools` are run by the provider;
-    what the model has none of is left out, which is told once.
+    what the model has none of is left out, which is told once. `output` is the form of the answer, None for words; an
+    answer that makes calls need not have it.
     """
 
     system: str
@@ -33,6 +48,7 @@ class ModelRequest:
     settings: ModelSettings = field(default_factory=ModelSettings)
     search_strategy: Literal["auto", "bm25", "regex"] = "auto"
     provider_tools: tuple[ProviderTool, ...] = ()
+    output: OutputFormat | None = None
 
     @property
     def known_tools(self) -> int:

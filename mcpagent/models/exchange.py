@@ -26,7 +26,7 @@ from mcpagent.models.failures_and_retries import (
 )
 from mcpagent.models.prices import dollars_for
 from mcpagent.models.provider_run.provider_calls import call_events, calls_to_come, ran_unpriced
-from mcpagent.models.shown_deltas import Delta, ShownDeltas
+from mcpagent.models.shown_deltas import CallDelta, Delta, ShownDeltas
 from mcpagent.models.tool_changes_in_history import with_found
 
 if TYPE_CHECKING:
@@ -44,13 +44,17 @@ class StreamReader(Protocol):
         """Whether the answer is whole."""
         ...
 
-    def add(self, event: Mapping[str, Any]) -> Delta | None:
+    def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
         """Takes one event; gives what to show of it. Raises `ReportedError` if the event is an error."""
         ...
 
     def answer(self) -> dict[str, Any]:
         """The same JSON as without streaming. Raises `AnswerError` if the stream ended before the answer did."""
         ...
+
+
+def _unheard(delta: CallDelta) -> None:
+    """Arguments of calls are shown when they are whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class AskedWay:
     request: ModelRequest
     listen: Emit
     understand: Callable[[ModelResponse], ModelResponse] = lambda response: response
+    hear_call: Callable[[CallDelta], None] = _unheard
 
 
 class ApiFormat(ABC):
@@ -190,7 +195,9 @@ class Exchange:
             return False
         with reading():
             delta = self._reader.add(event) if isinstance(event, Mapping) else None
-        if delta is not None:
+        if isinstance(delta, CallDelta):
+            self._way.hear_call(delta)
+        elif delta is not None:
             if isinstance(delta, ProviderCallStarted | ProviderCallFinished):
                 self._told[delta.call.id] = isinstance(delta, ProviderCallFinished)
             self._way.listen(delta)

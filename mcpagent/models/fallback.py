@@ -23,6 +23,7 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
+from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.models.shown_deltas import ShownDeltas
 from mcpagent.python.argument_checks import checked
 
@@ -72,7 +73,7 @@ class FallbackModel:
                 shown.restart(f"{model.name} answers instead")
             self._tell_left_out(model, request, emit)
             try:
-                response = await model.respond(request, shown)
+                response = await model.respond(told_form(model, request), shown)
             except ContextOverflowError:
                 raise
             except (ModelError, CredentialsError) as error:
@@ -122,6 +123,10 @@ class FallbackModel:
     def runs_provider_tools(self) -> bool:
         """Whether any of them does: each tells for itself what it has not."""
         return any(map(runs_provider_tools, self.models))
+
+    def takes_output(self) -> bool:
+        """It asks each in its own way."""
+        return True
 
     async def look_up(self) -> None:
         """Each of them."""

@@ -36,6 +36,22 @@ from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
 from mcpagent.models.origins import address_of, thoughts_of, written_for
+from mcpagent.models.output_ways.asked_output import (
+    OutputWay,
+    callable_in,
+    demanded,
+    is_submitted,
+    native_fields,
+    refuses_demand,
+    refuses_output,
+    refuses_schema,
+    schema_text,
+    submitted_way,
+    told_in_words,
+    usual_way,
+    with_fields,
+    with_submit_tool,
+)
 from mcpagent.models.prices import OWN_SERVERS, known_search_cost
 from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
@@ -146,6 +162,8 @@ class HttpModel(ApiFormat):
         self._unwanted: dict[str, str] = {}
         self._unrun: dict[str, str] = {}
         self._gone: frozenset[str] = frozenset()
+        self._unformed: frozenset[str] = frozenset()
+        self._demands = True
         self._tokens: dict[ProviderTool, str] = {}
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -171,6 +189,7 @@ class HttpModel(ApiFormat):
         for name in OPTIONAL & self._unwanted.keys():
             body.pop(name, None)
         kept = {**body, **{name: value for name, value in settings.items() if name not in self._unwanted}}
+        kept = self._with_output(kept, request)
         extra = request.settings.extra
         theirs = extra.get("tools")
         if isinstance(theirs, list):  # before ours, so that what is found later stands at the end
@@ -195,6 +214,31 @@ class HttpModel(ApiFormat):
     def runs_provider_tools(self) -> bool:
         """It tells which it has not."""
         return True
+
+    def takes_output(self) -> bool:
+        """It asks for the form of an answer in the way that its provider has."""
+        return True
+
+    def _with_output(self, body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
+        """The body with the form of the answer, as the request's way has it."""
+        if request.output is None:
+            return body
+        if is_submitted(request):
+            return demanded(body, request, self.protocol) if self._demands else _undemanded(body)
+        return with_fields(body, native_fields(request.output, self.protocol, subset=self.wants_subset))
+
+    @property
+    def wants_subset(self) -> bool:
+        """Whether the schema of an answer is to be in OpenAI's strict subset."""
+        return True
+
+    def output_way(self, request: ModelRequest, *, can_call: bool = True) -> OutputWay:
+        """How the form of the answer is asked for: as is known of the model, but for what it refused."""
+        most = self.tool_limits().max_tools
+        way = usual_way(request, self.origin, most_tools=most, can_call=can_call)
+        if way != "native" or not self._unformed & {"", schema_text(request)}:
+            return way
+        return "tool" if can_call else "text"
 
     def run_for(self, request: ModelRequest) -> WrittenTools:
         """The tools that the provider runs, as this model takes them."""
@@ -278,14 +322,27 @@ class HttpModel(ApiFormat):
             if name and name not in self._told:
                 self._told.add(name)
                 emit(Notice(f"{self.name}: {name} is left out: {why}", "warning"))
-        return textual_way(request, emit) if self.is_elsewhere else AskedWay(request, emit)
+        return self.formed_way(request, emit)
+
+    def formed_way(self, request: ModelRequest, emit: Emit, *, can_call: bool = True) -> AskedWay:
+        """With the form of the answer, if one is wanted."""
+        output = request.output
+        if output is None:
+            return textual_way(request, emit) if self.is_elsewhere else AskedWay(request, emit)
+        match self.output_way(request, can_call=can_call):
+            case "native":  # JSON is no call then, whatever it looks like
+                return AskedWay(request, emit)
+            case "tool":
+                return submitted_way(AskedWay(with_submit_tool(request, output), emit), emit)
+            case _:
+                return AskedWay(replace(told_in_words(request), output=None), emit)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         """Elsewhere with the calls that the model wrote as text."""
         response = super().read_answer(answer, request)
         if not self.is_elsewhere:
             return response
-        return read_textual_calls(response, request, of_any_tool=not speaks_for_itself(self.origin))
+        return read_textual_calls(response, callable_in(request), of_any_tool=not speaks_for_itself(self.origin))
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
         """With looser schemas for a server that refused them, or is known to refuse some."""
@@ -303,14 +360,31 @@ class HttpModel(ApiFormat):
         if failure.status in (403, 404, 424) and (tools := refused_tools(failure.message, self.run_for(way.request))):
             self._unrun |= tools
             return True
+        # Elsewhere a schema that is refused may be taken once it says less.
+        is_final = not self.is_elsewhere or not refuses_schema(failure)
+        if is_final and self._asks_otherwise(failure, way.request):
+            return True
         if not self.is_elsewhere:
             return False
         if failure.window_tokens:
             self.learn(window_tokens=failure.window_tokens)
         if failure.status in (400, 422, 500) and refuses_schemas(failure.message) and self.server().takes_schemas:
             body = self.request_body(way.request)
-            return with_loose_schemas(body) != body and self.learn(takes_schemas=False)
-        return False
+            if with_loose_schemas(body) != body:
+                return self.learn(takes_schemas=False)
+        return self._asks_otherwise(failure, way.request)
+
+    def _asks_otherwise(self, failure: Failure, request: ModelRequest) -> bool:
+        """Whether the failure refuses how the form of the answer was asked for, which is asked for in another way."""
+        if request.output is None or failure.status not in (400, 404, 422, 500):
+            return False
+        if is_submitted(request):
+            was, self._demands = self._demands, self._demands and not refuses_demand(failure)
+            return was != self._demands
+        if not refuses_output(failure) or self._unformed & {"", schema_text(request)}:
+            return False
+        self._unformed |= {schema_text(request) if refuses_schema(failure) else ""}
+        return True
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
         """Whether the failure names something of the request that it can be sent without, which is left out from now
@@ -529,6 +603,11 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
             return self.marked.was_marked
 
     return MarkedStream
+
+
+def _undemanded(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Any tool may be called, and none need be: where only one way of saying so is taken."""
+    return {name: value for name, value in body.items() if name != "tool_choice"}
 
 
 def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

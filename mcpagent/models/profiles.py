@@ -133,6 +133,22 @@ def profile_of(to: Origin) -> Profile:
     return next((profile for looks, profile in _GPTS if re.fullmatch(looks, base)), UNKNOWN)
 
 
+_FIRST_STRUCTURED = (4, 5)
+"""Anthropic docs, structured outputs (Nov 2026): Claude 4.5 and later."""
+
+_UNSTRUCTURED = re.compile(r"gpt-(4|3\.?5)(?!o|\.1).*|gpt-audio.*|gpt-4o-2024-05-13|o1-(mini|preview).*")
+"""OpenAI docs, structured outputs (Nov 2026): from gpt-4o-2024-08-06 on, and not the audio models."""
+
+
+def is_structured(to: Origin) -> bool | None:
+    """Whether the model keeps to a JSON Schema of its answer that a request names; None if nothing is known of it."""
+    if claude := claude_version(to.model):
+        return claude[1] >= _FIRST_STRUCTURED
+    if _UNSTRUCTURED.fullmatch(base_name(to.model)):
+        return False
+    return None if profile_of(to).max_output_tokens is None else True
+
+
 # -- Servers ----------------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +161,8 @@ class Server:
     `dialect` is that of its Chat Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the
     most that it takes in one request, `behind` those of providers behind it, as its models' names begin. `caches`: a
     beginning that was sent before costs a fraction there, without being marked, and its models are large ones.
+    `structured`: whether a JSON Schema of the answer is obeyed, "always", or only "alone", without tools in the same
+    request; "" if only models do that are known to.
     """
 
     source: str
@@ -154,6 +172,7 @@ class Server:
     max_tools: int | None = None
     behind: tuple[tuple[str, int], ...] = ()
     caches: bool = False
+    structured: Literal["", "always", "alone"] = ""
 
     def most_tools(self, model_name: str) -> int | None:
         """Of a request to this model."""
@@ -166,7 +185,7 @@ def _named(*same: str, **others: str) -> dict[str, str]:
 
 _ALL = _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
 _LOCAL = _named("top_p", "stop", "seed", "parallel_tool_calls")
-_AZURE = Server("the same API as OpenAI's", _ALL, dialect="openai", max_tools=128, caches=True)
+_AZURE = Server("the same API as OpenAI's", _ALL, dialect="openai", max_tools=128, caches=True, structured="always")
 _MOONSHOT = Server(
     'its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek", caches=True
 )
@@ -175,7 +194,12 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
     (
         "api.openai.com",
         Server(
-            'OpenAI\'s SDK; API reference: "a max of 128 functions"', _ALL, dialect="openai", max_tools=128, caches=True
+            'OpenAI\'s SDK; API reference: "a max of 128 functions"',
+            _ALL,
+            dialect="openai",
+            max_tools=128,
+            caches=True,
+            structured="always",
         ),
     ),
     ("openai.azure.com", _AZURE),
@@ -188,6 +212,7 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             _named("top_p", "stop"),
             dialect="gemini",
             max_tools=512,
+            structured="alone",
         ),
     ),
     (
@@ -197,6 +222,7 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             _named("top_p", "stop", "parallel_tool_calls", seed="random_seed"),
             "none",
             dialect="mistral",
+            structured="alone",
         ),
     ),
     (
@@ -219,7 +245,16 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             max_tools=128,
         ),
     ),
-    ("api.x.ai", Server('xAI\'s API reference; its error: "the maximum is 200"', _LOCAL, max_tools=200, caches=True)),
+    (
+        "api.x.ai",
+        Server(
+            'xAI\'s API reference; its error: "the maximum is 200"',
+            _LOCAL,
+            max_tools=200,
+            caches=True,
+            structured="always",
+        ),
+    ),
     (
         "openrouter.ai",
         Server(
@@ -240,10 +275,11 @@ _NAMED: Mapping[str, Server] = {
     "xai": _HOSTS["api.x.ai"],
     "openrouter": _HOSTS["openrouter.ai"],
     "azure": _AZURE,
-    "vllm": Server("vLLM docs, OpenAI-compatible server", _LOCAL, "template"),
-    "llamacpp": Server("llama.cpp, tools/server/README.md", _LOCAL, "template"),
-    "ollama": Server("Ollama docs, OpenAI compatibility", _named("top_p", "stop", "seed")),
-    "lmstudio": Server("LM Studio docs, OpenAI compatibility", _named("top_p", "stop", "seed")),
+    "vllm": Server("vLLM docs, OpenAI-compatible server", _LOCAL, "template", structured="alone"),
+    # "Cannot use custom grammar constraints with tools."
+    "llamacpp": Server("llama.cpp, tools/server/README.md", _LOCAL, "template", structured="alone"),
+    "ollama": Server("Ollama docs, OpenAI compatibility", _named("top_p", "stop", "seed"), structured="alone"),
+    "lmstudio": Server("LM Studio docs, OpenAI compatibility", _named("top_p", "stop", "seed"), structured="alone"),
 }
 _ANY = Server("what most servers of this format take", _LOCAL)
 

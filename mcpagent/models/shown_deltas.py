@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcpagent.events import (
@@ -16,6 +17,14 @@ from mcpagent.events import (
 
 Delta: TypeAlias = TextDelta | ThinkingDelta | ProviderCallStarted | ProviderCallFinished
 """What an answer shows of itself while it arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """The next piece of the arguments of a call to this tool, as JSON text; only who asked for it hears it."""
+
+    name: str
+    text: str
 
 
 class ShownDeltas:

@@ -22,6 +22,10 @@ READER_NAMES = ("read_large_output", "search_large_output", "query_large_output"
 RESERVED_NAMES = SEARCH_NAMES.union(READER_NAMES)
 """No other tool is offered under such a name."""
 
+SUBMIT_TOOL = "submit_answer"
+"""What a model calls to give an answer as data; in requests alone, never in a history. No other has this name either.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

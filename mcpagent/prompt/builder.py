@@ -91,3 +91,13 @@ def summary_words(summary: str) -> str:
     if not summary:
         return _words("left_out").template
     return _words("summary").substitute(summary=fenced(summary))
+
+
+def misfit_note(problems: Sequence[str]) -> str:
+    """What is said to the model when its answer is not what it was to be; the problems quote what it wrote."""
+    return for_model(_words("misfit").substitute(problems="\n".join(f"- {problem}" for problem in problems)))
+
+
+def is_misfit_note(text: str) -> bool:
+    """Whether `misfit_note` wrote it."""
+    return text.startswith(_words("misfit").template.partition("$")[0])

@@ -7,13 +7,12 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 END_SECONDS = 5.0
 """So long who was interrupted waits for work that does not heed its cancellation."""
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -28,19 +27,17 @@ class _HasLoop(Protocol):
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]: ...
 
 
-_S = TypeVar("_S", bound=_HasLoop)
+_M = TypeVar("_M", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
-def in_own_loop(
-    method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]],
-) -> Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]]:
+def in_own_loop(method: _M) -> _M:
     """The method, always run in the event loop of the agent: `ask_sync` may have started it in one of its own."""
 
     @wraps(method)
-    def relayed(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
+    def relayed(self: _HasLoop, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         return self._here(method(self, *args, **kwargs))
 
-    return relayed
+    return cast("_M", relayed)
 
 
 class ElsewhereWork(Generic[_T]):

@@ -29,6 +29,7 @@ from mcpagent.messages import (
     ToolsShown,
     Usage,
     dump_messages,
+    json_copy,
     load_messages,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop, ToolLimits
@@ -200,7 +201,7 @@ def listing_line(listing: Listing, servers: Mapping[str, ServerStatus]) -> Listi
 @dataclass(frozen=True, slots=True)
 class RequestLine:
     """Everything that the model is sent: `messages` behind the first `kept` of the request before, tools by name, and
-    one fingerprint of their definitions."""
+    one fingerprint of their definitions. `output` is the schema of the answer, if it is to be data."""
 
     system: str
     messages: list[Document]
@@ -210,6 +211,7 @@ class RequestLine:
     tool_choice: str
     number: int = 0
     kept: int = 0
+    output: Document | None = None
 
 
 def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> RequestLine:
@@ -227,6 +229,7 @@ def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> Reque
         request.tool_choice,
         number=number,
         kept=kept,
+        output=json_copy(request.output.schema) if request.output is not None else None,
     )
 
 

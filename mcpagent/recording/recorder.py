@@ -31,6 +31,7 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
+from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     Document,
@@ -284,9 +285,12 @@ class _RecordedModel(WrappedModel):
             self._recorder.write("model_size", {"small": small})
         return small
 
+    def takes_output(self) -> bool:
+        return True
+
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         if current_run() is None:  # asked outside of every conversation
-            return await self.inside.respond(request, emit)
+            return await self.inside.respond(told_form(self.inside, request), emit)
         recorder = self._recorder
         number = recorder.request(request)
         deltas: list[TextDelta | ThinkingDelta] = []
@@ -299,7 +303,7 @@ class _RecordedModel(WrappedModel):
             emit(event)
 
         try:
-            response = await self.inside.respond(request, listen)
+            response = await self.inside.respond(told_form(self.inside, request), listen)
         except (ModelError, CredentialsError) as error:
             recorder.write("response", asdict(failure_line(number, error)))
             raise

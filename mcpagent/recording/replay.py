@@ -244,6 +244,9 @@ class _ReplayedModel:
     def runs_provider_tools(self) -> bool:
         return True
 
+    def takes_output(self) -> bool:
+        return True
+
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         line = self._next_request()
         self._messages = [*self._messages[: line.kept], *line.messages]
@@ -293,6 +296,8 @@ def _difference(then: RequestLine, now: RequestLine) -> str:
         return "a tool has another definition"
     if then.deferred_tools != now.deferred_tools:
         return "another deferred_tools"
+    if then.output != now.output:
+        return "another form of the answer (output_type)"
     return "another tool_choice" if then.tool_choice != now.tool_choice else ""
 
 

@@ -115,6 +115,7 @@ class Standing:
 
     `durable` is the id of the durable run that writes it, which must not write over what others have said since.
     `trace` names its last run in traces, for a run that goes on with it.
+    `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
     """
 
     beginning: Beginning = field(default_factory=Beginning)
@@ -126,6 +127,7 @@ class Standing:
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     durable: str = ""
     trace: str = ""
+    output: Mapping[str, Any] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
@@ -258,5 +260,9 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "state": (dict, dict),
     "durable": (str, str),
     "trace": (str, str),
+    "output": (
+        dict,
+        lambda data: {"name": str(data["name"]), "description": str(data["description"]), "schema": data["schema"]},
+    ),
 }
 """By name of the field: to JSON, and back."""

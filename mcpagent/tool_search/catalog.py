@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolKey
-from mcpagent.models.tool_changes_in_history import READER_NAMES, RESERVED_NAMES
+from mcpagent.models.tool_changes_in_history import READER_NAMES, RESERVED_NAMES, SUBMIT_TOOL
 from mcpagent.tool_search.search_options import ToolSearch, definition_tokens
 from mcpagent.tool_search.unique_names import NameMap, offered_names
 from mcpagent.tools import Tool
@@ -105,7 +105,7 @@ class Shared:
     def __init__(self, search: ToolSearch, taken: frozenset[str] = frozenset()) -> None:
         self._search = search
         self.taken = taken
-        self.reserved = RESERVED_NAMES | taken
+        self.reserved = RESERVED_NAMES | {SUBMIT_TOOL} | taken
         self._index: SharedIndex | None = None
         self._tokens: dict[str, list[tuple[ToolDefinition, int]]] = {}
         self.keys = _Keys()

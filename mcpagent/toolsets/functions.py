@@ -267,13 +267,14 @@ class FunctionToolset(Toolset):
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
     """The model's JSON Schema without the titles pydantic makes up, which cost tokens and say nothing."""
-    schema = _untitled(model.model_json_schema())
+    schema = untitled(model.model_json_schema())
     schema.pop("additionalProperties", None)
     schema.setdefault("properties", {})
     return schema
 
 
-def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
+def untitled(schema: dict[str, Any]) -> dict[str, Any]:
+    """A JSON Schema without the titles that pydantic makes up."""
     return cast("dict[str, Any]", _without_titles(schema, are_names=False))
 
 

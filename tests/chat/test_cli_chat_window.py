@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mcpagent.cli.oneshot.output import JsonReport
+from mcpagent.cli.oneshot.json_report import JsonReport
 from mcpagent.cli.screen.lines import event_lines
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ModelError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from mcpagent.cli.frame.exit_codes import ERROR_KINDS, ExitCode
-from mcpagent.cli.oneshot.output import SCHEMA
+from mcpagent.cli.oneshot.json_report import SCHEMA
 from mcpagent.events import StopReason
 from mcpagent.mcp.server_status import ServerState
 from mcpagent.messages import ToolErrorKind

@@ -12,7 +12,7 @@ from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import leaves
 from mcpagent.cli.help import TOP_LEVEL_HELP, command_help
 from mcpagent.cli.may_run import approvals
-from mcpagent.cli.oneshot.output import SCHEMA
+from mcpagent.cli.oneshot.json_report import SCHEMA
 from tests.cli.event_schema import DOCUMENTS
 
 

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
-from mcpagent.cli.oneshot.output import event_document
+from mcpagent.cli.oneshot.json_report import event_document
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console, portable_json
 from mcpagent.errors import CredentialsError, McpAgentError, ModelError
 from mcpagent.events import ToolProgress
@@ -109,7 +109,7 @@ def test_an_answer_over_search_and_calls(tmp_path: Path, capsys: pytest.CaptureF
         ([PAID, "never"], {"max_tokens": 1}, {"error": "limit"}),
         ([ModelError("down", provider="x", status=503)], {}, {"error": "model"}),
         ([CredentialsError("no key")], {}, {"error": "credentials"}),
-        (["no JSON"] * 3, {"json_schema": "schema.json"}, {"error": "answer"}),
+        (["no JSON"] * 2, {"json_schema": "schema.json"}, {"error": "answer"}),
         (["[1]"], {"json_schema": "schema.json"}, {"structured": [1]}),
         (["x"], {"server": (server("good"), server("dies", "bad"))}, {"failed": ["bad"]}),
         (["x"], {"server": (server("dies", "bad"),)}, {"error": "server"}),

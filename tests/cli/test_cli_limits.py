@@ -15,14 +15,13 @@ import pytest
 
 from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.chat.status_line import Status, status_line
-from mcpagent.cli.frame.exit_codes import MisfitError
 from mcpagent.cli.frame.figures import money
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
-from mcpagent.cli.oneshot.prompts import AnswerSchema
+from mcpagent.cli.oneshot.prompts import answer_schema
 from mcpagent.cli.screen.lines import usage_line
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
-from mcpagent.errors import ConfigError, LimitError
+from mcpagent.errors import ConfigError, LimitError, OutputError
 from mcpagent.events import RunFinished
 from mcpagent.messages import Message, Spent, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
@@ -124,10 +123,13 @@ def test_an_estimate_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_run_that_a_limit_ends_says_so_also_where_a_document_was_wanted(
     tmp_path: Path, schema_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = ScriptedModel([WEATHER, "what I know"])
-    assert ask(tmp_path, model, json_schema=schema_file, max_turns=1, output="json")[0] == 7
-    document = json.loads(capsys.readouterr().out)
-    assert (document["stop_reason"], "structured" in document) == ("max_turns", False)
+    fitting = '{"city": "Rome", "degrees": 1}'
+    for replies, structured in ((["what I know", "no more"], None), ([fitting], json.loads(fitting))):
+        model = ScriptedModel([WEATHER, *replies])
+        assert ask(tmp_path, model, json_schema=schema_file, max_turns=1, output="json")[0] == 7
+        document = json.loads(capsys.readouterr().out)
+        assert (document["stop_reason"], document.get("structured")) == ("max_turns", structured)
+        assert {request.tool_choice for request in model.requests[1:]} == {"none"}
 
 
 def test_a_price_that_is_not_known_is_no_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,20 +167,21 @@ def schema_file(tmp_path: Path) -> Path:
 def test_an_answer_that_does_not_fit_is_asked_for_again(
     tmp_path: Path, schema_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = ScriptedModel(["It is warm.", '{"city": "Rome"}', 'Here:\n```json\n{"city": "Róma", "degrees": 18}\n```'])
+    model = ScriptedModel(['{"city": "Rome"}', 'Here:\n```json\n{"city": "Róma", "degrees": 18}\n```'])
     code, _ = ask(tmp_path, model, json_schema=schema_file)
     assert (code, capsys.readouterr().out) == (0, '{"city": "Róma", "degrees": 18}\n')
-    asked = [request.messages[-1].text for request in model.requests]
-    assert '"required": ["city", "degrees"]' in asked[0]
-    assert "it is no JSON" in asked[1]
-    assert "'degrees' is a required property" in asked[2]
+    first, second = model.requests
+    assert first.output is not None
+    assert first.output.schema == SCHEMA
+    assert '"required":["city","degrees"]' in first.system
+    assert "'degrees' is a required property" in second.messages[-1].text
 
 
-def test_after_three_attempts_it_is_an_error(
+def test_after_two_attempts_it_is_an_error(
     tmp_path: Path, schema_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(MisfitError, match="no answer that fits --json-schema in 3 attempts: it is no JSON"):
-        ask(tmp_path, ScriptedModel(["x", "y", "z"]), json_schema=schema_file, output="json")
+    with pytest.raises(OutputError, match=r"^no answer that fits --json-schema: the answer: it is no JSON"):
+        ask(tmp_path, ScriptedModel(["x", "y"]), json_schema=schema_file, output="json")
     document = json.loads(capsys.readouterr().out)
     assert (document["error"]["kind"], document["error"]["exit_code"]) == ("answer", 1)
 
@@ -215,36 +218,11 @@ def test_a_file_that_is_no_schema_is_told_before_anything_is_asked(content: str,
     path = tmp_path / "s.json"
     path.write_text(content, "utf-8", "surrogateescape")
     with pytest.raises(ConfigError, match=said):
-        AnswerSchema.read(path)
+        answer_schema(path)
     with pytest.raises(ConfigError, match=r"^--json-schema .*missing\.json: not found; create it or name anoth"):
-        AnswerSchema.read(tmp_path / "missing.json")
+        answer_schema(tmp_path / "missing.json")
     with pytest.raises(ConfigError, match=r"^--json-schema .*: is a folder; name a file in it$"):
-        AnswerSchema.read(tmp_path)
-
-
-def test_a_schema_that_contains_itself_is_one(tmp_path: Path) -> None:
-    path = tmp_path / "s.json"
-    path.write_text('{"type": "object", "properties": {"child": {"$ref": "#"}}}')
-    schema = AnswerSchema.read(path)
-    assert schema.read_answer('{"child": {"child": {}}}') == {"child": {"child": {}}}
-    with pytest.raises(MisfitError, match=r"^child\.child: 1 is not of type 'object'$"):
-        schema.read_answer('{"child": {"child": 1}}')
-
-
-def test_a_reference_is_never_looked_up_outside_of_the_schema() -> None:
-    schema = AnswerSchema({"$ref": "http://127.0.0.1:9/schema.json"})
-    with pytest.raises(ConfigError, match="leads out of it"):
-        schema.read_answer("1")
-    inner = AnswerSchema({"$defs": {"n": {"type": "integer"}}, "type": "array", "items": {"$ref": "#/$defs/n"}})
-    assert inner.read_answer("[1, 2]") == [1, 2]
-    with pytest.raises(MisfitError):
-        inner.read_answer('["a"]')
-
-
-@pytest.mark.parametrize("answer", ["NaN", "[1e999]", '{"a": -Infinity}'])
-def test_a_number_that_json_does_not_have_is_no_answer(answer: str) -> None:
-    with pytest.raises(MisfitError, match="it is no JSON"):
-        AnswerSchema({}).read_answer(answer)
+        answer_schema(tmp_path)
 
 
 @pytest.mark.slow

@@ -200,3 +200,26 @@ async def test_two_workers_on_postgresql_and_a_kill_at_every_border(
         print(
             f"\ntaken over {len(took)} times, in {sorted(took)[len(took) // 2]:.1f} s (median), {max(took):.1f} at most"
         )
+
+
+async def test_an_answer_of_a_type_also_after_an_approval(tmp_path: Path) -> None:
+    durable, store = files(tmp_path)
+    replies: list[ToolCall | str] = [
+        ToolCall("1", "add", {"a": 1, "b": 2}),
+        '{"result": ["x"]}',
+        '{"result": [3]}',
+        "no",
+        "none",
+    ]
+    agent = Agent(ScriptedModel(replies), tools=[add], approval=True, sessions=store, wrappers=[durable])
+    async with served(agent, durable):
+        waiting = await (await durable.start("Add.", session="ann", output_type=list[int])).result()
+        assert (waiting.stop, waiting.output) == ("calls_pending", None)
+        done = await (await durable.answer([waiting.pending[0].approve()], session="ann")).result()
+        assert (done.stop, done.output, done.answer) == ("answered", [3], "[3]")
+        unfit = await (await durable.start("Again.", session="ann", output_type=int)).result()
+        assert (unfit.stop, unfit.output) == ("misfit", None)
+        assert "no JSON" in str(unfit.problems[0])
+        with pytest.raises(InputError, match=r"^output_type: "):
+            await durable.start("Again.", output_type=5)
+    store.close()

@@ -34,7 +34,7 @@ from mcpagent import (
 )
 from mcpagent.approval import CallsPendingError
 from mcpagent.cli.chat.trace import Trace, context_lines
-from mcpagent.cli.oneshot.output import event_document
+from mcpagent.cli.oneshot.json_report import event_document
 from mcpagent.cli.screen.lines import tool_line
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.conversation import Conversation

@@ -203,13 +203,15 @@ TAKEN: Mapping[str, str] = {
         "approval=True; on_event=None; wrappers=[]; sessions=None"
     ),
     "Agent.to_card": "name=x",
-    "Agent.as_tool": "name=x; description=x; defer_loading=None True; timeout_seconds=None 5",
+    "Agent.as_tool": (
+        "name=x; description=x; output_type=None {} class; defer_loading=None True; timeout_seconds=None 5"
+    ),
     "Agent.session": "id=None x; messages=None []; tool_context=None",
-    "Agent.ask": "prompt=x; tool_context=None",
-    "Agent.run": "prompt=x; tool_context=None",
-    "Agent.stream": "prompt=x; tool_context=None",
+    "Agent.ask": "prompt=x; output_type=None; tool_context=None",  # what it answers is of no other type
+    "Agent.run": "prompt=x; output_type=None {} class; tool_context=None",
+    "Agent.stream": "prompt=x; output_type=None {} class; tool_context=None",
     "Agent.search": "query=x; limit=None 5",
-    "Session.ask": "prompt=x; tool_context=None",
+    "Session.ask": "prompt=x; output_type=None; tool_context=None",
     "Session.search": "query=x; limit=None 5",
     "SessionStore": "where=None x; secrets=[]",
     "ApprovalPolicy": "required=True; decide=None",
@@ -310,8 +312,9 @@ DOCUMENTED: Mapping[str, type[Exception]] = {"prepare_context": ValueError}
 """What is raised beside errors of ours, as the docstring says."""
 
 MADE_BY_US = frozenset(
-    "CallAnswer Citation Definition EventStream Image Message ModelRequest ModelResponse PendingCall RunContext "  # noqa: SIM905
-    "RunResult Session Spent Text Tool ToolCall ToolDefinition ToolOutput ToolResult ToolReturn Usage".split()
+    "CallAnswer Citation Definition EventStream Image Message ModelRequest ModelResponse OutputProblem "  # noqa: SIM905
+    "PendingCall RunContext RunResult Session Spent Text Tool ToolCall ToolDefinition ToolOutput ToolResult "
+    "ToolReturn Usage".split()
 )
 """Values that the runtime makes by the thousand: they are checked where somebody hands them in, see below."""
 

@@ -77,7 +77,7 @@ async def prompts(agent: Agent, session: Session) -> None:
         asked.stream((picture,))
         asked.stream(mixed)
         asked.stream(prompt)
-        await asked.ask(1)  # type: ignore[arg-type]
+        await asked.ask(1)  # type: ignore[call-overload]
         await asked.ask([1])  # type: ignore[list-item]
         asked.stream([b"raw"])  # type: ignore[list-item]
 
@@ -95,7 +95,7 @@ async def answers(session: Session, waiting: Sequence[PendingCall]) -> None:
 
 async def results(session: Session) -> None:
     result = await session.run("Go.")
-    assert_type(result, RunResult)
+    assert_type(result, RunResult[str])
     assert_type(result.answer, str)
     assert_type(result.usage, Usage)
     assert_type(result.spent, Spent)
@@ -106,7 +106,7 @@ async def results(session: Session) -> None:
 
 async def streams(session: Session) -> str:
     async with session.stream("Go.") as stream:
-        assert_type(stream, EventStream)
+        assert_type(stream, EventStream[str])
         async for event in stream:
             match event:
                 case events.TextDelta(text=text):
@@ -134,11 +134,11 @@ async def typed_deps(agent: Agent[Person]) -> None:
     await agent.run("Who am I?", deps=ANN)
     agent.stream("Who am I?", deps=ANN)
     agent.session(deps=Robot(1))  # type: ignore[arg-type]
-    await session.ask("Who am I?", deps=Robot(1))  # type: ignore[arg-type]
-    await session.run("Who am I?", deps="ann")  # type: ignore[arg-type]
-    session.stream("Who am I?", deps=1)  # type: ignore[arg-type]
-    await agent.ask("Who am I?", deps=Robot(1))  # type: ignore[arg-type]
-    agent.stream("Who am I?", deps=Robot(1))  # type: ignore[arg-type]
+    await session.ask("Who am I?", deps=Robot(1))  # type: ignore[call-overload]
+    await session.run("Who am I?", deps="ann")  # type: ignore[call-overload]
+    session.stream("Who am I?", deps=1)  # type: ignore[call-overload]
+    await agent.ask("Who am I?", deps=Robot(1))  # type: ignore[call-overload]
+    agent.stream("Who am I?", deps=Robot(1))  # type: ignore[call-overload]
     robots: Session[Robot] = session  # type: ignore[assignment]
     await robots.ask("Who am I?")
 

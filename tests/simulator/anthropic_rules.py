@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from tests.simulator.output_rules import anthropic_output
 from tests.simulator.values import (
     CITED,
     PAGE,
@@ -62,6 +63,10 @@ def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
                 before = messages[place - 1] if place else {"role": "", "content": []}
                 _check_user(place, turn, before, tools)
     _check_binding(body)
+    anthropic_output(body)
+    forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
+    thinks = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    require(not (forced and thinks), "Thinking may not be enabled when tool_choice forces tool use.")
 
 
 def _check_tools(body: Mapping[str, Any], tools: Mapping[str, Any]) -> None:
@@ -276,7 +281,9 @@ def view(body: Mapping[str, Any]) -> View:
             inner = block["content"] if block["type"] == "tool_result" else [block]
             texts += [piece["text"] for piece in inner if piece["type"] == "text"] if turn["role"] == "user" else []
     answered = sum(turn["role"] == "assistant" for turn in body["messages"])
-    return View(shown, texts, answered, body.get("tool_choice", {}).get("type") == "none")
+    choice = body.get("tool_choice", {})
+    must_call = {"any": "any", "tool": choice.get("name", "")}.get(choice.get("type"), "")
+    return View(shown, texts, answered, choice.get("type") == "none", anthropic_output(body), must_call)
 
 
 def _signature(body: Mapping[str, Any], place: int) -> str:

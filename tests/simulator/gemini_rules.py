@@ -29,6 +29,8 @@ def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
     check_chat(body, headers)
     for place, tool in enumerate(body.get("tools", ())):
         _check_schema(tool["function"]["parameters"], f"tools[0].function_declarations[{place}].parameters")
+    alone = "response_format" not in body or not body.get("tools")
+    require(alone, "Function calling with a response mime type: 'application/json' is unsupported")
     before = ""
     for place, message in enumerate(body["messages"]):
         calls = message.get("tool_calls")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.simulator.output_rules import openai_output
 from tests.simulator.values import (
     CITED,
     PAGE,
@@ -181,7 +182,14 @@ def responses_view(body: Mapping[str, Any]) -> View:
             texts += [content] if isinstance(content, str) else [p["text"] for p in content or () if "text" in p]
     kinds = [item.get("type") == "function_call" or item.get("role") == "assistant" for item in body["input"]]
     answered = sum(own and not before for before, own in zip([False, *kinds], kinds, strict=False))
-    return View(shown, texts, answered, choice == "none")
+    return View(shown, texts, answered, choice == "none", openai_output(body), _demanded(choice))
+
+
+def _demanded(choice: Any) -> str:
+    if isinstance(choice, dict):
+        named = choice.get("name") or choice.get("function", {}).get("name") or ""
+        return "any" if choice.get("mode") == "required" else str(named)
+    return "any" if choice == "required" else ""
 
 
 def responses_answer(
@@ -258,6 +266,9 @@ def responses_events(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
         if item["type"] == "message":
             text = item["content"][0]["text"]
             made.append({"type": "response.output_text.delta", "output_index": index, "delta": text})
+        elif item["type"] == "function_call":
+            piece = {"item_id": item["id"], "output_index": index, "delta": item["arguments"]}
+            made.append({"type": "response.function_call_arguments.delta", **piece})
         made.append({"type": "response.output_item.done", "output_index": index, "item": item})
     return [*made, {"type": "response.completed", "response": answer}]
 
@@ -303,7 +314,8 @@ def chat_view(body: Mapping[str, Any]) -> View:
         if block["type"] == "text"
     ]
     answered = sum(message["role"] == "assistant" for message in body["messages"])
-    return View(shown, texts, answered, body.get("tool_choice") == "none")
+    choice = body.get("tool_choice")
+    return View(shown, texts, answered, choice == "none", openai_output(body), _demanded(choice))
 
 
 def chat_answer(body: Mapping[str, Any], said: Sequence[Said], number: int, usage: Mapping[str, int]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from tests.simulator import anthropic_rules as messages_api
 from tests.simulator import gemini_rules as gemini_api
 from tests.simulator import openai_rules as openai_api
+from tests.simulator.output_rules import check_held
 from tests.simulator.prompt_cache import BreakpointCache, PrefixCache
 from tests.simulator.values import PROVIDER_SEARCH, THEIRS, Brain, Counted, Log, Refusal, Said, Unit, View, rendered
 
@@ -159,6 +160,7 @@ class Simulator:
         read, written = cache.read_and_write(units)
         seen = protocol.view(body)
         said = self._brain(seen)
+        check_held(said, seen.output)
         self.log.blind_calls += _blind(said, seen)
         usage = {"total": total, "read": read, "output": sum(len(str(piece)) for piece in said) // 4 + 1}
         definitions = protocol.definition_tokens(body)

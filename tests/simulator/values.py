@@ -21,13 +21,16 @@ class Refusal(Exception):  # noqa: N818 - a provider refuses
 class View:
     """What the model sees of a request: the tools it knows the schema of, and the texts in order.
 
-    `answered` counts its own turns so far. With `must_answer` it may not call.
+    `answered` counts its own turns so far. With `must_answer` it may not call. `output` is the schema that it is held
+    to, `must_call` says that words are no answer: "" or the name of the only tool that may be called, "any" for any.
     """
 
     shown: Mapping[str, Mapping[str, Any]]
     texts: Sequence[str]
     answered: int
     must_answer: bool = False
+    output: Mapping[str, Any] | None = None
+    must_call: str = ""
 
 
 Said: TypeAlias = str | tuple[str, Mapping[str, Any]]

@@ -14,8 +14,8 @@ from mcpagent.errors import (
     CredentialsError,
     InputError,
     LimitError,
-    McpAgentError,
     ModelError,
+    OutputError,
     ServerError,
     SessionStoreError,
 )
@@ -48,10 +48,6 @@ class ExitCode(IntEnum):
     TERMINATED = 143, "SIGTERM; everything was closed first"
 
 
-class MisfitError(McpAgentError):
-    """An answer is no JSON document, or one that does not fit `--json-schema`; the text says what is wrong."""
-
-
 _ERRORS: Mapping[type[BaseException], tuple[str, ExitCode]] = {
     CredentialsError: ("credentials", ExitCode.CREDENTIALS),
     ConfigError: ("config", ExitCode.CONFIG),
@@ -60,7 +56,7 @@ _ERRORS: Mapping[type[BaseException], tuple[str, ExitCode]] = {
     ServerError: ("server", ExitCode.SERVERS),
     SessionStoreError: ("session", ExitCode.SESSION),
     LimitError: ("limit", ExitCode.LIMIT),
-    MisfitError: ("answer", ExitCode.ERROR),
+    OutputError: ("answer", ExitCode.ERROR),
     TimeoutError: ("timeout", ExitCode.TIMEOUT),
     KeyboardInterrupt: ("interrupted", ExitCode.INTERRUPTED),
     SystemExit: ("terminated", ExitCode.ERROR),

@@ -201,7 +201,7 @@ class Options:
     json_schema: Path | None = _option(
         None,
         metavar="FILE",
-        help="The answer is one JSON document that fits this JSON Schema; the model gets three attempts.",
+        help="The answer is one JSON document that fits this JSON Schema; one that does not is asked for once more.",
     )
     estimate: bool = _option(False, help="Say what the first request would be and what it costs, and do not make it.")
     record: Path | None = _option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from rich.text import Text
 from mcpagent import Agent, Model
 from mcpagent.approval import PendingCall
 from mcpagent.cli.frame.configuration import Configuration
-from mcpagent.cli.frame.exit_codes import ExitCode, MisfitError, code_of_stop, run_to_end, within
+from mcpagent.cli.frame.exit_codes import ExitCode, code_of_stop, run_to_end, within
 from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.frame.kept_sessions import session_to_ask
 from mcpagent.cli.frame.options import Options
@@ -34,19 +35,18 @@ from mcpagent.cli.oneshot.agent_options import (
     rules_without_effect,
     session_store,
 )
-from mcpagent.cli.oneshot.output import JsonReport
-from mcpagent.cli.oneshot.prompts import ATTEMPTS, AnswerSchema
+from mcpagent.cli.oneshot.json_report import JsonReport
+from mcpagent.cli.oneshot.prompts import answer_schema
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.rendering import TurnView, print_failed_server
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put, readable_json, write_out
 from mcpagent.config import ServersConfig
-from mcpagent.errors import InputError, LimitError
+from mcpagent.errors import InputError, LimitError, OutputError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
 from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.messages import Usage
-from mcpagent.run import check_budget
 from mcpagent.sessions import SessionStore
 from mcpagent.sessions.store import usable_id
 from mcpagent.text.for_model import for_model
@@ -99,7 +99,7 @@ class _OneShot:
 
     async def _run(self) -> ExitCode:
         options = self.options
-        schema = AnswerSchema.read(options.json_schema) if options.json_schema is not None else None
+        schema = answer_schema(options.json_schema) if options.json_schema is not None else None
         self.configuration = trusted_configuration(options, self.terminal)
         asking = Asking(self.terminal.err, self.terminal.glyphs, read_answer, self._aside)
         can_ask = is_a_terminal(sys.stdin) and self.terminal.err.is_terminal
@@ -136,9 +136,10 @@ class _OneShot:
             self.terminal.warn(*rules_without_effect(agent, approvals))
             if options.estimate:
                 return self._estimate(agent, schema)
-            if schema is not None:
-                return self._judge(await self._fitting(agent, schema))
-            finished = await self._follow(agent, self.prompt)
+            finished = await self._follow(agent, self.prompt, schema)
+            if finished.stop == "misfit":
+                told = "; ".join(map(str, finished.problems))
+                raise OutputError(f"no answer that fits --json-schema: {told}", problems=finished.problems)
             self._write_answer(agent, finished)
             return self._judge(finished)
         except LimitError as error:
@@ -163,40 +164,14 @@ class _OneShot:
         store.release(session)  # the agent takes it
         return session, store
 
-    async def _fitting(self, agent: Agent, schema: AnswerSchema) -> RunFinished:
-        """Asks until the answer fits, three times at most. Raises `MisfitError` for one that still does not."""
-        question = schema.asked_for(self.prompt)
-        problem = ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                check_budget(agent.options, agent.spent)
-            finished = await self._follow(agent, question)
-            total = replace(finished, spent=agent.spent)
-            if finished.stop != "answered":
-                if self.report is not None:
-                    self._write_answer(agent, total)
-                return finished
-            try:
-                document = schema.read_answer(finished.answer)
-            except MisfitError as error:
-                problem = str(error)
-                question = f"That answer cannot be used: {problem}. Give it again, whole, as the JSON document alone."
-                continue
-            if self.report is not None:
-                self._write_answer(agent, total, document)
-            else:
-                write_out(readable_json(document) + "\n")
-            return finished
-        raise MisfitError(f"no answer that fits --json-schema in {ATTEMPTS} attempts: {problem}")
-
-    async def _follow(self, agent: Agent, question: str) -> RunFinished:
+    async def _follow(self, agent: Agent, question: str, schema: dict[str, Any] | None) -> RunFinished:
         steps = self.terminal.err if self.shows_steps else None
         self.view = view = TurnView(steps, self.terminal.out if self.shows_words else None, self.terminal.glyphs)
         if self.report is not None:
             self.report.ask(agent, question)
         finished: RunFinished | None = None
         with closing(view):
-            async with agent.stream(question) as events:
+            async with agent.stream(question, output_type=schema) as events:
                 async for event in events:
                     if self.report is not None:
                         self.report(event)
@@ -222,17 +197,20 @@ class _OneShot:
         elif (tool.server, tool.original_name) in self.changed:
             self.denials.append(denied("its server changed it since it was first used", "--trust-changes"))
 
-    def _estimate(self, agent: Agent, schema: AnswerSchema | None) -> ExitCode:
-        document, lines = _estimated(agent, schema.asked_for(self.prompt) if schema is not None else self.prompt)
+    def _estimate(self, agent: Agent, schema: dict[str, Any] | None) -> ExitCode:
+        form = json.dumps(schema) if schema is not None else ""
+        document, lines = _estimated(agent, self.prompt + form)
         if self.report is not None:
             self.report.write(document)
         else:
             write_out("\n".join(lines) + "\n")
         return ExitCode.OK
 
-    def _write_answer(self, agent: Agent, finished: RunFinished, document: Any = None) -> None:
+    def _write_answer(self, agent: Agent, finished: RunFinished) -> None:
         if self.report is not None:
-            self.report.finish(agent, finished, self.denials, document)
+            self.report.finish(agent, finished, self.denials)
+        elif finished.has_output:
+            write_out(readable_json(finished.output) + "\n")
         elif not self.shows_words:
             answer = for_model(finished.answer)
             write_out(answer if answer.endswith("\n") else answer + "\n")

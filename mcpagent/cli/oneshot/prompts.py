@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mcpagent.cli.frame.error_lines import cannot_be_read
-from mcpagent.cli.frame.exit_codes import MisfitError
 from mcpagent.config.bounded_files import open_given
 from mcpagent.config.config_documents import no_json
 from mcpagent.errors import ConfigError, InputError
+from mcpagent.output.output_spec import output_spec
 from mcpagent.text.for_model import fenced, for_model
 from mcpagent.text.safe_text import safe_line
-from mcpagent.toolsets.json_schema.schema_form import UncheckedError
-from mcpagent.toolsets.validation import problems
 
 MAX_BYTES = 10_000_000
 WAITING_NOTICE_SECONDS = 3.0
@@ -97,68 +93,26 @@ def _file_text(path: Path) -> str:
 
 # -- `--json-schema FILE`: the answer as one JSON document that fits a schema of the user's own -----------------------
 
-ATTEMPTS = 3
-MAX_PROBLEMS = 3
-_FENCED = re.compile(r"```[a-zA-Z]*\n(.*?)\n?```", re.DOTALL)
 
+def answer_schema(path: Path) -> dict[str, Any]:
+    """The JSON Schema in a file, for answers to fit. References are looked up inside of it only, never on a network.
 
-@dataclass(frozen=True, slots=True)
-class AnswerSchema:
-    """A JSON Schema that answers have to fit. References are looked up inside the schema only, never on a network."""
-
-    schema: Any
-
-    @classmethod
-    def read(cls, path: Path) -> AnswerSchema:
-        """Raises `ConfigError` for a file that is no JSON Schema."""
-        shown = safe_line(str(path), 100)
-        try:
-            with open_given(path) as file:
-                schema = json.loads(file.read(MAX_BYTES + 1))
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"--json-schema {no_json(shown, error)}") from None
-        except RecursionError:
-            raise ConfigError(f"--json-schema {shown}: nests too deeply; name another file") from None
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"--json-schema {shown}: {cannot_be_read(error)}") from None
-        if not isinstance(schema, dict):
-            raise ConfigError(f"--json-schema {shown}: expected an object, a JSON Schema")
-        try:
-            problems(schema, None)  # what no answer could be checked against is told before one is paid for
-        except UncheckedError as error:
-            raise ConfigError(f"--json-schema {shown}: no JSON Schema that can be used: {error}") from None
-        return cls(schema)
-
-    def asked_for(self, prompt: str) -> str:
-        """The question with the form of its answer."""
-        shape = json.dumps(self.schema, ensure_ascii=False)
-        return (
-            f"{prompt}\n\nGive the answer as one JSON document and nothing else: no words around it, no code fence. "
-            f"It must fit this JSON Schema:\n{shape}"
-        )
-
-    def read_answer(self, text: str) -> Any:
-        """The document in an answer. Raises `MisfitError`."""
-        try:
-            document = _document(text)
-            json.dumps(document, allow_nan=False)
-        except (ValueError, RecursionError) as error:
-            raise MisfitError(f"it is no JSON: {safe_line(str(error), 120)}") from None
-        try:
-            found = problems(self.schema, document)[:MAX_PROBLEMS]
-        except UncheckedError as error:
-            raise ConfigError(f"--json-schema: the answer cannot be checked: {error}") from None
-        if found:
-            raise MisfitError("; ".join(f"{place or 'the document'}: {text}" for place, text in found))
-        return document
-
-
-def _document(text: str) -> Any:
-    """The JSON of the whole text, or of its only code block."""
+    Raises `ConfigError` for a file that is no JSON Schema.
+    """
+    shown = safe_line(str(path), 100)
     try:
-        return json.loads(text)
-    except ValueError:
-        blocks = _FENCED.findall(text)
-        if len(blocks) != 1:
-            raise
-        return json.loads(blocks[0])
+        with open_given(path) as file:
+            schema = json.loads(file.read(MAX_BYTES + 1))
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--json-schema {no_json(shown, error)}") from None
+    except RecursionError:
+        raise ConfigError(f"--json-schema {shown}: nests too deeply; name another file") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--json-schema {shown}: {cannot_be_read(error)}") from None
+    if not isinstance(schema, dict):
+        raise ConfigError(f"--json-schema {shown}: expected an object, a JSON Schema")
+    try:
+        output_spec(schema)  # what no answer could be checked against is told before one is paid for
+    except InputError as error:
+        raise ConfigError(f"--json-schema {shown}: {str(error).removeprefix('output_type: ')}") from None
+    return schema

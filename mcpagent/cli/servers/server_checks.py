@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from mcpagent.config import ServerConfig
 from mcpagent.config.literals import literal_secrets
 from mcpagent.messages import ToolDefinition
-from mcpagent.models.tool_changes_in_history import RESERVED_NAMES
+from mcpagent.models.tool_changes_in_history import RESERVED_NAMES, SUBMIT_TOOL
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.toolsets.json_schema.schema_form import UncheckedError, usable
@@ -158,7 +158,7 @@ def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
     own = {tool.original_name or tool.name for tool in tools}
     for tool in tools:
         name = safe_line(tool.original_name or tool.name, 60)
-        if (tool.original_name or tool.name) in RESERVED_NAMES:
+        if (tool.original_name or tool.name) in RESERVED_NAMES | {SUBMIT_TOOL}:
             found.append(f"{name} is named as a tool of mcpagent's own; it is offered under another name")
         # All texts of the parameters too: every one of them is read by the model.
         schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)[:200_000]

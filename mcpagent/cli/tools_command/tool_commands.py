@@ -21,7 +21,7 @@ from mcpagent.cli.frame.exit_codes import ExitCode, within
 from mcpagent.cli.frame.figures import counted, saving
 from mcpagent.cli.frame.options import Options, TokensBy
 from mcpagent.cli.oneshot.agent_options import known_tools, search_history
-from mcpagent.cli.oneshot.output import content_document
+from mcpagent.cli.oneshot.json_report import content_document
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json, write_out
 from mcpagent.cli.tools_command.tool_checks import evaluate, lint, read_json, read_questions
 from mcpagent.cli.tools_command.tool_views import (

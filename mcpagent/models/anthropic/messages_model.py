@@ -31,7 +31,7 @@ from mcpagent.models.origins import last_container
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, ended_in
 from mcpagent.models.provider_run.provider_tool_forms import MCP_BETA, WrittenTools
-from mcpagent.models.shown_deltas import Delta
+from mcpagent.models.shown_deltas import CallDelta, Delta
 from mcpagent.models.wire_values import distinct_ids, parse_object, read_call, usage_count, without
 from mcpagent.python.argument_checks import checked
 
@@ -188,7 +188,7 @@ class MessageStream:
         self.was_marked = False
         self.done = False
 
-    def add(self, event: Mapping[str, Any]) -> Delta | None:
+    def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
         """Takes one event; gives what to show of it."""
         match event.get("type"):
             case "message_start":
@@ -211,7 +211,7 @@ class MessageStream:
                 pass
         return None
 
-    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Delta | None:
+    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Delta | CallDelta | None:
         block = self._blocks[index]
         for name, value in without(delta, _NOT_OF_THE_BLOCK).items():
             if delta["type"] == "citations_delta":
@@ -225,6 +225,8 @@ class MessageStream:
                 return TextDelta(delta["text"])
             case "thinking_delta":
                 return ThinkingDelta(delta["thinking"])
+            case "input_json_delta" if block.get("type") == "tool_use":
+                return CallDelta(str(block.get("name") or ""), str(delta.get("partial_json") or ""))
             case _:
                 return None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mcpagent.events import Emit, Event, TextDelta
 from mcpagent.messages import Message, Part, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged
-from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.tool_changes_in_history import (
     Change,
@@ -27,6 +27,13 @@ from mcpagent.models.wire_values import headed, json_text, object_schema, sendab
 _HOW = """You can call tools. Answer with one JSON object and nothing else, in one of these two forms:
 {"tool": "<name>", "arguments": {...}} calls a tool; its result comes in the next message.
 {"answer": "<text>"} is your answer to the user, when you need no tool or have what you need.
+
+Tools:"""
+
+_HOW_AS_DATA = """You can call tools. Answer with one JSON object and nothing else, in one of these two forms:
+{"tool": "<name>", "arguments": {...}} calls a tool; its result comes in the next message.
+{"answer": {...}} is your answer to the user, when you need no tool or have what you need: an object that fits this \
+JSON Schema: SCHEMA
 
 Tools:"""
 
@@ -77,23 +84,29 @@ def prompted(request: ModelRequest, *, constrained: bool) -> ModelRequest:
     Tools found later are described where they were found, so that no earlier byte changes.
     """
     plan = plan_tools(request)
-    system = "\n\n".join(part for part in (request.system, _described(plan.eager)) if part.strip())
+    system = "\n\n".join(part for part in (request.system, _described(plan.eager, request.output)) if part.strip())
     settings = request.settings
     if constrained and request.tool_choice == "auto":
-        settings = replace(settings, extra={"response_format": answer_format(request.tools), **settings.extra})
+        form = answer_format(request.tools, request.output)
+        settings = replace(settings, extra={"response_format": form, **settings.extra})
     changes = changes_in_words(plan, request.messages)
     messages = tuple(_plain(message, changes.get(place, ())) for place, message in enumerate(request.messages))
-    return replace(request, system=system, tools=(), deferred_tools=(), messages=messages, settings=settings)
+    bare = replace(request, tools=(), deferred_tools=(), output=None)
+    return replace(bare, system=system, messages=messages, settings=settings)
 
 
-def _described(tools: Sequence[ToolDefinition]) -> str:
-    return "\n".join([_HOW, *(as_text(tool) for tool in tools)])
+def _described(tools: Sequence[ToolDefinition], output: OutputFormat | None) -> str:
+    how = _HOW if output is None else _HOW_AS_DATA.replace("SCHEMA", json_text(output.schema))
+    return "\n".join([how, *(as_text(tool) for tool in tools)])
 
 
-def answer_format(tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """`response_format` that allows a call of one of these tools, or an answer."""
+def answer_format(tools: Sequence[ToolDefinition], output: OutputFormat | None = None) -> dict[str, Any]:
+    """`response_format` that allows a call of one of these tools, or an answer: words, or what `output` says."""
     forms = [_form({"tool": {"const": tool.name}, "arguments": _arguments(tool)}) for tool in tools]
-    schema = {"anyOf": [*forms, _form({"answer": {"type": "string"}})]}
+    words: dict[str, Any] = {"type": "string"}
+    if output is not None:  # what refers to its own root is another one in here
+        words = {"type": "object"} if '"$ref"' in json_text(output.schema) else output.schema
+    schema = {"anyOf": [*forms, _form({"answer": words})]}
     return {"type": "json_schema", "json_schema": {"name": _FORMAT, "schema": schema}}
 
 
@@ -144,6 +157,8 @@ def read_prompted(response: ModelResponse, request: ModelRequest) -> ModelRespon
     match said:
         case {"answer": str(text), **rest} if not rest:
             return replace(response, message=replace(message, parts=(*others, Text(text))))
+        case {"answer": dict(data), **rest} if not rest and request.output is not None:
+            return replace(response, message=replace(message, parts=(*others, Text(json_text(data)))))
         case {"tool": str(name), "arguments": dict(arguments), **rest} if not rest:
             if request.tool_choice == "none" or not name.strip():
                 return response  # a call of a tool that is not offered is answered as any such call

@@ -22,7 +22,8 @@ from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_c
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
 from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
-from mcpagent.models.profiles import speaks_for_itself
+from mcpagent.models.output_ways.asked_output import callable_in
+from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
@@ -87,12 +88,19 @@ class OpenAIChatModel(OpenAIModel):
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """With prompted calls if that was asked for, or if the server takes no tools, which is reported once."""
         prompts = self.calls == "prompted" or (self.calls is None and not self.server().takes_tools)
-        if not request.tools or not prompts:
+        if not prompts:
             return super().way(request, emit)
+        if not request.tools:
+            return self.formed_way(request, emit, can_call=False)
         if self.calls is None and not self._reported:
             self._reported = True
             emit(Notice(f"{self.name} takes no tools; they are described in the prompt from now on", "warning"))
         return prompted_way(request, emit, constrained=self.server().constrains)
+
+    @property
+    def wants_subset(self) -> bool:
+        """Servers of one's own take whole schemas, or loose ones."""
+        return server_of(self.origin).structured != "alone"
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """Also whether the server takes tools, whether it obeys `response_format`, whether its model wants to see
@@ -123,7 +131,7 @@ class OpenAIChatModel(OpenAIModel):
         was_refused = "failed_generation" in answer
         if self.is_elsewhere:  # before what they are calls of is looked at
             of_any = was_refused or not speaks_for_itself(self.origin)
-            response = read_textual_calls(response, request, of_any_tool=of_any)
+            response = read_textual_calls(response, callable_in(request), of_any_tool=of_any)
         if was_refused and not response.message.tool_calls:
             response = unreadable_call(response, request)
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response

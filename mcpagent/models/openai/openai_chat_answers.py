@@ -11,7 +11,7 @@ from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, Tool
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError
 from mcpagent.models.provider_run.citations import citations_of
-from mcpagent.models.shown_deltas import Delta
+from mcpagent.models.shown_deltas import CallDelta, Delta
 from mcpagent.models.wire_values import distinct_ids, json_text, openai_usage, read_call, stop_of, usage_count, without
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
@@ -130,7 +130,7 @@ class CompletionStream:
         self._finish: str | None = None
         self._usage: Any = None
 
-    def add(self, event: Mapping[str, Any]) -> Delta | None:
+    def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
         """Takes one event; gives what to show of it."""
         if event.get("error"):
             raise ReportedError(event["error"])
@@ -151,7 +151,16 @@ class CompletionStream:
             self._add_call({"index": 0, "function": former})
         for key, value in without(delta, ("role", "tool_calls", "function_call")).items():
             self._add_field(key, value)
-        return _shown(delta)
+        return _shown(delta) or self._last_call(delta)
+
+    def _last_call(self, delta: Mapping[str, Any]) -> CallDelta | None:
+        """The piece of a call that came, if one alone did."""
+        calls: Sequence[Any] = delta.get("tool_calls") or ()
+        piece = (calls[0].get("function") or {}).get("arguments") if len(calls) == 1 else None
+        if not isinstance(piece, str) or not piece:
+            return None
+        call = self._call_at.get(calls[0].get("index"), self._calls[-1])
+        return CallDelta(str(call["function"]["name"]), piece)
 
     def _add_field(self, key: str, value: Any) -> None:
         """Texts and lists go on where they ended; of anything else the last one counts."""

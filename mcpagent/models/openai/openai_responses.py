@@ -20,7 +20,7 @@ from mcpagent.models.openai.openai_responses_history import PROVIDER, found_name
 from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, containers_of, ended_in
-from mcpagent.models.shown_deltas import Delta
+from mcpagent.models.shown_deltas import CallDelta, Delta
 from mcpagent.models.wire_values import distinct_ids, openai_usage, read_call, stop_of, without
 from mcpagent.python.argument_checks import checked
 
@@ -102,6 +102,7 @@ class ResponseStream:
     def __init__(self) -> None:
         self.was_marked = False
         self._items: dict[int, dict[str, Any]] = {}
+        self._called: dict[object, str] = {}
         self._answer: dict[str, Any] | None = None
 
     @property
@@ -109,7 +110,7 @@ class ResponseStream:
         """Whether the last event came."""
         return self._answer is not None
 
-    def add(self, event: Mapping[str, Any]) -> Delta | None:
+    def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
         """Takes one event; gives what to show of it."""
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
@@ -117,8 +118,13 @@ class ResponseStream:
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return ThinkingDelta(event["delta"])
             case "response.output_item.added":
-                call = asked_in(event.get("item") or {})
+                item = event.get("item") or {}
+                if item.get("type") == "function_call":
+                    self._called[event.get("output_index")] = str(item.get("name") or "")
+                call = asked_in(item)
                 return ProviderCallStarted(call) if call is not None and call.id else None
+            case "response.function_call_arguments.delta":
+                return CallDelta(self._called.get(event.get("output_index"), ""), str(event.get("delta") or ""))
             case "response.output_item.done":
                 # llama.cpp and LiteLLM give no index: their items come in order
                 self._items[event.get("output_index", len(self._items))] = dict(event["item"])

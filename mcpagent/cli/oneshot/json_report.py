@@ -89,9 +89,7 @@ class JsonReport:
         else:
             self._waiting += documents
 
-    def finish(
-        self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = (), structured: Any = None
-    ) -> None:
+    def finish(self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = ()) -> None:
         """Writes the result of a run that gave an answer; `structured` is the document it holds, if one was wanted."""
         self._look_at(agent)
         self._write_result(
@@ -105,7 +103,7 @@ class JsonReport:
                 "duration_ms": _milliseconds(finished.seconds),
                 **_sources(finished.citations),
                 **self._figures(finished.spent, denials),
-                **({"structured": structured} if structured is not None else {}),
+                **({"structured": finished.output} if finished.has_output else {}),
             }
         )
 

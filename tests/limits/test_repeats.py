@@ -1,0 +1,130 @@
+"""Calls that lead nowhere, also when their results differ in times and ids alone, or their arguments in anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mcpagent import Agent, ScriptedModel, ToolCall
+from mcpagent.limits.repeats import PATIENCE, REPEATS_TOLD, kind_of_failure, skeleton
+from mcpagent.messages import Text, ToolResult
+from mcpagent.models.base import ModelRequest
+
+BEGIN = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
+MOST = REPEATS_TOLD * PATIENCE
+
+
+def at(number: int) -> datetime:
+    return BEGIN + timedelta(seconds=97_813 * number)
+
+
+CHANGING: dict[str, Callable[[int], str]] = {
+    "times": lambda n: f"nothing new as of {at(n).isoformat()}",
+    "words of times": lambda n: f"Checked on {at(n):%A, %d %B %Y at %I:%M %p}: nothing new",
+    "dates of headers": lambda n: f"Date: {at(n):%a, %d %b %Y %H:%M:%S} GMT\nstatus: open",
+    "uuids": lambda n: f'{{"request": "{UUID(int=n * 0x1234567890ABCDEF1234567)}", "state": "open"}}',
+    "counters": lambda n: f"try {n}: the queue is empty",
+    "seconds": lambda n: f"took {n * 1.37:.2f} s, nothing found",
+    "ids": lambda n: f"job-{n * 7919:x}9 is queued",
+    "digests": lambda n: f"etag {hash((n, 'x')) & 0xFFFFFFFFFFFF:012x}0 unchanged",
+}
+
+
+async def run_with(text: Callable[[int], str], row: list[str], most: int) -> tuple[Any, int]:
+    made: list[str] = []
+
+    def look(what: str) -> str:
+        """Looks."""
+        made.append(what)
+        return f"{what} {text(len(made))}"
+
+    def again(request: ModelRequest) -> Any:
+        if request.tool_choice == "none" or len(made) >= most:
+            return "That is all."
+        return ToolCall("", "look", {"what": row[len(made) % len(row)]})
+
+    async with Agent(ScriptedModel([again] * (most + 3)), tools=[look]) as agent:
+        return await agent.run("look"), len(made)
+
+
+@pytest.mark.parametrize("row", [["a"], ["a", "b"], ["a", "b", "c"]])
+@pytest.mark.parametrize("kind", CHANGING)
+async def test_results_that_differ_in_times_and_ids_alone_are_the_same_in_the_end(kind: str, row: list[str]) -> None:
+    result, made = await run_with(CHANGING[kind], row, 60)
+    assert result.stop == "repeated_calls"
+    assert made == MOST * len(row)
+    assert sum("Do something else" in message.text for message in result.messages) == 1
+
+
+STAYING: dict[str, Callable[[int], str]] = {
+    "words": lambda n: " ".join(["rain", "sun", "snow", "fog", "wind"][n * step % 5] for step in (1, 2, 3)) + "!" * n,
+    "names": lambda n: "file " + "abcdefghijklmnopqrstuvwxyz"[n],
+}
+
+
+@pytest.mark.parametrize("kind", STAYING)
+async def test_results_that_say_something_new_are_not_the_same(kind: str) -> None:
+    result, made = await run_with(STAYING[kind], ["a"], 2 * MOST)
+    assert (result.stop, made) == ("answered", 2 * MOST)
+
+
+async def test_a_tool_that_is_asked_for_news_has_some_patience() -> None:
+    result, made = await run_with(lambda n: f"{n * 11} % done", ["a"], MOST - 1)
+    assert (result.stop, made) == ("answered", MOST - 1)
+
+
+FAILING: dict[str, Callable[[int], Exception]] = {
+    "no file": lambda n: FileNotFoundError(2, "No such file or directory", f"/data/{'ab' * n}/x.txt"),
+    "refused": lambda n: PermissionError(f'user "{"ann" * n}" may not do that'),
+    "server": lambda n: RuntimeError(f"HTTP 500, request {n:08x}ab at {at(n)}"),
+}
+
+
+async def failing(error: Callable[[int], Exception], most: int, *, heals_at: int = 0) -> tuple[Any, int]:
+    made: list[str] = []
+
+    def fetch(path: str) -> str:
+        """Fetches."""
+        made.append(path)
+        if len(made) == heals_at:
+            return "there it is"
+        raise error(len(made))
+
+    def again(request: ModelRequest) -> Any:
+        if request.tool_choice == "none" or len(made) >= most:
+            return "That is all."
+        return ToolCall("", "fetch", {"path": f"x{'y' * len(made)}"})
+
+    async with Agent(ScriptedModel([again] * (most + 3)), tools=[fetch]) as agent:
+        return await agent.run("fetch"), len(made)
+
+
+@pytest.mark.parametrize("kind", FAILING)
+async def test_a_tool_that_keeps_failing_is_spoken_of_and_then_not_called(kind: str) -> None:
+    result, made = await failing(FAILING[kind], 60)
+    assert (result.stop, made) == ("repeated_calls", MOST)
+    told = [message.text for message in result.messages if "failed 5 times in a row" in message.text]
+    assert len(told) == 1
+    assert any('calls to "fetch" keep failing' in message.text for message in result.messages)
+
+
+async def test_a_success_between_failures_begins_anew() -> None:
+    result, made = await failing(FAILING["no file"], MOST + 3, heals_at=MOST - 1)
+    assert (result.stop, made) == ("answered", MOST + 3)
+
+
+async def test_failures_of_different_kinds_are_a_search_for_the_right_way() -> None:
+    kinds = [ValueError("no such column"), KeyError("price"), TypeError("not a number"), OSError("disk is full")]
+    result, made = await failing(lambda n: kinds[n % 4], 2 * MOST)
+    assert (result.stop, made) == ("answered", 2 * MOST)
+
+
+@pytest.mark.parametrize("length", [0, 9_999, 10_001, 1_000_000])
+def test_of_a_long_result_little_is_looked_at(length: int) -> None:
+    assert len(skeleton("word " * (length // 5))) <= 10_010
+    assert kind_of_failure(ToolResult("1", "a", (Text("x" * length),), "failed"))[0] == "failed"
+    assert set(skeleton("7" * length)) <= set("# …")
