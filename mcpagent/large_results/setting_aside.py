@@ -60,8 +60,8 @@ class LargeResults:
         With `force`, for whoever makes room in a conversation: any result, large or not, of whatever tool, in one or
         two lines; one that is set aside already is cut down to its first line. The same value comes back where that
         would be no shorter, so doing it twice changes nothing. Id, name, error and seconds stay, so calls and results
-        stay in pairs; `ToolResult.set_aside` says what it was. Afterwards call `offer_readers` once, before the next
-        request. Nothing is lost: it is kept before this returns, and `open` and the readers have all of it.
+        stay in pairs; `ToolResult.set_aside` says what it was. Afterwards call `offer_readers(run.tools)` once, before
+        the next request. Nothing is lost: it is kept before this returns, and `open` and the readers have all of it.
         """
         if result.set_aside is not None:
             return _first_line(result) if force else result
