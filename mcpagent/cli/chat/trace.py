@@ -25,11 +25,10 @@ from mcpagent.messages import Image, Message, ToolDefinition, Usage
 from mcpagent.messages import Text as Words
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
+from mcpagent.window.estimates import IMAGE_TOKENS
 
 BAR_WIDTH = 24
 LARGEST = 3
-IMAGE_TOKENS = 1_500
-"""A guess for one image: providers count by its size in pixels, most between 700 and 2,500."""
 
 
 @dataclass(frozen=True, slots=True)
