@@ -81,6 +81,9 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
     return Discovery(tuple(discovered), frozenset(shown), frozenset(removed), frozenset(lost), keys)
 
 
+INNER = "#"
+"""Stands between the id of a call that runs a program and the number of a call that the program makes."""
+
 MAX_PROMPT_CHARACTERS = 10_000_000
 
 CANCELLED = "This call was cancelled before it ended; it may have run."
@@ -442,7 +445,11 @@ class Conversation:
             self._noted.clear()
             if self._progress:
                 answered = {result.call_id for result in message.tool_results}
-                self._progress = {call: it for call, it in self._progress.items() if call not in answered}
+                self._progress = {
+                    call: it
+                    for call, it in self._progress.items()
+                    if call not in answered and call.rpartition(INNER)[0] not in answered
+                }
 
     def note(self, parts: Iterable[Part]) -> None:
         """Makes changes of tools visible to the calls of the batch that is running."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.approval import CallAnswer, OnApproval
+from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.events import Emit, Event
 from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model
@@ -43,7 +44,7 @@ class Definition:
 
     `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
     `search_tools`. `provider_tools` are run by the model's provider. `hears` are told every event, before the agent's
-    listener.
+    listener. With `code_mode` the model calls tools in programs.
     """
 
     instructions: Instructions
@@ -55,6 +56,7 @@ class Definition:
     bind: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple
     provider_tools: tuple[ProviderTool, ...] = ()
     hears: tuple[Emit, ...] = ()
+    code_mode: CodeMode | None = None
 
     def telling(self, last: Emit) -> Emit:
         """Tells all that hear every event, then the last one."""

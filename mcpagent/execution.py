@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,23 +134,65 @@ async def run_call(
 ) -> None:
     """One call: approved, run within its limit of time, reported; its result goes into the batch."""
     tool = admission.tool
+    made = await _made(call, admission, run, answer, lambda: batch.begun.add(position))
+    if isinstance(made, PendingCall):
+        batch.pending[position] = made
+        return
+    result, output = made
+    changes = (*admission.changes, *output.changes)
+    run.conversation.note(output.changes)
+    batch.parts[position] = (result, *changes)
+    if len(batch.parts) + len(batch.pending) < batch.total:  # else the message with all results is written at once
+        await _keep_result(call, tool, batch.parts[position], run)
+    _report(call, result, tool, output, changes, run)
+
+
+async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput:
+    """A call that a program makes, which `run.call_id` runs: what it gave, through the gate that any call goes through.
+
+    Its arguments must fit; it is approved, written down before it is sent, and reported as a part of that other call.
+    What it brings for the conversation is in the output, for the result of that call. A call that would have to wait for
+    an answer beyond this run is denied.
+    """
+    problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
+    admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
+    parent = run.call_id
+    made = await _made(call, admission, run, None, parent=parent)
+    if isinstance(made, PendingCall):
+        text = f'"{tool.name}" needs an approval or an answer from outside, which nobody can give to a program here.'
+        output = ToolOutput.of_text(text, error="denied")
+        made = (ToolResult(call.id, call.name, output.content, output.error), output)
+    result, output = made
+    _report(call, result, tool, output, (), run, parent)
+    return output
+
+
+async def _made(
+    call: ToolCall,
+    admission: Admission,
+    run: RunContext[Any],
+    answer: CallAnswer | None,
+    begins: Callable[[], None] = lambda: None,
+    parent: str = "",
+) -> tuple[ToolResult, ToolOutput] | PendingCall:
+    """What became of a call; `begins` is called when it is sent. Nothing of it is in the conversation."""
+    tool = admission.tool
     if answer is None:
-        run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None))
+        run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None, parent))
     decision = (
         await _decided(call, tool, run, answer)
         if tool is not None
         else _refused(answer, call.name) or admission.refusal or ToolOutput(())
     )
     if isinstance(decision, PendingCall):
-        batch.pending[position] = decision
-        return
+        return decision
     if isinstance(decision, Approved) and tool is not None and not await _is_kept(call, tool, run):
         decision = ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     started = time.monotonic()  # not before: a person may have thought about it
     if tool is not None and isinstance(decision, Approved):
         seconds = tool.timeout_seconds if tool.timeout_seconds is not None else run.options.tool_timeout_seconds
         timeout = asyncio.timeout(seconds)
-        batch.begun.add(position)
+        begins()
         try:
             with run.for_call(call.id, tool.name, approved=decision.by_person).entered():
                 async with timeout:
@@ -162,15 +204,8 @@ async def run_call(
         output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
     texts = [part.text for part in output.content if isinstance(part, Text)]
     output = await beside_loop(output.for_model, is_much=is_large(texts))
-    result = ToolResult(
-        call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error, time.monotonic() - started
-    )
-    changes = (*admission.changes, *output.changes)
-    run.conversation.note(output.changes)
-    batch.parts[position] = (result, *changes)
-    if len(batch.parts) + len(batch.pending) < batch.total:  # else the message with all results is written at once
-        await _keep_result(call, tool, batch.parts[position], run)
-    _report(call, result, tool, output, changes, run)
+    content = output.content or (Text(NOTHING_RETURNED),)
+    return ToolResult(call.id, call.name, content, output.error, time.monotonic() - started), output
 
 
 async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
@@ -295,8 +330,9 @@ def _report(
     output: ToolOutput,
     changes: Sequence[ToolsShown | ToolsChanged],
     run: RunContext[Any],
+    parent: str = "",
 ) -> None:
-    run.emit(ToolCallFinished(call.copied(), result, tool.definition.server if tool is not None else None))
+    run.emit(ToolCallFinished(call.copied(), result, tool.definition.server if tool is not None else None, parent))
     for event in output.events:
         run.emit(event)
     for change in changes:

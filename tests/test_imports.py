@@ -36,6 +36,7 @@ ORDER = (
     "toolsets",
     "execution",
     "loop",
+    "code_mode",
     "sessions",
     "definition",
     "session",

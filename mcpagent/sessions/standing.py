@@ -68,6 +68,7 @@ class Standing:
     """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
 
     `durable` is the id of the durable run that writes it, which must not write over what others have said since.
+    `programs` is what code mode keeps (`code_mode/memory.py`).
     """
 
     beginning: Beginning = field(default_factory=Beginning)
@@ -78,6 +79,7 @@ class Standing:
     run: UnfinishedRun | None = None
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     durable: str = ""
+    programs: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
@@ -187,5 +189,6 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
     "state": (dict, dict),
     "durable": (str, str),
+    "programs": (dict, dict),
 }
 """By name of the field: to JSON, and back."""
