@@ -340,6 +340,7 @@ class Conversation:
         self._announced, self._steps = [*announced], [*steps]
         self._unanswered_prompt = unanswered_prompt and not self.open_calls
         calls = {call.id: call for call in self.open_calls}
+        self._progress = {call: known for call, known in progress.items() if call.rpartition(INNER)[0] in calls}
         results: list[Part] = []
         for call_id, known in progress.items():
             if (call := calls.get(call_id)) is None:

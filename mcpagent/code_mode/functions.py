@@ -113,6 +113,6 @@ def _result_schema(tool: Tool) -> Mapping[str, Any] | None:
     if schema is not None and is_wrapped(schema):
         properties = schema.get("properties")
         inner = properties.get("result") if isinstance(properties, dict) else None
-        definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+        definitions: dict[str, Any] = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
         return {**inner, **definitions} if isinstance(inner, dict) else None
     return schema

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import keyword
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,13 @@ BUILTINS = TYPE_WORDS | frozenset(
     "setattr slice sorted sum super tools tuple type vars zip".split()
 )
 """What a program needs by these names: an imported function is called otherwise."""
+
+MODULES = sys.stdlib_module_names | frozenset(
+    "_typeshed aifc annotationlib asynchat asyncore audioop cgi cgitb chunk compression crypt distutils imghdr imp "  # noqa: SIM905
+    "lib2to3 mailcap mcpagent_calls mypy_extensions nis nntplib ossaudiodev pipes smtpd sndhdr spwd sunau telnetlib tools "
+    "ty_extensions typing_extensions uu xdrlib".split()
+)
+"""Modules that a type checker knows already, whatever Python this is: those of the standard library, ever."""
 
 _ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
 
@@ -105,7 +113,7 @@ class Places:
         if not new:
             return
         own = {f"\0{OWN_FUNCTIONS}": OWN_FUNCTIONS}
-        self._modules |= identifiers([*self._modules, *new], own | self._modules)
+        self._modules |= identifiers([*self._modules, *new], own | self._modules, MODULES)
         for server, keys in new.items():
             known = self._functions.get(server, {})
             names = self._functions[server] = known | identifiers(

@@ -17,7 +17,6 @@ MAX_SHAPE = 240
 _MAX_READ, _MAX_KEYS, _MAX_LEVELS = 20_000, 12, 3
 
 _EXCEPTIONS: dict[ToolErrorKind, str] = {
-    "denied": "PermissionError",
     "timeout": "TimeoutError",
     "invalid_arguments": "ValueError",
     "unknown_tool": "LookupError",
