@@ -164,6 +164,11 @@ class Sandbox:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     @property
+    def worker(self) -> int | None:
+        """The id of the process, once there is one."""
+        return self._pid
+
+    @property
     def printed(self) -> str:
         """What the program has printed so far."""
         return self._printed.output if self._printed is not None else ""

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
-from mcpagent.tools import Tool, ToolOutput
 from mcpagent.messages import ToolDefinition
+from mcpagent.tools import Tool, ToolOutput
 
 PROGRAM = """from tools.functions import step
 total = kept

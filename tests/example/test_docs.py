@@ -49,6 +49,8 @@ NOT_RUN = {
     ("docs/install.md", "pip install -e '.[tables]'"): "benchmarks/dependencies.py --extras",
     ("docs/install.md", "pip install -e '.[postgres]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/code-mode.md", "pip install -e '.[code]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[code]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/durable.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
     (
         "docs/durable.md",

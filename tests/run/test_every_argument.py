@@ -198,6 +198,7 @@ TAKEN: Mapping[str, str] = {
     "combined": "sources=[]",
     "Agent": (
         "model=None x; mcp_config=None x [] {}; instructions=x; with_tool_search_mode=True; "
+        "with_code_mode=False; code_mode=None; "
         "tool_search=None; pre_discovered_tools=[]; tools=[]; server_options=None; options=None; "
         "approval=True; on_event=None; wrappers=[]; sessions=None"
     ),
@@ -232,13 +233,14 @@ TAKEN: Mapping[str, str] = {
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
     "headers={}; timeout_seconds=None 5; profile=None",
+    "CodeMode": "seconds=5; memory_mb=64; calls=5; output_characters=500",
     "ToolSearch": (
         "enabled=True; auto_tokens=None 5; load=None; max_results=5; prefetch=None 5; extra_tools=[]; eager_tools={}; "
         "on_direct_call=None; renderer=None; cache_folder=None; history=None; examples={}"
     ),
     "AgentCard": (
         "name=x; instruction=x; description=x; default=True; model=x; servers=[]; tools={}; mcp_config=x; "
-        "mcp_servers={}; mcp_connect=[]; tool_search=None; provider_tools=[]; agents=[]; max_turns=5; "
+        "mcp_servers={}; mcp_connect=[]; tool_search=None; code_mode=True; provider_tools=[]; agents=[]; max_turns=5; "
         "child_timeout_sec=5; request_params={}; api_key=x; tool_only=True; schema_version=5; foreign={}; path=x"
     ),
     "WebSearch": "max_uses=None 5; allowed_domains=[]; blocked_domains=[]; location=None",
