@@ -151,8 +151,8 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> To
     """A call that a program makes, which `run.call_id` runs: what it gave, through the gate that any call goes through.
 
     Its arguments must fit; it is approved, written down before it is sent, and reported as a part of that other call.
-    What it brings for the conversation is in the output, for the result of that call. A call that would have to wait for
-    an answer beyond this run is denied.
+    What it brings for the conversation is in the output, for the result of that call. A call that would have to wait
+    for an answer beyond this run is denied.
     """
     problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
     admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
@@ -163,7 +163,7 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> To
         output = ToolOutput.of_text(text, error="denied")
         made = (ToolResult(call.id, call.name, output.content, output.error), output)
     result, output = made
-    _report(call, result, tool, output, (), run, parent)
+    _report(call, result, tool, output, (), run, parent=parent)
     return output
 
 

@@ -29,8 +29,8 @@ BUILTINS = TYPE_WORDS | frozenset(
 
 MODULES = sys.stdlib_module_names | frozenset(
     "_typeshed aifc annotationlib asynchat asyncore audioop cgi cgitb chunk compression crypt distutils imghdr imp "  # noqa: SIM905
-    "lib2to3 mailcap mcpagent_calls mypy_extensions nis nntplib ossaudiodev pipes smtpd sndhdr spwd sunau telnetlib tools "
-    "ty_extensions typing_extensions uu xdrlib".split()
+    "lib2to3 mailcap mcpagent_calls mypy_extensions nis nntplib ossaudiodev pipes smtpd sndhdr spwd sunau telnetlib "
+    "tools ty_extensions typing_extensions uu xdrlib".split()
 )
 """Modules that a type checker knows already, whatever Python this is: those of the standard library, ever."""
 

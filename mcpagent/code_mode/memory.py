@@ -45,7 +45,7 @@ class Underway:
 
 @dataclass(slots=True)
 class Memory:
-    """Of one conversation. `state` are the variables as the sandbox dumps them, `context` the sources that made them."""
+    """Of one conversation. `state` are the variables as the sandbox dumps them, `context` what ran."""
 
     state: bytes = b""
     context: tuple[str, ...] = ()

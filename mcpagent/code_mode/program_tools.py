@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.functions import Function, functions_of, known_places
+from mcpagent.code_mode.importable import Function, functions_of, known_places
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.running import run_code
 from mcpagent.events import ToolsSearched
@@ -108,4 +108,5 @@ def function_words(function: Function, session: SessionTools) -> str:
     if len(text) <= MAX_STUB:
         return text
     short = f'{function.stub.signature}:\n    """{function.stub.description}"""'
-    return f"{short[: 2 * MAX_STUB]}\n# its types are left out here; they are checked: {', '.join(function.stub.class_names)[:200]}"
+    left_out = ", ".join(function.stub.class_names)[:200]
+    return f"{short[: 2 * MAX_STUB]}\n# its types are left out here, and checked: {left_out}"

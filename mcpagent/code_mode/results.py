@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mcpagent.code_mode.functions import is_wrapped
+from mcpagent.code_mode.importable import is_wrapped
 from mcpagent.code_mode.stubs import plain_words
 from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
 from mcpagent.messages import Text, ToolErrorKind

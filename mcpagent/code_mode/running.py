@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.functions import (
+from mcpagent.code_mode.importable import (
     Function,
     Modules,
     functions_of,
@@ -19,7 +19,7 @@ from mcpagent.code_mode.functions import (
     sandbox_values,
 )
 from mcpagent.code_mode.memory import Memory, Underway
-from mcpagent.code_mode.programs import Program, ProgramError, fed, parsed, with_context
+from mcpagent.code_mode.program_source import Program, ProgramError, fed, parsed, with_context
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import Asked, Ended, Failed, Problem, Sandbox, Step, Waiting
 from mcpagent.conversation import INNER, CallProgress

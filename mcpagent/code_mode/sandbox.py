@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.programs import TOOLS
+from mcpagent.code_mode.program_source import TOOLS
 from mcpagent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class Sandbox:
     # -- running ------------------------------------------------------------------------------------------------------
 
     async def begin(self, state: bytes = b"") -> None:
-        """The variables of earlier programs (`dumped`), or none. Raises `ValueError` for a state that cannot be read."""
+        """The variables of earlier programs (`dumped`), or none. Raises `ValueError` if they cannot be read."""
         await self._do(lambda: self._begin(state))
 
     def _begin(self, state: bytes) -> None:
@@ -276,7 +276,7 @@ class Sandbox:
         return await self._do(lambda: self._stepped(resumed))
 
     async def restore(self, snapshot: bytes, asked: Sequence[Asked]) -> None:
-        """A program that waited, in another process, for these calls. Raises `ValueError` for one that cannot be read."""
+        """A program that waited, in another process, for these calls. Raises `ValueError` if it cannot be read."""
 
         def load() -> None:
             import pydantic_monty as monty
@@ -350,10 +350,8 @@ class Sandbox:
             if isinstance(snapshot, monty.FutureSnapshot):
                 self._snapshot = snapshot
                 return Waiting(tuple(self._asked.values()), snapshot.dump() if self._takes_snapshots else b"")
-            if isinstance(snapshot, monty.NameLookupSnapshot):
-                snapshot = snapshot.resume()
-            else:
-                snapshot = self._answered(snapshot)
+            is_name = isinstance(snapshot, monty.NameLookupSnapshot)
+            snapshot = snapshot.resume() if is_name else self._answered(snapshot)
         unawaited, self._asked = sum(1 for asked in self._asked.values() if asked.path), {}
         return Ended(unawaited)
 

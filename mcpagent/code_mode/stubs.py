@@ -111,9 +111,9 @@ def stub_of(
         tuple(types.classes.values()),
         signature,
         named,
-        frozenset(droppable),
-        _docstring(definition, named),
-        tuple(types.classes),
+        droppable=frozenset(droppable),
+        description=_docstring(definition, named),
+        class_names=tuple(types.classes),
     )
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.code_mode.killed_program FOLDER CALL`: a program of ten calls, in a process that dies in one of them.
+"""`python -m tests.code_mode.killed_program FOLDER CALL`: ten calls of a program, in one of which its process dies.
 
 Each call writes its number into FOLDER/calls; in call CALL the process is killed, before or after that (`CALL+`). With
 `-` it goes on with the session, and prints what the model was told.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.programs import ProgramError, fed, parsed
+from mcpagent.code_mode.program_source import ProgramError, fed, parsed
 from mcpagent.code_mode.sandbox import Ended, Failed, Sandbox, Waiting
 from tests.code_mode.hostile_programs import ESCAPES, FLOODS
 from tests.code_mode.programs_scene import Tools, told

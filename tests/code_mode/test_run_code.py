@@ -115,7 +115,8 @@ async def test_an_exception_has_its_line_and_the_values_that_matter() -> None:
 async def test_a_call_that_fails_is_an_exception() -> None:
     program = (
         F
-        + "try:\n    await fails(why='broken')\nexcept RuntimeError as error:\n    print('caught', error)\nawait fails(why='again')"
+        + "try:\n    await fails(why='broken')\nexcept RuntimeError as error:\n    print('caught', error)\n"
+        + "await fails(why='again')"
     )
     (failed,) = await told(program)
     assert failed.text.startswith("caught RuntimeError: broken\nline 6: await fails(why='again')\nRuntimeError:")
@@ -144,7 +145,8 @@ async def test_a_person_is_asked_and_what_is_denied_is_an_exception() -> None:
 
     program = (
         F
-        + "print(await forbidden(path='a'))\ntry:\n    await forbidden(path='b')\nexcept RuntimeError as error:\n    print(error)"
+        + "print(await forbidden(path='a'))\n"
+        + "try:\n    await forbidden(path='b')\nexcept RuntimeError as error:\n    print(error)"
     )
     policy = ApprovalPolicy(lambda _, tool, __: tool.name == "forbidden", decide)
     (done,) = await told(program, tools=tools, approval=policy)
@@ -169,7 +171,8 @@ async def test_a_call_ends_at_its_limit_of_time_and_the_program_goes_on() -> Non
         return name
 
     tools = Tools()
-    program = "from tools.functions import forever\ntry:\n    await forever(name='x')\nexcept TimeoutError:\n    print('late')"
+    program = "from tools.functions import forever"
+    program += "\ntry:\n    await forever(name='x')\nexcept TimeoutError:\n    print('late')"
     tools.slow = forever  # type: ignore[method-assign]
     results = await told("1", program, program, tools=tools, options=RunOptions(tool_timeout_seconds=0.05))
     assert results[2].text == "late"

@@ -8,7 +8,7 @@ from typing import Any
 _TEXTS = ("x", "", 'it"s', "line\nbreak", "naïve ☂", "\\N{x}", "}}{{")
 
 
-def some_value(schema: Any, root: dict[str, Any], chance: Random, depth: int = 0) -> Any:
+def some_value(schema: Any, root: dict[str, Any], chance: Random, depth: int = 0) -> Any:  # noqa: C901
     """Patterns, formats and bounds do not matter here; nested as deep as the schema asks for."""
     if not isinstance(schema, dict) or depth > 8:
         return "x"

@@ -20,6 +20,7 @@ from mcpagent import (
     Agent,
     AgentCard,
     ApprovalPolicy,
+    CodeMode,
     FunctionToolset,
     McpServer,
     Message,
@@ -140,6 +141,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "PinStore": (PinStore, PinStore, {"folder": Path("pins")}),
     "RunOptions": (RunOptions, RunOptions, {}),
     "ModelSettings": (ModelSettings, ModelSettings, {}),
+    "CodeMode": (CodeMode, CodeMode, {}),
     "ToolSearch": (ToolSearch, ToolSearch, {}),
     "AgentCard": (AgentCard, AgentCard, {"name": "me"}),
     "WebSearch": (mcpagent.WebSearch, mcpagent.WebSearch, {}),
@@ -198,7 +200,7 @@ TAKEN: Mapping[str, str] = {
     "combined": "sources=[]",
     "Agent": (
         "model=None x; mcp_config=None x [] {}; instructions=x; with_tool_search_mode=True; "
-        "with_code_mode=False; code_mode=None; "
+        "with_code_mode=True; code_mode=None; "
         "tool_search=None; pre_discovered_tools=[]; tools=[]; server_options=None; options=None; "
         "approval=True; on_event=None; wrappers=[]; sessions=None"
     ),
@@ -233,7 +235,7 @@ TAKEN: Mapping[str, str] = {
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
     "headers={}; timeout_seconds=None 5; profile=None",
-    "CodeMode": "seconds=5; memory_mb=64; calls=5; output_characters=500",
+    "CodeMode": "seconds=5; calls=5",
     "ToolSearch": (
         "enabled=True; auto_tokens=None 5; load=None; max_results=5; prefetch=None 5; extra_tools=[]; eager_tools={}; "
         "on_direct_call=None; renderer=None; cache_folder=None; history=None; examples={}"

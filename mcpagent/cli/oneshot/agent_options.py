@@ -100,11 +100,10 @@ def make_agent(
         ),
         "on_event": report,
         "sessions": sessions,
+        **({"with_code_mode": True} if options.code else {}),
         "wrappers": [*_wrappers(options), *wrappers],
         "tools": _provider_tools(options),
     }
-    if options.code:
-        common["with_code_mode"] = True
     is_search_chosen = options.tool_search != "auto"
     if options.replay is not None and not is_search_chosen:
         agent = agent_of("offline", **common)

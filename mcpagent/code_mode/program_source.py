@@ -60,7 +60,7 @@ class Program:
         return "".join(self.source.splitlines(keepends=True)[:last])
 
     def names_at(self, line: int) -> tuple[str, ...]:
-        """The variables that the innermost statement at this line reads, in order; those of tools are not among them."""
+        """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
         statement = None
         for node in ast.walk(self.tree):
             if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
@@ -106,7 +106,7 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
     edits: list[tuple[ast.stmt, str]] = []
     for node in ast.walk(program.tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and any(True for _ in _imported(node)):
-            edits.append((node, _assignments(node, functions)))
+            edits += [(node, _assignments(node, functions))]
     last = program.tree.body[-1] if program.tree.body else None
     if isinstance(last, ast.Expr):
         text = ast.get_source_segment(program.source, last) or "None"
