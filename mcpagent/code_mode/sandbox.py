@@ -77,8 +77,10 @@ _last = None
 
 def require_installed() -> None:
     """Raises `ConfigError` where the interpreter is not installed."""
-    if importlib.util.find_spec("pydantic_monty") is None:
-        raise ConfigError(MISSING)
+    with contextlib.suppress(ValueError):  # of a module that is set to None
+        if importlib.util.find_spec("pydantic_monty") is not None:
+            return
+    raise ConfigError(MISSING)
 
 
 @dataclass(frozen=True, slots=True)

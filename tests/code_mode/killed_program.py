@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
 from mcpagent.messages import ToolDefinition
@@ -47,7 +48,7 @@ async def main(folder: Path, dies_in: str) -> None:
         ToolCall("", "search_tools", {"query": "step"}),
         ToolCall("", "run_code", {"code": "kept = 100\nprint(1)"}),
     ]
-    script = ["done"] if dies_in == "-" else [*first, ToolCall("", "run_code", {"code": PROGRAM}), "done"]
+    script: list[Any] = ["done"] if dies_in == "-" else [*first, ToolCall("", "run_code", {"code": PROGRAM}), "done"]
     model = ScriptedModel(script)
     store = SessionStore(folder / "sessions.db")
     async with Agent(model, tools=[step(folder, dies_in)], with_code_mode=True, sessions=store) as agent:

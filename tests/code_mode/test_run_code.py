@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
 
 from mcpagent import Agent, ApprovalPolicy, CodeMode, ConfigError, PendingCall, RunOptions, ScriptedModel, ToolCall
-from mcpagent.code_mode import sandbox
 from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
 from tests.code_mode.programs_scene import SEARCH, Tools, told
 
@@ -131,7 +131,7 @@ async def test_events_stand_under_the_call_that_runs_the_program() -> None:
         ("add", {"a": 1}),
         ("shout", {"text": "x"}),
     ]
-    assert {event.parent for event in (*started, *finished)} == {done.call_id}
+    assert {event.parent for event in started} == {event.parent for event in finished} == {done.call_id}
     assert [event.result.text for event in finished] == ["2", "X"]
 
 
@@ -141,7 +141,7 @@ async def test_a_person_is_asked_and_what_is_denied_is_an_exception() -> None:
     async def decide(request: PendingCall) -> bool:
         asked.append(request)
         await asyncio.sleep(0)
-        return request.arguments["path"] == "a"
+        return bool(request.arguments["path"] == "a")
 
     program = (
         F
@@ -217,7 +217,7 @@ async def test_a_name_may_mean_something_else_in_the_next_program() -> None:
 
 
 async def test_without_the_interpreter_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
     with pytest.raises(ConfigError, match=r"pip install 'mcpagent\[code\]'"):
         async with Agent(ScriptedModel(["hi"]), with_code_mode=True):
             pass
