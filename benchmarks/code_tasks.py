@@ -200,7 +200,8 @@ TASKS = tuple(
             "Which products of the first ten orders are sold out?",
             "skus = set()\nfor number in range(1000, 1010):\n"
             "    for item in (await get_order(id=number))['items']:\n        skus.add(item['sku'])\n"
-            "out = []\nfor sku in sorted(skus):\n    if (await get_product(sku=sku))['stock'] == 0:\n        out.append(sku)\nout",
+            "out = []\nfor sku in sorted(skus):\n"
+            "    if (await get_product(sku=sku))['stock'] == 0:\n        out.append(sku)\nout",
         ),
         (
             "The dearest product in four currencies?",
