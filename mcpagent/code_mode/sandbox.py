@@ -142,6 +142,7 @@ class Sandbox:
         self._takes_snapshots = takes_snapshots
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="mcpagent-code")
         self._exits = ExitStack()
+        self._pool: Any = None
         self._session: MontySession | None = None
         self._snapshot: SyncSnapshot | None = None
         self._printed: Any = None
@@ -189,16 +190,13 @@ class Sandbox:
         modules = {module: monty.ExternalModule({}, stubs=stub) for module, stub in stubs.items()}
         stop = monty.ExternalModule({"begin": never}, stubs="def begin() -> None: ...\n")
         given = {TOOLS: monty.ExternalModule(modules, stubs=""), _CALLS: stop}
-        with (
-            self._pool() as pool,
-            pool.checkout(
-                script_name="program.py",
-                external_modules=given,
-                type_check=True,
-                type_check_format="json",
-                limits=self._limits(),
-            ) as session,
-        ):
+        with self._workers().checkout(
+            script_name="program.py",
+            external_modules=given,
+            type_check=True,
+            type_check_format="json",
+            limits=self._limits(),
+        ) as session:
             try:
                 # Our own import comes first: the program has been checked when it is asked for, and nothing has run.
                 snapshot: Any = session.feed_start(f"import {_CALLS}\n{source}")
@@ -234,10 +232,9 @@ class Sandbox:
     def _open(self) -> None:
         import pydantic_monty as monty
 
-        pool = self._exits.enter_context(self._pool())
         calls = monty.ExternalModule({"call": lambda *_: None})
         self._session = self._exits.enter_context(
-            pool.checkout(
+            self._workers().checkout(
                 script_name="program.py",
                 external_modules={_CALLS: calls},
                 limits=self._limits(),
@@ -247,11 +244,14 @@ class Sandbox:
         self._pid = self._session.worker_pid
         self._printed = monty.CollectString(max_bytes=MAX_PRINTED)
 
-    def _pool(self) -> Any:
+    def _workers(self) -> Any:
+        """One process, which checks the program and then runs it."""
         import pydantic_monty as monty
 
-        seconds = self._options.seconds
-        return monty.Monty(min_processes=1, max_processes=1, request_timeout=seconds + 10.0)
+        if self._pool is None:
+            pool = monty.Monty(min_processes=1, max_processes=1, request_timeout=self._options.seconds + 10.0)
+            self._pool = self._exits.enter_context(pool)
+        return self._pool
 
     def _limits(self) -> Any:
         return {
