@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +47,7 @@ from mcpagent.toolsets.validation import fitted, held_to_promise
 
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
 NOT_WRITTEN = "This call was not run: it could not be written down before."
+_NOT_HERE = '"{}" needs an approval or an answer from outside, which nobody can give to a program here.'
 NOTHING_RETURNED = "(the tool returned nothing)"
 
 
@@ -80,9 +81,14 @@ class Approved:
 
 @dataclass(slots=True)
 class Batch:
-    """By position of the `total` calls: results so far, which have begun to run, and those that wait."""
+    """By position of the `total` calls: results so far, which have begun to run, and those that wait.
+
+    `parent` is the call whose program makes these, "" if a model does; `last` is the output that came last.
+    """
 
     total: int = 0
+    parent: str = ""
+    last: ToolOutput = field(default_factory=lambda: ToolOutput(()))
     parts: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     begun: set[int] = field(default_factory=set[int])
     pending: dict[int, PendingCall] = field(default_factory=dict[int, PendingCall])
@@ -134,17 +140,45 @@ async def run_call(
 ) -> None:
     """One call: approved, run within its limit of time, reported; its result goes into the batch."""
     tool = admission.tool
-    made = await _made(call, admission, run, answer, lambda: batch.begun.add(position))
-    if isinstance(made, PendingCall):
-        batch.pending[position] = made
+    if answer is None:
+        run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None, batch.parent))
+    decision = (
+        await _decided(call, tool, run, answer)
+        if tool is not None
+        else _refused(answer, call.name) or admission.refusal or ToolOutput(())
+    )
+    if isinstance(decision, PendingCall) and batch.parent:
+        decision = ToolOutput.of_text(_NOT_HERE.format(call.name), error="denied")
+    if isinstance(decision, PendingCall):
+        batch.pending[position] = decision
         return
-    result, output = made
+    if isinstance(decision, Approved) and tool is not None and not await _is_kept(call, tool, run):
+        decision = ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
+    started = time.monotonic()  # not before: a person may have thought about it
+    if tool is not None and isinstance(decision, Approved):
+        seconds = tool.timeout_seconds if tool.timeout_seconds is not None else run.options.tool_timeout_seconds
+        timeout = asyncio.timeout(seconds)
+        batch.begun.add(position)
+        try:
+            with run.for_call(call.id, tool.name, approved=decision.by_person).entered():
+                async with timeout:
+                    output = usable_output(tool, await tool.run(await _to_run_with(tool, decision.arguments)))
+                    output = await held_to_promise(tool, output)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
+            output = failure_output(error, tool, seconds if timeout.expired() else None)
+    else:
+        output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
+    texts = [part.text for part in output.content if isinstance(part, Text)]
+    batch.last = output = await beside_loop(output.for_model, is_much=is_large(texts))
+    result = ToolResult(
+        call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error, time.monotonic() - started
+    )
     changes = (*admission.changes, *output.changes)
     run.conversation.note(output.changes)
     batch.parts[position] = (result, *changes)
     if len(batch.parts) + len(batch.pending) < batch.total:  # else the message with all results is written at once
         await _keep_result(call, tool, batch.parts[position], run)
-    _report(call, result, tool, output, changes, run)
+    _report(call, result, tool, output, () if batch.parent else changes, run, parent=batch.parent)
 
 
 async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput:
@@ -156,56 +190,9 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> To
     """
     problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
     admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
-    parent = run.call_id
-    made = await _made(call, admission, run, None, parent=parent)
-    if isinstance(made, PendingCall):
-        text = f'"{tool.name}" needs an approval or an answer from outside, which nobody can give to a program here.'
-        output = ToolOutput.of_text(text, error="denied")
-        made = (ToolResult(call.id, call.name, output.content, output.error), output)
-    result, output = made
-    _report(call, result, tool, output, (), run, parent=parent)
-    return output
-
-
-async def _made(
-    call: ToolCall,
-    admission: Admission,
-    run: RunContext[Any],
-    answer: CallAnswer | None,
-    begins: Callable[[], None] = lambda: None,
-    parent: str = "",
-) -> tuple[ToolResult, ToolOutput] | PendingCall:
-    """What became of a call; `begins` is called when it is sent. Nothing of it is in the conversation."""
-    tool = admission.tool
-    if answer is None:
-        run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None, parent))
-    decision = (
-        await _decided(call, tool, run, answer)
-        if tool is not None
-        else _refused(answer, call.name) or admission.refusal or ToolOutput(())
-    )
-    if isinstance(decision, PendingCall):
-        return decision
-    if isinstance(decision, Approved) and tool is not None and not await _is_kept(call, tool, run):
-        decision = ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
-    started = time.monotonic()  # not before: a person may have thought about it
-    if tool is not None and isinstance(decision, Approved):
-        seconds = tool.timeout_seconds if tool.timeout_seconds is not None else run.options.tool_timeout_seconds
-        timeout = asyncio.timeout(seconds)
-        begins()
-        try:
-            with run.for_call(call.id, tool.name, approved=decision.by_person).entered():
-                async with timeout:
-                    output = usable_output(tool, await tool.run(await _to_run_with(tool, decision.arguments)))
-                    output = await held_to_promise(tool, output)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
-            output = failure_output(error, tool, seconds if timeout.expired() else None)
-    else:
-        output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
-    texts = [part.text for part in output.content if isinstance(part, Text)]
-    output = await beside_loop(output.for_model, is_much=is_large(texts))
-    content = output.content or (Text(NOTHING_RETURNED),)
-    return ToolResult(call.id, call.name, content, output.error, time.monotonic() - started), output
+    batch = Batch(1, parent=run.call_id)
+    await run_call(0, call, admission, run, batch, None)
+    return batch.last
 
 
 async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
