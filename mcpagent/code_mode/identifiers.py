@@ -83,7 +83,7 @@ def _free(name: str, reserved: frozenset[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ImportPlace:
     """Where a program imports a tool from: `from tools.<module> import <function>`."""
 
     module: str
@@ -99,7 +99,7 @@ class Place:
 class Places:
     """The place of each tool of a conversation. One that was given stays, whatever joins later."""
 
-    by_key: dict[ToolKey, Place] = field(default_factory=dict[ToolKey, Place])
+    by_key: dict[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
     _modules: dict[str, str] = field(default_factory=dict[str, str])
     _functions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
 
@@ -120,4 +120,4 @@ class Places:
                 [*known, *(key.name for key in keys)], known, BUILTINS
             )
             for key in keys:
-                self.by_key[key] = Place(self._modules[server], names[key.name])
+                self.by_key[key] = ImportPlace(self._modules[server], names[key.name])

@@ -81,11 +81,11 @@ def sandbox_values(modules: Modules) -> dict[str, dict[str, str]]:
 
 
 def _stub(tool: Tool, function: str) -> Stub:
-    return _cached_stub(_Same(tool, function))
+    return _cached_stub(_StubKey(tool, function))
 
 
 @dataclass(frozen=True, slots=True)
-class _Same:
+class _StubKey:
     """A tool by what it is, not by its value: schemas have no hash."""
 
     tool: Tool
@@ -96,7 +96,7 @@ class _Same:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, _Same)
+            isinstance(other, _StubKey)
             and self.function == other.function
             and self.tool.definition is other.tool.definition
             and self.tool.output_schema is other.tool.output_schema
@@ -104,7 +104,7 @@ class _Same:
 
 
 @lru_cache(maxsize=4_096)
-def _cached_stub(same: _Same) -> Stub:
+def _cached_stub(same: _StubKey) -> Stub:
     return stub_of(same.tool.definition, same.function, _result_schema(same.tool))
 
 

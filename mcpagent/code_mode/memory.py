@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.code_mode.identifiers import Places
-from mcpagent.code_mode.sandbox import Asked
+from mcpagent.code_mode.sandbox import AskedCall
 from mcpagent.config.user_folders import state_folder
 
 MAX_CONTEXT = 100_000
@@ -38,7 +38,7 @@ class Underway:
     call_id: str
     source: str
     snapshot: bytes
-    asked: tuple[Asked, ...]
+    asked: tuple[AskedCall, ...]
     calls: int = 0
     printed: str = ""
 
@@ -101,7 +101,7 @@ class Memory:
         held = json.loads(text)
         underway = held["underway"]
         if underway is not None:
-            asked = tuple(Asked(**one) for one in underway["asked"])
+            asked = tuple(AskedCall(**one) for one in underway["asked"])
             underway = Underway(**{**underway, "snapshot": base64.b64decode(underway["snapshot"]), "asked": asked})
         return cls(base64.b64decode(held["state"]), tuple(held["context"]), tuple(held["modules"]), underway)
 

@@ -26,7 +26,7 @@ class ProgramError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedName:
     """One name that a program takes from `tools`: `import tools.github as gh` has no `name`, `from tools import github`
     has the module's."""
 
@@ -42,9 +42,9 @@ class Program:
     tree: ast.Module
 
     @property
-    def imports(self) -> tuple[Imported, ...]:
+    def imports(self) -> tuple[ImportedName, ...]:
         """What it takes from `tools`, each once, in order."""
-        found: dict[Imported, None] = {}
+        found: dict[ImportedName, None] = {}
         for node in ast.walk(self.tree):
             found.update((one, None) for one in _imported(node))
         return tuple(found)
@@ -120,18 +120,18 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
     return b"\n".join(lines).decode()
 
 
-def _imported(node: ast.AST) -> Iterator[Imported]:
+def _imported(node: ast.AST) -> Iterator[ImportedName]:
     """What a statement takes from `tools`."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.name == TOOLS or alias.name.startswith(f"{TOOLS}."):
-                yield Imported(alias.name.removeprefix(TOOLS).removeprefix("."), "")
+                yield ImportedName(alias.name.removeprefix(TOOLS).removeprefix("."), "")
     elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
         if node.module == TOOLS:
-            yield from (Imported(alias.name, "") for alias in node.names)
+            yield from (ImportedName(alias.name, "") for alias in node.names)
         elif node.module.startswith(f"{TOOLS}."):
             module = node.module.removeprefix(f"{TOOLS}.")
-            yield from (Imported(module, alias.name) for alias in node.names)
+            yield from (ImportedName(module, alias.name) for alias in node.names)
 
 
 def _assignments(node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapping[str, str]]) -> str:

@@ -21,7 +21,7 @@ from mcpagent.code_mode.importable import (
 from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_source import Program, ProgramError, fed, parsed, with_context
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
-from mcpagent.code_mode.sandbox import Asked, Ended, Failed, Problem, Sandbox, Step, Waiting
+from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Problem, Sandbox, Step, Waiting
 from mcpagent.conversation import INNER, CallProgress
 from mcpagent.errors import ConfigError
 from mcpagent.execution import run_inner_call
@@ -152,7 +152,7 @@ async def _driven(job: _Job, step: Step, source: str) -> Ended | Failed:
             await asyncio.wait(running.values())
 
 
-async def _answered(job: _Job, asked: Asked) -> dict[str, Any]:
+async def _answered(job: _Job, asked: AskedCall) -> dict[str, Any]:
     """What one call came to, as the sandbox takes it: a value or an exception."""
     if not asked.path:
         await asyncio.sleep(asked.seconds)

@@ -93,7 +93,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCall:
     """A call that a program waits for: of a tool by its path, with arguments as JSON text; or `seconds` of sleep."""
 
     id: int
@@ -106,7 +106,7 @@ class Asked:
 class Waiting:
     """The program goes on when one of these calls is answered; `asked` are all it has made and not had answered."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[AskedCall, ...]
     snapshot: bytes = b""
 
 
@@ -146,7 +146,7 @@ class Sandbox:
         self._session: MontySession | None = None
         self._snapshot: SyncSnapshot | None = None
         self._printed: Any = None
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, AskedCall] = {}
         self._slept = 0.0
         self._left = threading.Event()
         self._pid: int | None = None
@@ -277,7 +277,7 @@ class Sandbox:
 
         return await self._do(lambda: self._stepped(resumed))
 
-    async def restore(self, snapshot: bytes, asked: Sequence[Asked]) -> None:
+    async def restore(self, snapshot: bytes, asked: Sequence[AskedCall]) -> None:
         """A program that waited, in another process, for these calls. Raises `ValueError` if it cannot be read."""
 
         def load() -> None:
@@ -372,7 +372,7 @@ class Sandbox:
         arguments = snapshot.args
         if len(arguments) != 2 or not all(isinstance(one, str) for one in arguments):
             return snapshot.resume({"exc_type": "TypeError", "message": "call a tool by its function"})
-        self._asked[snapshot.call_id] = Asked(snapshot.call_id, *arguments)
+        self._asked[snapshot.call_id] = AskedCall(snapshot.call_id, *arguments)
         return snapshot.resume({"future": ...})
 
     def _asleep(self, snapshot: Any, name: str) -> Any:
@@ -385,7 +385,7 @@ class Sandbox:
         if name == "time.sleep":
             self._left.wait(seconds)
             return snapshot.resume({"return_value": None})
-        self._asked[snapshot.call_id] = Asked(snapshot.call_id, "", seconds=seconds)
+        self._asked[snapshot.call_id] = AskedCall(snapshot.call_id, "", seconds=seconds)
         return snapshot.resume({"future": ...})
 
 
