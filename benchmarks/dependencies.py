@@ -86,7 +86,7 @@ class Installed:
     modules: tuple[str, ...]
 
 
-EXTRAS = ("semantic", "multilingual", "tables", "postgres", "durable", "otel")
+EXTRAS = ("semantic", "multilingual", "tables", "postgres", "durable", "query", "otel", "code")
 """Those that somebody wants who uses mcpagent; the others are for work on this repository."""
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mcpagent.agent import Agent, ApprovalPolicy
     from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
     from mcpagent.cards.card import AgentCard, CardError
+    from mcpagent.code_mode.code_options import CodeMode
     from mcpagent.config import McpServer
     from mcpagent.definition import Definition, Wrapper
     from mcpagent.errors import (
@@ -85,6 +86,7 @@ __all__ = [
     "CardError",
     "Citation",
     "CodeExecution",
+    "CodeMode",
     "Compaction",
     "ConfigError",
     "CredentialsError",
@@ -245,6 +247,7 @@ __getattr__, __dir__ = late_names(
             "ToolContextCache",
             "prepare_context",
         ),
+        "code_mode.code_options": ("CodeMode",),
         "tool_search.search_options": ("ToolSearch",),
         "tools": (
             "Tool",

@@ -18,6 +18,9 @@ from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
+from mcpagent.code_mode.code_options import CodeMode, search_for_programs
+from mcpagent.code_mode.program_tools import RUN_CODE
+from mcpagent.code_mode.sandbox import require_installed
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition, Instructions, ModelChoice, PromptOrAnswers, Wrapper, expect_model
 from mcpagent.errors import AgentStateError, ConfigError, InputError
@@ -108,6 +111,7 @@ class Agent(Generic[Deps]):
     or what `load_servers` gave. `instructions` begin the system prompt; a function of the run's context is asked when a
     conversation begins.
     `with_tool_search_mode=True` is short for `tool_search=ToolSearch()`; "auto" turns it on for large catalogues.
+    `with_code_mode=True` is short for `code_mode=CodeMode()`: the model calls tools as functions in Python programs.
     `pre_discovered_tools` are offered from the first request on. `tools` may hold functions, tools, toolsets,
     `McpServer` values, lists of functions, and tools that the model's provider runs, such as `WebSearch()`.
     `server_options` say what all servers share: which are selected, how long starting waits for them, lists cached on
@@ -129,6 +133,8 @@ class Agent(Generic[Deps]):
         instructions: Instructions = "",
         with_tool_search_mode: bool | Literal["auto"] = False,
         tool_search: ToolSearch | None = None,
+        with_code_mode: bool = False,
+        code_mode: CodeMode | None = None,
         pre_discovered_tools: Sequence[str] = (),
         tools: Sequence[AnyTools] = (),
         server_options: ServerOptions | None = None,
@@ -147,6 +153,9 @@ class Agent(Generic[Deps]):
         expect("with_tool_search_mode", mode, (bool, str), 'True, False or "auto"', holds=lambda it: it in _MODES)
         hint = "; or write with_tool_search_mode=True"
         expect("tool_search", tool_search, (ToolSearch, NoneType), "ToolSearch(...)", hint=hint)
+        expect("with_code_mode", with_code_mode, bool, "True or False")
+        code_hint = "; or write with_code_mode=True"
+        expect("code_mode", code_mode, (CodeMode, NoneType), "CodeMode(...)", hint=code_hint)
         expect_names("pre_discovered_tools", pre_discovered_tools)
         expect("tools", tools, (list, tuple), "list of functions, tools and toolsets")
         expect("server_options", server_options, (ServerOptions, NoneType), "ServerOptions(...)")
@@ -161,9 +170,11 @@ class Agent(Generic[Deps]):
         ours = [tool for tool in tools if not isinstance(tool, ProviderTool)]
         sources = sources_of(ours, mcp_config, server_options or ServerOptions(), rules.required)
         search = tool_search or (ToolSearch(enabled=with_tool_search_mode) if with_tool_search_mode else None)
+        code = code_mode or (CodeMode() if with_code_mode else None)
+        search = search_for_programs(search) if code is not None else search
         pinned = tuple(pre_discovered_tools)
         definition = Definition(
-            instructions, search, pinned, options or RunOptions(), sources, provider_tools=run_there
+            instructions, search, pinned, options or RunOptions(), sources, provider_tools=run_there, code_mode=code
         )
         for wrapper in sorted(wrappers, key=lambda wrapper: not getattr(wrapper, "is_innermost", False)):
             expect("wrappers", wrapper, Callable, "functions, or objects such as Recorder(...)")
@@ -174,6 +185,8 @@ class Agent(Generic[Deps]):
         self._wanted_search = definition.tool_search or ToolSearch(enabled="marked")
         self._search = self._wanted_search
         self._taken = names_taken(definition.provider_tools)
+        if code is not None:
+            self._taken |= {RUN_CODE}
         servers = (tool for tool in run_there if isinstance(tool, ProviderMcp))
         self._unasked = () if rules.required is False else tuple(tool.name for tool in servers)
         self.mcp_config = mcp_config
@@ -809,6 +822,8 @@ class Agent(Generic[Deps]):
         if self._exits is not None:
             raise AgentStateError(_STARTED)
         self._process = os.getpid()
+        if self.definition.code_mode is not None:
+            require_installed()
         await look_up(self.model)  # a name that means nothing is told before anything is started
         self._loop = asyncio.get_running_loop()
         sources = self.definition.sources

@@ -88,6 +88,9 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
     return Discovery(tuple(discovered), frozenset(shown), frozenset(removed), frozenset(lost), keys)
 
 
+INNER = "#"
+"""Stands between the id of a call that runs a program and the number of a call that the program makes."""
+
 MAX_PROMPT_CHARACTERS = 10_000_000
 
 CANCELLED = "This call was cancelled before it ended; it may have run."
@@ -393,6 +396,7 @@ class Conversation:
         self._announced, self._steps = [*announced], [*steps]
         self._unanswered_prompt = unanswered_prompt and not self.open_calls
         calls = {call.id: call for call in self.open_calls}
+        self._progress = {call: known for call, known in progress.items() if call.rpartition(INNER)[0] in calls}
         results: list[Part] = []
         for call_id, known in progress.items():
             if (call := calls.get(call_id)) is None:
@@ -497,7 +501,11 @@ class Conversation:
             self._noted.clear()
             if self._progress:
                 answered = {result.call_id for result in message.tool_results}
-                self._progress = {call: it for call, it in self._progress.items() if call not in answered}
+                self._progress = {
+                    call: it
+                    for call, it in self._progress.items()
+                    if call not in answered and call.rpartition(INNER)[0] not in answered
+                }
 
     def note(self, parts: Iterable[Part]) -> None:
         """Makes changes of tools visible to the calls of the batch that is running."""

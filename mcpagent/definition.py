@@ -8,6 +8,7 @@ from types import NoneType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.approval import CallAnswer, OnApproval
+from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.events import Emit, Event
 from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model
@@ -58,6 +59,7 @@ class Definition:
     `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
     `search_tools`. `provider_tools` are run by the model's provider. `hears` are told every event, before the agent's
     listener. `watch` begins to stand beside a run, and beside those of agents that it calls.
+    With `code_mode` the model calls tools in programs.
     """
 
     instructions: Instructions
@@ -70,6 +72,7 @@ class Definition:
     provider_tools: tuple[ProviderTool, ...] = ()
     hears: tuple[Emit, ...] = ()
     watch: Watch | None = None
+    code_mode: CodeMode | None = None
 
     def telling(self, last: Emit) -> Emit:
         """Tells all that hear every event, then the last one."""

@@ -150,10 +150,12 @@ class AnswerRestarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """`server` is where the call goes, None for local functions and virtual tools."""
+    """`server` is where the call goes, None for local functions and virtual tools. `parent` is the id of the call whose
+    program makes this one, "" for a call of the model's own."""
 
     call: ToolCall
     server: str | None
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +171,12 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFinished:
-    """A call has its result; `server` as in `ToolCallStarted`."""
+    """A call has its result; `server` and `parent` as in `ToolCallStarted`."""
 
     call: ToolCall
     result: ToolResult
     server: str | None
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from mcpagent.toolsets.validation import fitted, held_to_promise
 
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
 NOT_WRITTEN = "This call was not run: it could not be written down before."
+_NOT_HERE = '"{}" needs an approval or an answer from outside, which nobody can give to a program here.'
 NOTHING_RETURNED = "(the tool returned nothing)"
 
 
@@ -80,9 +81,14 @@ class Approved:
 
 @dataclass(slots=True)
 class Batch:
-    """By position of the `total` calls: results so far, which have begun to run, and those that wait."""
+    """By position of the `total` calls: results so far, which have begun to run, and those that wait.
+
+    `parent` is the call whose program makes these, "" if a model does; `last` is the output that came last.
+    """
 
     total: int = 0
+    parent: str = ""
+    last: ToolOutput = field(default_factory=lambda: ToolOutput(()))
     parts: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     begun: set[int] = field(default_factory=set[int])
     pending: dict[int, PendingCall] = field(default_factory=dict[int, PendingCall])
@@ -135,12 +141,14 @@ async def run_call(
     """One call: approved, run within its limit of time, reported; its result goes into the batch."""
     tool = admission.tool
     if answer is None:
-        run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None))
+        run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None, batch.parent))
     decision = (
         await _decided(call, tool, run, answer)
         if tool is not None
         else _refused(answer, call.name) or admission.refusal or ToolOutput(())
     )
+    if isinstance(decision, PendingCall) and batch.parent:
+        decision = ToolOutput.of_text(_NOT_HERE.format(call.name), error="denied")
     if isinstance(decision, PendingCall):
         batch.pending[position] = decision
         return
@@ -161,7 +169,7 @@ async def run_call(
     else:
         output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
     texts = [part.text for part in output.content if isinstance(part, Text)]
-    output = await beside_loop(output.for_model, is_much=is_large(texts))
+    batch.last = output = await beside_loop(output.for_model, is_much=is_large(texts))
     result = ToolResult(
         call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error, time.monotonic() - started
     )
@@ -171,7 +179,21 @@ async def run_call(
     batch.parts[position] = (result, *changes)
     if len(batch.parts) + len(batch.pending) < batch.total:  # else the message with all results is written at once
         await _keep_result(call, tool, batch.parts[position], run)
-    _report(call, result, tool, output, changes, run)
+    _report(call, result, tool, output, () if batch.parent else changes, run, parent=batch.parent)
+
+
+async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput:
+    """A call that a program makes, which `run.call_id` runs: what it gave, through the gate that any call goes through.
+
+    Its arguments must fit; it is approved, written down before it is sent, and reported as a part of that other call.
+    What it brings for the conversation is in the output, for the result of that call. A call that would have to wait
+    for an answer beyond this run is denied.
+    """
+    problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
+    admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
+    batch = Batch(1, parent=run.call_id)
+    await run_call(0, call, admission, run, batch, None)
+    return batch.last
 
 
 async def _as_kept(parts: Sequence[Part], run: RunContext[Any]) -> tuple[Part, ...]:
@@ -308,8 +330,9 @@ def _report(
     output: ToolOutput,
     changes: Sequence[ToolsShown | ToolsChanged],
     run: RunContext[Any],
+    parent: str = "",
 ) -> None:
-    run.emit(ToolCallFinished(call.copied(), result, tool.definition.server if tool is not None else None))
+    run.emit(ToolCallFinished(call.copied(), result, tool.definition.server if tool is not None else None, parent))
     for event in output.events:
         run.emit(event)
     for change in changes:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 from uuid import uuid4
 
 from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall, usable_answers
+from mcpagent.code_mode.memory import Memory
+from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.compaction.compacting import compact_now, sent_now
 from mcpagent.conversation import Conversation, Words, usable_prompt
 from mcpagent.definition import Owner, PromptOrAnswers
@@ -42,6 +44,7 @@ from mcpagent.prompt.builder import (
     category_line,
     connecting_line,
     connecting_section,
+    programs_section,
     system_prompt,
     tool_search_section,
 )
@@ -104,6 +107,7 @@ class Session(Generic[Deps]):
         "_listed",
         "_looked_at",
         "_made_at",
+        "_memory",
         "_model",
         "_offered_first",
         "_only_asked_wait",
@@ -168,6 +172,7 @@ class Session(Generic[Deps]):
         self._ended = asyncio.Event()
         self._is_closed = False
         self._leaving: asyncio.Task[RunFinished] | None = None
+        self._memory = Memory.from_json(standing.programs, self.id)
         self._listed = owner.from_toolsets
         self._held: Catalog | None = None
         self._looked_at: Listing | None = None
@@ -740,6 +745,7 @@ class Session(Generic[Deps]):
         self.id = uuid4().hex
         self._info, self._made_at = None, time.time()
         self._large = self._with_nothing_aside()
+        self._memory = Memory()
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
         self._output = None
@@ -865,11 +871,13 @@ class Session(Generic[Deps]):
         """The session's own tools, and the system prompt, by what there is now."""
         tools, owner, section = self._tools, self._owner, ""
         tools.virtual = ()
-        if tools.searching:
+        if (code := owner.definition.code_mode) is not None:
+            tools.virtual = tuple(owner.definition.bind(program_tools(tools, self._memory, code)))
+            section = programs_section(_category_lines(tools))
+        elif tools.searching:
             tools.options = _possible_execution(tools, owner)
             tools.virtual = tuple(owner.definition.bind(tool_search_tools(tools)))
-            lines = [category_line(item.name, item.description, item.tools) for item in tools.categories()]
-            lines += [connecting_line(server) for server in tools.listing.connecting]
+            lines = _category_lines(tools)
             loads = tools.options.load == "search"
             section = tool_search_section(
                 lines, loads=loads, provider_searches=tools.provider_searches, is_short=self._is_small
@@ -1005,6 +1013,7 @@ class Session(Generic[Deps]):
             durable=self.durable_run,
             trace=(run.watch.trace if run is not None else "") or self._trace,
             output=spec_to_json(wanted) if wanted is not None else None,
+            programs=self._memory.to_json(self.id) if self._owner.definition.code_mode is not None else {},
         )
 
     def snapshot(self) -> KeptSession:
@@ -1238,6 +1247,11 @@ def _is_unfinished(conversation: Conversation) -> bool:
     """Whether the model has the last word to say."""
     last = conversation.messages[-1:]
     return bool(last) and (last[0].role != "assistant" or bool(conversation.open_calls))
+
+
+def _category_lines(tools: SessionTools) -> list[str]:
+    lines = [category_line(item.name, item.description, item.tools) for item in tools.categories()]
+    return lines + [connecting_line(server) for server in tools.listing.connecting]
 
 
 def _how_found(tools: SessionTools) -> tuple[bool, bool, str | None]:

@@ -41,6 +41,7 @@ ORDER = (
     "execution",
     "compaction",
     "loop",
+    "code_mode",
     "sessions",
     "definition",
     "session",

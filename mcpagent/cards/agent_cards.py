@@ -13,6 +13,7 @@ from mcpagent.cards.card import AgentCard, CardError, CardStrategy, ToolSearchCo
 from mcpagent.cards.reading import FOREIGN, REQUEST_PARAMS
 from mcpagent.cards.teams import CONNECT_KNOWN, Team, card_at, card_servers, reachable
 from mcpagent.config import ServerConfig, ServersConfig
+from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.models.base import Model, ModelSettings
@@ -93,6 +94,7 @@ def _single(make: Make, card: AgentCard, options: Mapping[str, Any]) -> Any:
         "mcp_config": card_servers(card) if "mcp_config" not in options else options["mcp_config"],
         "instructions": card.instruction,
         **({"tool_search": tool_search_of(card.tool_search)} if card.tool_search is not None else {}),
+        **({"with_code_mode": True} if card.code_mode else {}),
         **options,
         "tools": _with_tools(card, options.get("tools", ())),
         "options": _run_options(card, options.get("options") or RunOptions()),
@@ -211,6 +213,8 @@ class _Carded(Protocol):
     def options(self) -> RunOptions: ...
     @property
     def provider_tools(self) -> tuple[ProviderTool, ...]: ...
+    @property
+    def definition(self) -> Definition: ...
 
 
 def card_of(agent: _Carded, name: str = "") -> AgentCard:
@@ -235,6 +239,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         instructions.strip() if isinstance(instructions, str) else "",
         model=_model_text(agent.model_choice),
         tool_search=_search_config(agent.tool_search),
+        code_mode=agent.definition.code_mode is not None,
         max_turns=options.max_turns if options.max_turns != RunOptions().max_turns else 0,
         request_params=params,
         provider_tools=tuple(map(_without_token, agent.provider_tools)),

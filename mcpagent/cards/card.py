@@ -45,9 +45,10 @@ class AgentCard:
 
     `servers` are names in the server configuration (`mcp_config`, a path beside the card, else the files that are found
     from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of `{target, name, ...}`.
-    `tools`: server name -> patterns of the tools it may have; a server that is not named has all. `provider_tools` are
-    run by the model's provider. `agents` are the cards whose agents this one may call. `foreign` holds fields that
-    other programs know and that mean nothing here.
+    `tools`: server name -> patterns of the tools it may have; a server that is not named has all. With `code_mode` the
+    model calls tools in Python programs. `provider_tools` are run by the model's provider.
+    `agents` are the cards whose agents this one may call. `foreign` holds fields that other programs know and that
+    mean nothing here.
     """
 
     name: str
@@ -61,6 +62,7 @@ class AgentCard:
     mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     mcp_connect: tuple[Mapping[str, Any], ...] = ()
     tool_search: ToolSearchConfig | None = None
+    code_mode: bool = False
     provider_tools: tuple[ProviderTool, ...] = ()
     agents: tuple[str, ...] = ()
     max_turns: int = 0

@@ -349,6 +349,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], str, Path], Any]] = {
     "mcp_servers": _is("a mapping"),
     "mcp_connect": _connections,
     "tool_search": _tool_search,
+    "code_mode": _is("a boolean"),
     "provider_tools": _provider_tools,
     "agents": _is("a list of strings"),
     "max_turns": _positive,

@@ -58,6 +58,16 @@ def tool_search_section(
     return _words("tool_search_provider" if provider_searches else words).substitute(categories=listed)
 
 
+def programs_section(category_lines: Sequence[str]) -> str:
+    """How to call tools in programs, and what there is to find."""
+    return _words("programs").substitute(categories="\n".join(category_lines) or "- none: no tools are connected")
+
+
+def program_words(name: str) -> str:
+    """What the model is told of a tool of code mode, "search" or "run"."""
+    return _words(f"program_{name}").template
+
+
 def system_prompt(instructions: str, *sections: str) -> str:
     """The instructions (the built-in ones if empty), then the sections, an empty line between them."""
     opening = instructions.strip() or _words("assistant").template

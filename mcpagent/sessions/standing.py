@@ -116,6 +116,7 @@ class Standing:
     `durable` is the id of the durable run that writes it, which must not write over what others have said since.
     `trace` names its last run in traces, for a run that goes on with it.
     `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
+    `programs` is what code mode keeps (`code_mode/memory.py`).
     """
 
     beginning: Beginning = field(default_factory=Beginning)
@@ -128,6 +129,7 @@ class Standing:
     durable: str = ""
     trace: str = ""
     output: Mapping[str, Any] | None = None
+    programs: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
@@ -264,5 +266,6 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         dict,
         lambda data: {"name": str(data["name"]), "description": str(data["description"]), "schema": data["schema"]},
     ),
+    "programs": (dict, dict),
 }
 """By name of the field: to JSON, and back."""

@@ -109,6 +109,7 @@ class Shared:
         self._index: SharedIndex | None = None
         self._tokens: dict[str, list[tuple[ToolDefinition, int]]] = {}
         self.keys = _Keys()
+        self.seen_results: dict[ToolKey, str] = {}
         self.counted = 0
         """How many definitions were counted."""
 
@@ -179,6 +180,11 @@ class Catalog:
         self.is_grown = False
         """Whether a new one of the same listing would have other names or places."""
         self._take(listing.tools, others)
+
+    @property
+    def seen_results(self) -> dict[ToolKey, str]:
+        """The shape that results of a tool had, of those that programs called."""
+        return self._of_all.seen_results
 
     @property
     def reserved(self) -> frozenset[str]:
@@ -361,7 +367,7 @@ def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
     for name in sorted(shared.reserved):
         if ToolKey(None, name) in by_key:
             why = (
-                "the provider runs a tool of this name"
+                "code mode has a tool of this name, or the provider runs one"
                 if name in shared.taken
                 else "the name is reserved for readers of large results"
                 if name in READER_NAMES

@@ -124,14 +124,14 @@ def _json_output(
 
 
 async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
-    asked = _asked(session, arguments)
+    asked = search_call(session, arguments)
     if isinstance(asked, str):
         return ToolOutput.of_text(json.dumps({"error": asked}, ensure_ascii=False), error="invalid_arguments")
     query = asked.query
     started = time.monotonic()
-    result = await _found(session, asked)
+    result = await found_by(session, asked)
     if not session.known and not session.listing.connecting:
-        told = f"There are no tools to search: none is connected.{_down(session)} Do not search again."
+        told = f"There are no tools to search: none is connected.{servers_down(session)} Do not search again."
         return _json_output({"found": 0, "tools": [], "message": told})
     offered = {tool.name for tool in session.offer()}
     names = tuple(match.tool.name for match in result.matches)
@@ -166,7 +166,7 @@ class SearchCall(NamedTuple):
     offset: int
 
 
-def _asked(session: SessionTools, arguments: dict[str, Any]) -> SearchCall | str:
+def search_call(session: SessionTools, arguments: dict[str, Any]) -> SearchCall | str:
     """The arguments as they are meant, whatever type a model gave them; a text says what is wrong instead."""
     query = _query(arguments)
     if not query:
@@ -210,7 +210,7 @@ def _server_named(session: SessionTools, name: str) -> str | None:
     return next((server for server in _servers(session) if name_key(server) == key), None)
 
 
-async def _found(session: SessionTools, asked: SearchCall) -> SearchResult:
+async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
     """What fits; if nothing does well, once more when servers that connect, or change, were waited for."""
     before, last = session.listing, asked.offset + asked.limit
     result = await session.search(asked.query, last, asked.server)
@@ -252,7 +252,9 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
         lines = [category_line(*category) for category in session.categories()]
         lines += [connecting_line(server) for server in session.listing.connecting]
         categories = "\n".join(lines) or "- none"
-        return [f"No tools found matching the pattern.{near}{_down(session)} Available categories:\n{categories}"]
+        return [
+            f"No tools found matching the pattern.{near}{servers_down(session)} Available categories:\n{categories}"
+        ]
     if result.confidence == "low":
         then = "are loaded: call one" if after else "can be loaded with 'add_tool'"
         text = (
@@ -269,7 +271,8 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
     return advice
 
 
-def _down(session: SessionTools) -> str:
+def servers_down(session: SessionTools) -> str:
+    """Which servers are not connected, and why, and which are connecting; "" if none."""
     connecting = session.listing.connecting
     down = [
         f"{server} ({safe_line(reason, 120)})"
@@ -426,5 +429,5 @@ async def _show_all(session: SessionTools, _arguments: dict[str, Any]) -> ToolOu
             lines.append(f"{safe_line(server, 64)} ({len(by_server[server])}): {', '.join(names)}")
     if len(session.known) > MAX_LISTED_NAMES:
         lines.append(f"{len(session.known) - MAX_LISTED_NAMES} more are not listed; search for them.")
-    lines += [down] if (down := _down(session).strip()) else []
+    lines += [down] if (down := servers_down(session).strip()) else []
     return ToolOutput.of_text("\n".join(lines))

@@ -108,6 +108,8 @@ class SessionTools:
         self._last: tuple[tuple[object, ...], Collection[str]] | None = None
         self.virtual: tuple[Tool, ...] = ()
         self.later: Mapping[str, Tool] = {}
+        self.how_to_call: Callable[[str], str] | None = None
+        """How a program calls a tool, where programs do and the model does not."""
         self.begin(catalog)
 
     def begin(self, catalog: Catalog) -> None:
@@ -368,6 +370,8 @@ class SessionTools:
         """What a model does to get a tool it does not have, as a sentence."""
         if not self.searching:
             return "It cannot be loaded in this conversation."
+        if self.how_to_call is not None:
+            return self.how_to_call(name)
         if self.provider_searches:
             return "Search for it to load it."
         if self.options.load == "search":

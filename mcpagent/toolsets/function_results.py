@@ -52,12 +52,14 @@ def tool_output(value: object) -> ToolOutput:
     images: list[Image] = []
     try:
         table = table_of(value)
-        text = _csv_text(table, images) if table is not None else _written(_plain(value, images))
+        data = _plain(value, images) if table is None else None
+        text = _csv_text(table, images) if table is not None else _written(data)
     except RecursionError:
         raise ValueError("the result holds itself, or nests too deeply; return plain data") from None
     if text == _reference(1) and len(images) == 1:
         return ToolOutput((images[0],))
-    return ToolOutput((Text(text), *images))
+    is_data = data is not None and not isinstance(data, str) and not images
+    return ToolOutput((Text(text), *images), structured=data if is_data else None)
 
 
 async def first_items(source: AsyncIterable[object]) -> list[object]:

@@ -119,6 +119,10 @@ def _kind(when: str, optional: Mapping[str, Shape] | None = None, /, **fields: S
     return DocumentKind(when, fields, optional or {})
 
 
+INSIDE: Mapping[str, Shape] = {
+    "parent_tool_use_id": _about(TEXT, "of a call that a program makes: the call that runs the program")
+}
+
 DOCUMENTS: Mapping[str, DocumentKind] = {
     "init": _kind(
         "the servers are connected",
@@ -146,7 +150,7 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
         reason=_about(TEXT, "one line"),
         dropped=_about(TEXT, "what had arrived of it, which counts no more"),
     ),
-    "tool_use": _kind("a call starts", id=TEXT, name=TEXT, input=OBJECT, server=SERVER_NAME),
+    "tool_use": _kind("a call starts", INSIDE, id=TEXT, name=TEXT, input=OBJECT, server=SERVER_NAME),
     "tool_progress": _kind(
         "a server says how far a call is",
         server=TEXT,
@@ -162,7 +166,8 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
                 _object(handle=TEXT, tokens=_about(COUNT, "of the whole, characters / 4"), kind=TEXT),
                 "where the whole is kept, of which `content` is a short form",
             )
-        },
+        }
+        | dict(INSIDE),
         tool_use_id=TEXT,
         name=TEXT,
         server=SERVER_NAME,

@@ -51,6 +51,8 @@ NOT_RUN = {
     ("docs/install.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[query]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[otel]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/code-mode.md", "pip install -e '.[code]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[code]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/durable.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/tracing.md", "pip install -e '.[otel]'"): ".ci/run, as a part of the extra of the tests",
     **{

@@ -20,6 +20,7 @@ from mcpagent import (
     Agent,
     AgentCard,
     ApprovalPolicy,
+    CodeMode,
     FunctionToolset,
     McpServer,
     Message,
@@ -141,6 +142,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "RunOptions": (RunOptions, RunOptions, {}),
     "Compaction": (mcpagent.Compaction, mcpagent.Compaction, {}),
     "ModelSettings": (ModelSettings, ModelSettings, {}),
+    "CodeMode": (CodeMode, CodeMode, {}),
     "ToolSearch": (ToolSearch, ToolSearch, {}),
     "AgentCard": (AgentCard, AgentCard, {"name": "me"}),
     "WebSearch": (mcpagent.WebSearch, mcpagent.WebSearch, {}),
@@ -199,6 +201,7 @@ TAKEN: Mapping[str, str] = {
     "combined": "sources=[]",
     "Agent": (
         "model=None x; mcp_config=None x [] {}; instructions=x; with_tool_search_mode=True; "
+        "with_code_mode=True; code_mode=None; "
         "tool_search=None; pre_discovered_tools=[]; tools=[]; server_options=None; options=None; "
         "approval=True; on_event=None; wrappers=[]; sessions=None"
     ),
@@ -238,13 +241,14 @@ TAKEN: Mapping[str, str] = {
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
     "headers={}; timeout_seconds=None 5; profile=None",
+    "CodeMode": "seconds=5; calls=5",
     "ToolSearch": (
         "enabled=True; auto_tokens=None 5; load=None; max_results=5; prefetch=None 5; extra_tools=[]; eager_tools={}; "
         "on_direct_call=None; renderer=None; cache_folder=None; history=None; examples={}"
     ),
     "AgentCard": (
         "name=x; instruction=x; description=x; default=True; model=x; servers=[]; tools={}; mcp_config=x; "
-        "mcp_servers={}; mcp_connect=[]; tool_search=None; provider_tools=[]; agents=[]; max_turns=5; "
+        "mcp_servers={}; mcp_connect=[]; tool_search=None; code_mode=True; provider_tools=[]; agents=[]; max_turns=5; "
         "child_timeout_sec=5; request_params={}; api_key=x; tool_only=True; schema_version=5; foreign={}; path=x"
     ),
     "WebSearch": "max_uses=None 5; allowed_domains=[]; blocked_domains=[]; location=None",

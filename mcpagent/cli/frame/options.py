@@ -123,6 +123,11 @@ class Options:
     tool_search: ToolSearchMode = _option(
         "auto", help="Let the model search for tools instead of offering all; auto: if that costs less."
     )
+    code: bool = _option(
+        False,
+        help="Code mode: the model calls the tools it finds as functions in Python programs, which run in a sandbox "
+        "and are checked before; needs mcpagent[code].",
+    )
     search_strategy: SearchStrategy = _option(
         "auto",
         help="How a search ranks: by words (bm25), with word vectors besides (hybrid), in 16 languages (multilingual), "

@@ -102,6 +102,7 @@ def make_agent(
         ),
         "on_event": report,
         "sessions": sessions,
+        **({"with_code_mode": True} if options.code else {}),
         "wrappers": [*_wrappers(options), *wrappers],
         "tools": _provider_tools(options),
     }

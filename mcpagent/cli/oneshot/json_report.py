@@ -225,9 +225,10 @@ def event_document(event: Event) -> Document | None:
             }
         case AnswerRestarted(reason=reason, text=text):
             return {"type": "answer_restarted", "reason": reason, "dropped": text}
-        case ToolCallStarted(call=call, server=server):
-            return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "server": server}
-        case ToolCallFinished(call=call, result=result, server=server):
+        case ToolCallStarted(call=call, server=server, parent=parent):
+            use = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "server": server}
+            return use | _inside(parent)
+        case ToolCallFinished(call=call, result=result, server=server, parent=parent):
             return {
                 "type": "tool_result",
                 "tool_use_id": result.call_id,
@@ -238,6 +239,7 @@ def event_document(event: Event) -> Document | None:
                 "content": content_document(result.content),
                 "duration_ms": _milliseconds(result.seconds),
                 **({"set_aside": asdict(result.set_aside)} if result.set_aside is not None else {}),
+                **_inside(parent),
             }
         case ToolProgress(progress=progress) if isfinite(progress):
             return {"type": "tool_progress", **asdict(event)}
@@ -281,6 +283,11 @@ _ENDED: Mapping[type[BaseException], str] = {
     KeyboardInterrupt: "interrupted by Ctrl-C",
     SystemExit: "ended by a signal; everything was closed first",
 }
+
+
+def _inside(parent: str) -> dict[str, Any]:
+    """For a call that a program makes: which call runs the program."""
+    return {"parent_tool_use_id": parent} if parent else {}
 
 
 def _milliseconds(seconds: float) -> int:

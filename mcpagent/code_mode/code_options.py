@@ -1,0 +1,38 @@
+"""`CodeMode`: what a program of a model may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mcpagent.python.argument_checks import expect, expect_fields
+from mcpagent.tool_search.search_options import ToolSearch
+
+
+@dataclass(frozen=True, slots=True)
+class CodeMode:
+    """The model is offered `search_tools` and `run_code`, and calls what it finds in Python programs.
+
+    `seconds`: what a program may compute; waiting for tools and for people is not counted. `memory_mb`: megabytes of
+    its sandbox. `calls`: tool calls of one program. `output_characters`: what the model is shown of one program's
+    output; of more it gets the beginning and the end.
+    """
+
+    seconds: float = 10.0
+    memory_mb: int = 64
+    calls: int = 200
+    output_characters: int = 8_000
+
+    def __post_init__(self) -> None:
+        expect("CodeMode.seconds", self.seconds, (int, float), "above 0, 600 at most", holds=lambda it: 0 < it <= 600)
+        expect("CodeMode.memory_mb", self.memory_mb, int, "8 to 4,096", holds=lambda it: 8 <= it <= 4_096)
+        expect("CodeMode.calls", self.calls, int, "1 to 10,000", holds=lambda it: 1 <= it <= 10_000)
+        most = self.output_characters
+        expect("CodeMode.output_characters", most, int, "200 or more", holds=lambda it: it >= 200)
+        expect_fields(self)
+
+
+def search_for_programs(search: ToolSearch | None) -> ToolSearch:
+    """The tool search of code mode: our own, over all tools that are not pinned, which loads nothing."""
+    wanted = search or ToolSearch()
+    ours = replace(wanted, enabled=True, execution="local", load="add_tool", prefetch=0, on_direct_call="refuse")
+    return replace(ours, extra_tools=())

@@ -1,0 +1,123 @@
+"""Names of servers, tools and arguments as Python identifiers: legal, unique, and what they mean stays known."""
+
+from __future__ import annotations
+
+import hashlib
+import keyword
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mcpagent.messages import ToolDefinition, ToolKey
+
+MAX_IDENTIFIER = 60
+
+OWN_FUNCTIONS = "functions"
+"""The module of tools that no server brings."""
+
+TYPE_WORDS = frozenset({"Any", "Literal", "NotRequired", "TypedDict", "bool", "dict", "float", "int", "list", "str"})
+"""What stubs are written with: no function and no field may take the place of these."""
+
+BUILTINS = TYPE_WORDS | frozenset(
+    "abs all any asyncio bin bytes call chr dir divmod enumerate eval exec filter format getattr globals hash help hex "  # noqa: SIM905
+    "id input isinstance iter json len locals map max min next object open ord pow print range repr reversed round set "
+    "setattr slice sorted sum super tools tuple type vars zip".split()
+)
+"""What a program needs by these names: an imported function is called otherwise."""
+
+MODULES = sys.stdlib_module_names | frozenset(
+    "_typeshed aifc annotationlib asynchat asyncore audioop cgi cgitb chunk compression crypt distutils imghdr imp "  # noqa: SIM905
+    "lib2to3 mailcap mcpagent_calls mypy_extensions nis nntplib ossaudiodev pipes smtpd sndhdr spwd sunau telnetlib "
+    "tools ty_extensions typing_extensions uu xdrlib".split()
+)
+"""Modules that a type checker knows already, whatever Python this is: those of the standard library, ever."""
+
+_ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
+
+
+def identifier(name: str) -> str:
+    """An identifier like this name: ASCII alone, no keyword, not private, of 60 characters at most.
+
+    Names of which nothing is left are `tool`; two names may give the same one (`identifiers`).
+    """
+    legal = _ILLEGAL.sub("_", name[: 8 * MAX_IDENTIFIER]).strip("_")[:MAX_IDENTIFIER]
+    if name.endswith("_") and name == f"{legal}_":
+        legal = name  # `class_` and the like are written so on purpose
+    if not legal:
+        legal = "tool"
+    if legal[0].isdigit():
+        legal = f"n{legal}"
+    return f"{legal}_" if keyword.iskeyword(legal) else legal
+
+
+def identifiers(
+    names: Iterable[str], given: Mapping[str, str] | None = None, reserved: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """Each name's own identifier, whatever the order of the names; of those that clash, all but an exact one get a
+    hash. `given` ones stay; what would be a `reserved` word ends in `_`."""
+    given = given or {}
+    wanted = dict.fromkeys(names)
+    found = {name: given[name] for name in wanted if name in given}
+    left = [name for name in wanted if name not in found]
+    plain_names = {name: _free(identifier(name), reserved) for name in left}
+    holders = Counter(plain_names.values())
+    used = set(given.values())
+    exact = [name for name in left if plain_names[name] == name and name not in used]
+    found.update((name, name) for name in exact)
+    used.update(exact)
+    for name in sorted(set(left) - set(exact)):
+        plain, digits = plain_names[name], 4
+        chosen = plain if holders[plain] == 1 and plain not in used else ""
+        while not chosen or chosen in used:
+            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:digits]
+            chosen, digits = f"{plain[: MAX_IDENTIFIER - digits - 1]}_{digest}", digits + 1
+        found[name] = chosen
+        used.add(chosen)
+    return {name: found[name] for name in wanted}
+
+
+def _free(name: str, reserved: frozenset[str]) -> str:
+    return f"{name}_" if name in reserved else name
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlace:
+    """Where a program imports a tool from: `from tools.<module> import <function>`."""
+
+    module: str
+    function: str
+
+    @property
+    def path(self) -> str:
+        """As `github.list_issues`."""
+        return f"{self.module}.{self.function}"
+
+
+@dataclass(slots=True)
+class Places:
+    """The place of each tool of a conversation. One that was given stays, whatever joins later."""
+
+    by_key: dict[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
+    _modules: dict[str, str] = field(default_factory=dict[str, str])
+    _functions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+
+    def add(self, tools: Iterable[ToolDefinition]) -> None:
+        """Gives all of these a place, unless they have one."""
+        new: dict[str, list[ToolKey]] = {}
+        for tool in tools:
+            if tool.key not in self.by_key:
+                # A server may be called as our own module is: the mark before it keeps the two apart.
+                new.setdefault(f"\0{OWN_FUNCTIONS}" if tool.server is None else tool.server, []).append(tool.key)
+        if not new:
+            return
+        own = {f"\0{OWN_FUNCTIONS}": OWN_FUNCTIONS}
+        self._modules |= identifiers([*self._modules, *new], own | self._modules, MODULES)
+        for server, keys in new.items():
+            known = self._functions.get(server, {})
+            names = self._functions[server] = known | identifiers(
+                [*known, *(key.name for key in keys)], known, BUILTINS
+            )
+            for key in keys:
+                self.by_key[key] = ImportPlace(self._modules[server], names[key.name])

@@ -1,0 +1,118 @@
+"""The tools of a conversation as functions of modules: which a program may import, and what it is told of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from mcpagent.code_mode.identifiers import Places
+from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A tool as a program calls it."""
+
+    path: str
+    tool: Tool
+    stub: Stub
+
+
+Modules = Mapping[str, Mapping[str, Function]]
+"""By module, by name in it."""
+
+
+def is_wrapped(output_schema: Mapping[str, Any] | None) -> bool:
+    """Whether a server put its result into `{"result": ...}`, since structured content must be an object; FastMCP marks
+    that in the schema."""
+    return bool(output_schema and output_schema.get("x-fastmcp-wrap-result"))
+
+
+def known_places(session: SessionTools, places: Places) -> Places:
+    """The places of all known tools."""
+    places.add(tool.definition for tool in session.known.values())
+    return places
+
+
+def functions_of(session: SessionTools, places: Places, names: Iterable[str]) -> dict[str, dict[str, Function]]:
+    """The tools of these offered names, as functions; those that are gone, or run by the caller, are not among them."""
+    known_places(session, places)
+    taken: dict[str, set[str]] = {}
+    found: dict[str, dict[str, Function]] = {}
+    for name in names:
+        tool = session.known.get(name)
+        if tool is None or tool.external:
+            continue
+        place = places.by_key[tool.definition.key]
+        classes = taken.setdefault(place.module, set())
+        stub = _stub(tool, place.function)
+        if not classes.isdisjoint(stub.class_names):
+            stub = stub_of(tool.definition, place.function, _result_schema(tool), frozenset(classes))
+        classes.update(stub.class_names)
+        found.setdefault(place.module, {})[place.function] = Function(place.path, tool, stub)
+    return found
+
+
+def importable(session: SessionTools) -> list[str]:
+    """By offered name, in order: what is pinned, was discovered, or shown by a search."""
+    discovery = session.conversation.discovery
+    names = dict.fromkeys((*session.pinned, *discovery.discovered, *sorted(discovery.shown)))
+    return [name for name in names if name in session.known and name not in discovery.removed]
+
+
+def module_stub(functions: Mapping[str, Function]) -> str:
+    """What a type checker reads of a module."""
+    return HEADER + "\n".join(function.stub.declared for function in functions.values()) + "\n"
+
+
+def sandbox_values(modules: Modules) -> dict[str, dict[str, str]]:
+    """What stands in the sandbox for each name that a module has: a function that calls, or a type."""
+    return {
+        module: {
+            **{name: "dict" for function in functions.values() for name in function.stub.class_names},
+            **{name: f'_function("{function.path}")' for name, function in functions.items()},
+        }
+        for module, functions in modules.items()
+    }
+
+
+def _stub(tool: Tool, function: str) -> Stub:
+    return _cached_stub(_StubKey(tool, function))
+
+
+@dataclass(frozen=True, slots=True)
+class _StubKey:
+    """A tool by what it is, not by its value: schemas have no hash."""
+
+    tool: Tool
+    function: str
+
+    def __hash__(self) -> int:
+        return hash((id(self.tool.definition), self.function))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _StubKey)
+            and self.function == other.function
+            and self.tool.definition is other.tool.definition
+            and self.tool.output_schema is other.tool.output_schema
+        )
+
+
+@lru_cache(maxsize=4_096)
+def _cached_stub(same: _StubKey) -> Stub:
+    return stub_of(same.tool.definition, same.function, _result_schema(same.tool))
+
+
+def _result_schema(tool: Tool) -> Mapping[str, Any] | None:
+    schema = tool.output_schema
+    if schema is not None and is_wrapped(schema):
+        properties = schema.get("properties")
+        inner = properties.get("result") if isinstance(properties, dict) else None
+        definitions: dict[str, Any] = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+        return {**inner, **definitions} if isinstance(inner, dict) else None
+    return schema

@@ -1,0 +1,112 @@
+"""The tools of code mode: `search_tools`, which answers with stubs, and `run_code`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from mcpagent.code_mode.code_options import CodeMode
+from mcpagent.code_mode.importable import Function, functions_of, known_places
+from mcpagent.code_mode.memory import Memory
+from mcpagent.code_mode.running import run_code
+from mcpagent.events import ToolsSearched
+from mcpagent.messages import Text, ToolDefinition, ToolsShown
+from mcpagent.prompt.builder import category_line, connecting_line, program_words
+from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
+from mcpagent.tool_search.search_tools import found_by, search_call, search_tools_definition, servers_down
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.tools import Tool, ToolOutput
+
+RUN_CODE = "run_code"
+
+MAX_STUB = 1_600
+"""Characters of one tool in a search's answer; of a longer one its classes are left out."""
+
+
+def program_tools(session: SessionTools, memory: Memory, options: CodeMode) -> tuple[Tool, ...]:
+    """What a conversation in code mode is offered, in order; `memory` is what its programs share."""
+    session.how_to_call = partial(_how_to_call, session, memory)
+    searching = search_tools_definition(loads=False)
+    search = ToolDefinition(searching.name, program_words("search"), searching.parameters)
+    code = {"type": "string", "description": "The Python program"}
+    schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
+    run = ToolDefinition(RUN_CODE, program_words("run"), schema)
+    return (
+        Tool(search, partial(_search, session, memory), deferred=False, ordered=True, checks_arguments=True),
+        # Its calls have limits of their own, and are counted; a person may think for long.
+        Tool(
+            run,
+            partial(run_code, session, memory, options),
+            timeout_seconds=float("inf"),
+            deferred=False,
+            ordered=True,
+        ),
+    )
+
+
+def _how_to_call(session: SessionTools, memory: Memory, name: str) -> str:
+    tool = session.find(name)
+    if tool is None:
+        return "Search for functions with search_tools."
+    place = known_places(session, memory.places).by_key[tool.definition.key]
+    return f"Call it in a program: run_code with `from tools.{place.module} import {place.function}`."
+
+
+async def _search(session: SessionTools, memory: Memory, arguments: dict[str, Any]) -> ToolOutput:
+    asked = search_call(session, arguments)
+    if isinstance(asked, str):
+        return ToolOutput.of_text(asked, error="invalid_arguments")
+    started = time.monotonic()
+    result = await found_by(session, asked)
+    if not session.known and not session.listing.connecting:
+        return ToolOutput.of_text(f"There are no tools: none is connected.{servers_down(session)} Do not search again.")
+    names = [match.tool.name for match in result.matches if match.tool.name in session.known]
+    modules = functions_of(session, memory.places, names)
+    lines = [result.error] if result.error else []
+    lines += [*result.notes]
+    if not names:
+        near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
+        categories = [category_line(*category) for category in session.categories()]
+        categories += [connecting_line(server) for server in session.listing.connecting]
+        lines.append(
+            f"No function matches.{near}{servers_down(session)} There are:\n" + "\n".join(categories or ["- none"])
+        )
+    else:
+        if result.confidence == "low":
+            lines.append(
+                "None fits for sure: these match only weakly. Search in other words if none does what you need."
+            )
+        shown = asked.offset + len(result.matches)
+        if result.found > shown and result.how != "exact":
+            lines.append(f"{result.found - shown} more match: narrow the query, or go on with offset={shown}.")
+        lines += [_module_words(module, functions, session) for module, functions in modules.items()]
+    query = asked.query if isinstance(asked.query, str) else ", ".join(asked.query[:MAX_QUERIES])
+    about = (result.found, tuple(names), len(session.known), time.monotonic() - started)
+    event = ToolsSearched(query[:MAX_QUERY], *about, session.listing.connecting)
+    change = shown_functions(session, names)
+    return ToolOutput((Text("\n".join(lines)),), changes=change, events=(event,))
+
+
+def shown_functions(session: SessionTools, names: Iterable[str]) -> tuple[ToolsShown, ...]:
+    """That the model has seen these: it may import them from now on."""
+    known = tuple(name for name in names if name in session.known)
+    return (ToolsShown(known, tuple(session.known[name].definition.key for name in known)),) if known else ()
+
+
+def _module_words(module: str, functions: Mapping[str, Function], session: SessionTools) -> str:
+    imports = f"from tools.{module} import {', '.join(functions)}"
+    return "\n".join((imports, *(function_words(function, session) for function in functions.values())))
+
+
+def function_words(function: Function, session: SessionTools) -> str:
+    """The stub as a model is shown it, with the shape that results had so far if nothing is promised of them."""
+    seen = session.catalog.seen_results.get(function.tool.definition.key, "")
+    note = f"A result seen (not promised): {seen}" if seen and function.stub.signature.endswith("-> Any") else ""
+    text = function.stub.shown(note)
+    if len(text) <= MAX_STUB:
+        return text
+    short = f'{function.stub.signature}:\n    """{function.stub.description}"""'
+    left_out = ", ".join(function.stub.class_names)[:200]
+    return f"{short[: 2 * MAX_STUB]}\n# its types are left out here, and checked: {left_out}"

@@ -1,0 +1,76 @@
+"""What a tool gave as a value of a program, and what shape such values had so far."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mcpagent.code_mode.importable import is_wrapped
+from mcpagent.code_mode.stubs import plain_words
+from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
+from mcpagent.messages import Text, ToolErrorKind
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tools import Tool, ToolOutput
+
+MAX_ERROR = 2_000
+MAX_SHAPE = 240
+_MAX_READ, _MAX_KEYS, _MAX_LEVELS = 20_000, 12, 3
+
+_EXCEPTIONS: dict[ToolErrorKind, str] = {
+    "timeout": "TimeoutError",
+    "invalid_arguments": "ValueError",
+    "unknown_tool": "LookupError",
+}
+
+
+def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
+    """An error as the exception that a program gets."""
+    return {"exc_type": _EXCEPTIONS.get(kind, "RuntimeError"), "message": safe_line(text, MAX_ERROR)}
+
+
+def value_text(tool: Tool, output: ToolOutput) -> str:
+    """The result as the sandbox takes it: `j` and JSON, or `t` and a text, which it reads as JSON if it is that.
+
+    Structured content is the value, where a server gives it; else the text, or all parts as a list if there are images.
+    """
+    if (data := output.structured) is not None:
+        if is_wrapped(tool.output_schema) and isinstance(data, dict) and data.keys() == {"result"}:
+            data = data["result"]
+        return "j" + json_in_steps(data)
+    if all(isinstance(part, Text) for part in output.content):
+        texts = [part.text for part in output.content if isinstance(part, Text)]
+        return "t" + "\n".join(texts) if texts else "jnull"
+    parts = [
+        part.text if isinstance(part, Text) else {"image": part.media_type, "data": part.data}
+        for part in output.content
+    ]
+    return "j" + json_in_steps(parts)
+
+
+def shape_of(text: str) -> str:
+    """The shape of such a value, as `list[{"id": int, "title": str}]`; "" for one that says nothing."""
+    if len(text) > _MAX_READ or (text[:1] == "t" and text[1:2] not in ("{", "[")):
+        return ""
+    try:
+        value = json.loads(text[1:])
+    except (ValueError, RecursionError):
+        return ""
+    if is_large(value) or not isinstance(value, dict | list):
+        return ""
+    shape = plain_words(_shape(value, 0))
+    return shape if len(shape) <= MAX_SHAPE else f"{shape[:MAX_SHAPE]}..."
+
+
+def _shape(value: Any, level: int) -> str:
+    match value:
+        case dict():
+            if level >= _MAX_LEVELS:
+                return "dict"
+            shown = [f"{str(key)[:40]!a}: {_shape(value[key], level + 1)}" for key in list(value)[:_MAX_KEYS]]
+            return "{" + ", ".join([*shown, *(["..."] if len(value) > _MAX_KEYS else [])]) + "}"
+        case list():
+            return f"list[{_shape(value[0], level + 1)}]" if value and level < _MAX_LEVELS else "list"
+        case None:
+            return "None"
+        case _:
+            return type(value).__name__

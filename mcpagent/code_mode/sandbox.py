@@ -1,0 +1,413 @@
+"""The seam to the interpreter (`pydantic-monty`): one program in a worker process, driven from a thread of its own.
+
+Values cross as JSON text alone, which is made and read inside the sandbox: what a program passes around, however large
+or entangled, is never built as objects in this process. Of `pydantic-monty` the synchronous interface is used: with
+the asynchronous one of 1.4.0 a process is aborted at its end, four times of ten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcpagent.code_mode.code_options import CodeMode
+from mcpagent.code_mode.program_source import TOOLS
+from mcpagent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_monty import MontySession, SyncSnapshot
+
+_T = TypeVar("_T")
+
+MISSING = "code mode needs the package pydantic-monty, which is not installed: pip install 'mcpagent[code]'"
+
+MAX_PRINTED = 1_000_000
+"""Characters that a program may print."""
+
+MAX_SLEEP, MAX_SLEEPS = 10.0, 60.0
+"""Seconds that a program may sleep at once, and in all."""
+
+_CALLS = "mcpagent_calls"
+_PRELUDE = f"""
+from {_CALLS} import call as _call
+import json as _json
+class _Module:
+    def __init__(self, members):
+        for name in members:
+            setattr(self, name, members[name])
+def _value(text):
+    if text[:1] == "j" or text[1:2] in ("{{", "["):
+        try:
+            return _json.loads(text[1:])
+        except ValueError:
+            pass
+    return text[1:]
+def _function(name):
+    async def call(**arguments):
+        return _value(await _call(name, _json.dumps(arguments)))
+    return call
+def _brief(read):
+    try:
+        text = repr(read())
+    except BaseException:
+        return None
+    if text.startswith("<"):
+        return None
+    return text if len(text) <= 160 else text[:160] + "..."
+def _cut(text, most):
+    if len(text) <= most:
+        return text
+    left = len(text) - most
+    return text[: most * 3 // 4] + f"\\n[... {{left:,}} characters left out ...]\\n" + text[len(text) - most // 4 :]
+def _shown(value, most):
+    return _cut(value if isinstance(value, str) else repr(value), most)
+_last = None
+"""
+
+
+def require_installed() -> None:
+    """Raises `ConfigError` where the interpreter is not installed."""
+    with contextlib.suppress(ValueError):  # of a module that is set to None
+        if importlib.util.find_spec("pydantic_monty") is not None:
+            return
+    raise ConfigError(MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What the type checker found, at a line of what it was given (from 1 on)."""
+
+    line: int
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskedCall:
+    """A call that a program waits for: of a tool by its path, with arguments as JSON text; or `seconds` of sleep."""
+
+    id: int
+    path: str
+    arguments: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The program goes on when one of these calls is answered; `asked` are all it has made and not had answered."""
+
+    asked: tuple[AskedCall, ...]
+    snapshot: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The program is over, with the calls that it never waited for."""
+
+    unawaited: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The program ended with an exception, at these lines of itself, the outermost first.
+
+    `is_lost`: what it did to its variables is gone with it.
+    """
+
+    kind: str
+    message: str
+    lines: tuple[int, ...] = ()
+    is_lost: bool = False
+
+
+Step = Waiting | Ended | Failed
+
+
+class Sandbox:
+    """One worker process, for one program. Use as `async with`; each method is done in the sandbox's own thread."""
+
+    def __init__(self, options: CodeMode, *, takes_snapshots: bool = False) -> None:
+        require_installed()
+        self._options = options
+        self._takes_snapshots = takes_snapshots
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="mcpagent-code")
+        self._exits = ExitStack()
+        self._pool: Any = None
+        self._session: MontySession | None = None
+        self._snapshot: SyncSnapshot | None = None
+        self._printed: Any = None
+        self._asked: dict[int, AskedCall] = {}
+        self._slept = 0.0
+        self._left = threading.Event()
+        self._pid: int | None = None
+
+    async def __aenter__(self) -> Sandbox:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._left.set()
+        done = self._executor.submit(self._exits.close)
+        if self._pid is not None and not done.done():
+            # A program that still computes is not waited for.
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+        self._executor.shutdown(wait=False)
+
+    async def _do(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    @property
+    def worker(self) -> int | None:
+        """The id of the process, once there is one."""
+        return self._pid
+
+    @property
+    def printed(self) -> str:
+        """What the program has printed so far."""
+        return self._printed.output if self._printed is not None else ""
+
+    # -- checking -----------------------------------------------------------------------------------------------------
+
+    async def check(self, source: str, stubs: Mapping[str, str]) -> list[Problem]:
+        """What a type checker says of the source, against the stub of each module of `tools`; nothing is run."""
+        return await self._do(lambda: self._check(source, stubs))
+
+    def _check(self, source: str, stubs: Mapping[str, str]) -> list[Problem]:
+        import pydantic_monty as monty
+
+        def never(*_: Any) -> None: ...
+
+        modules = {module: monty.ExternalModule({}, stubs=stub) for module, stub in stubs.items()}
+        stop = monty.ExternalModule({"begin": never}, stubs="def begin() -> None: ...\n")
+        given = {TOOLS: monty.ExternalModule(modules, stubs=""), _CALLS: stop}
+        with self._workers().checkout(
+            script_name="program.py",
+            external_modules=given,
+            type_check=True,
+            type_check_format="json",
+            limits=self._limits(),
+        ) as session:
+            try:
+                # Our own import comes first: the program has been checked when it is asked for, and nothing has run.
+                snapshot: Any = session.feed_start(f"import {_CALLS}\n{source}")
+                while isinstance(snapshot, monty.FunctionSnapshot) and snapshot.function_name == "import_stubs":
+                    snapshot = snapshot.resume_auto()
+            except monty.MontyTypingError as error:
+                return _problems(error.display())
+            except monty.MontyRuntimeError as error:
+                return [Problem(_line_of(error), "not-supported", error.display("type-msg"))]
+            except monty.MontyError as error:
+                return [Problem(0, "not-supported", str(error))]
+        return []
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    async def begin(self, state: bytes = b"") -> None:
+        """The variables of earlier programs (`dumped`), or none. Raises `ValueError` if they cannot be read."""
+        await self._do(lambda: self._begin(state))
+
+    def _begin(self, state: bytes) -> None:
+        import pydantic_monty as monty
+
+        self._open()
+        assert self._session is not None
+        if state:
+            try:
+                self._session.load_session(state)
+            except monty.MontyError as error:
+                raise ValueError(str(error)) from None
+        else:
+            self._advanced(self._session.feed_start(_PRELUDE))
+
+    def _open(self) -> None:
+        import pydantic_monty as monty
+
+        calls = monty.ExternalModule({"call": lambda *_: None})
+        self._session = self._exits.enter_context(
+            self._workers().checkout(
+                script_name="program.py",
+                external_modules={_CALLS: calls},
+                limits=self._limits(),
+                os_policy={"sleep": "call_host"},
+            )
+        )
+        self._pid = self._session.worker_pid
+        self._printed = monty.CollectString(max_bytes=MAX_PRINTED)
+
+    def _workers(self) -> Any:
+        """One process, which checks the program and then runs it."""
+        import pydantic_monty as monty
+
+        if self._pool is None:
+            pool = monty.Monty(min_processes=1, max_processes=1, request_timeout=self._options.seconds + 10.0)
+            self._pool = self._exits.enter_context(pool)
+        return self._pool
+
+    def _limits(self) -> Any:
+        return {
+            "max_feed_duration_secs": float(self._options.seconds),
+            "max_memory": self._options.memory_mb * 2**20,
+            "max_suspensions": 1_000 + 10 * self._options.calls,
+            "max_recursion_depth": 500,
+        }
+
+    async def feed(self, source: str) -> Step:
+        """Runs a program until it ends or waits for a call."""
+        return await self._do(
+            lambda: self._stepped(lambda session: session.feed_start(source, print_callback=self._printed))
+        )
+
+    async def go_on(self, answers: Mapping[int, dict[str, Any]]) -> Step:
+        """Gives a program that waits the results of some of its calls."""
+
+        def resumed(_: MontySession) -> Any:
+            for asked in answers:
+                self._asked.pop(asked, None)
+            return self._snapshot.resume(dict(answers))  # type: ignore[union-attr, arg-type, call-arg]
+
+        return await self._do(lambda: self._stepped(resumed))
+
+    async def restore(self, snapshot: bytes, asked: Sequence[AskedCall]) -> None:
+        """A program that waited, in another process, for these calls. Raises `ValueError` if it cannot be read."""
+
+        def load() -> None:
+            import pydantic_monty as monty
+
+            self._open()
+            assert self._session is not None
+            try:
+                self._snapshot = self._session.load_snapshot(snapshot, print_callback=self._printed)
+            except monty.MontyError as error:
+                raise ValueError(str(error)) from None
+            self._asked = {call.id: call for call in asked}
+
+        await self._do(load)
+
+    async def value_of(self, expression: str) -> Any:
+        """What an expression of ours gives, as JSON data; None if it fails."""
+
+        def fed() -> Any:
+            import pydantic_monty as monty
+
+            assert self._session is not None
+            try:
+                snapshot = self._session.feed_start(expression)
+                while not isinstance(snapshot, monty.MontyComplete):
+                    snapshot = (
+                        snapshot.resume() if isinstance(snapshot, monty.NameLookupSnapshot) else snapshot.resume_auto()
+                    )
+                return snapshot.output
+            except monty.MontyError:
+                return None
+
+        return await self._do(fed)
+
+    async def dumped(self) -> bytes:
+        """The variables, for the next program; nothing where they are gone."""
+
+        def dump() -> bytes:
+            import pydantic_monty as monty
+
+            assert self._session is not None
+            try:
+                return self._session.dump()
+            except monty.MontyError:
+                return b""
+
+        return await self._do(dump)
+
+    def _stepped(self, begin: Callable[[MontySession], Any]) -> Step:
+        import pydantic_monty as monty
+
+        assert self._session is not None
+        try:
+            return self._advanced(begin(self._session))
+        except monty.MontyRuntimeError as error:
+            kind, _, message = error.display("type-msg").partition(": ")
+            lines = _own_lines(error)
+            is_lost = "limit exceeded" in message or "worker exceeded" in message
+            return Failed(kind, message, lines, is_lost)
+        except monty.MontySyntaxError as error:
+            return Failed("SyntaxError", error.display("msg"))
+        except monty.MontyCrashedError as error:
+            return Failed("SystemError", f"the sandbox ended: {error}", is_lost=True)
+        except monty.MontyError as error:
+            return Failed(type(error).__name__, str(error), is_lost=True)
+
+    def _advanced(self, snapshot: Any) -> Step:
+        """Goes on until the program ends or only answers can let it go on."""
+        import pydantic_monty as monty
+
+        while not isinstance(snapshot, monty.MontyComplete):
+            if isinstance(snapshot, monty.FutureSnapshot):
+                self._snapshot = snapshot
+                return Waiting(tuple(self._asked.values()), snapshot.dump() if self._takes_snapshots else b"")
+            is_name = isinstance(snapshot, monty.NameLookupSnapshot)
+            snapshot = snapshot.resume() if is_name else self._answered(snapshot)
+        unawaited, self._asked = sum(1 for asked in self._asked.values() if asked.path), {}
+        return Ended(unawaited)
+
+    def _answered(self, snapshot: Any) -> Any:
+        """What the program asked for, as far as that is known at once."""
+        name = str(snapshot.function_name)
+        if snapshot.is_os_function:
+            if name in ("import", "import_stubs"):
+                return snapshot.resume_auto()
+            if name not in ("asyncio.sleep", "time.sleep"):
+                return snapshot.resume_not_handled()
+            return self._asleep(snapshot, name)
+        if name != f"{_CALLS}.call":
+            shown = ascii(name[:80])[1:-1]
+            return snapshot.resume({"exc_type": "NameError", "message": f"name '{shown}' is not defined"})
+        arguments = snapshot.args
+        if len(arguments) != 2 or not all(isinstance(one, str) for one in arguments):
+            return snapshot.resume({"exc_type": "TypeError", "message": "call a tool by its function"})
+        self._asked[snapshot.call_id] = AskedCall(snapshot.call_id, *arguments)
+        return snapshot.resume({"future": ...})
+
+    def _asleep(self, snapshot: Any, name: str) -> Any:
+        given = snapshot.args[0] if snapshot.args else 0.0
+        seconds = min(max(float(given), 0.0), MAX_SLEEP) if isinstance(given, int | float) else 0.0
+        self._slept += seconds
+        if self._slept > MAX_SLEEPS:
+            text = f"a program may sleep {MAX_SLEEPS:g} seconds in all"
+            return snapshot.resume({"exc_type": "TimeoutError", "message": text})
+        if name == "time.sleep":
+            self._left.wait(seconds)
+            return snapshot.resume({"return_value": None})
+        self._asked[snapshot.call_id] = AskedCall(snapshot.call_id, "", seconds=seconds)
+        return snapshot.resume({"future": ...})
+
+
+def _problems(report: str) -> list[Problem]:
+    """The type checker's report, errors alone; its first line is ours."""
+    try:
+        found = json.loads(report)
+    except ValueError:
+        return [Problem(0, "type-check", report[:2_000])]
+    return [
+        Problem(int(one["location"]["row"]) - 1, str(one["code"]), str(one["message"]))
+        for one in found
+        if one.get("severity") in ("error", "fatal", None) or one.get("code") == "unused-awaitable"
+    ]
+
+
+def _line_of(error: Any) -> int:
+    frames = error.traceback()
+    return int(frames[-1].line) - 1 if frames else 0
+
+
+def _own_lines(error: Any) -> tuple[int, ...]:
+    """The lines of the program itself: what stands in the prelude is not its own."""
+    frames = error.traceback()
+    return tuple(int(frame.line) for frame in frames if frame.filename == frames[0].filename)

@@ -1,0 +1,333 @@
+"""A tool's definition as a Python stub, and keyword arguments written by it as the JSON that the tool is sent.
+
+All text of servers is data here: names become identifiers, values `repr`, descriptions one escaped line.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcpagent.code_mode.identifiers import TYPE_WORDS, identifier, identifiers
+from mcpagent.messages import ToolDefinition
+from mcpagent.search.signature import first_sentences
+from mcpagent.text.for_model import for_model
+
+HEADER = "from typing import Any, Literal, NotRequired, TypedDict\n"
+
+MAX_DESCRIPTION = 200
+MAX_PARAMETER_WORDS = 60
+_MAX_CLASSES, _MAX_DEPTH, _MAX_BRANCHES, _MAX_VALUES, _MAX_FIELDS = 24, 6, 8, 40, 60
+_MAX_VALUE_CHARACTERS = 60
+_MAX_REFERENCES = 8
+_SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """One function: what a type checker reads of it, and what each keyword is called on the wire.
+
+    `classes` are the TypedDicts that `signature` names. `droppable` are keywords whose None means that they are left
+    out. `description` is one printable line that a docstring can hold.
+    """
+
+    function: str
+    classes: tuple[str, ...]
+    signature: str
+    keywords: Mapping[str, str]
+    droppable: frozenset[str]
+    description: str
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def declared(self) -> str:
+        """As a stub file has it."""
+        return "\n".join((*self.classes, f"{self.signature}: ..."))
+
+    def shown(self, note: str = "") -> str:
+        """As a model is shown it, with the description and a further comment."""
+        words = "\n".join(filter(None, (self.description, note)))
+        doc = f'    """{words}"""' if words else "    ..."
+        return "\n".join((*self.classes, f"{self.signature}:", doc))
+
+    def wire_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON arguments of a call that was written by the stub; keywords it does not have stay as they are."""
+        return {
+            self.keywords.get(name, name): value
+            for name, value in arguments.items()
+            if value is not None or name not in self.droppable
+        }
+
+
+def stub_of(
+    definition: ToolDefinition,
+    function: str,
+    output_schema: Mapping[str, Any] | None = None,
+    taken: frozenset[str] = frozenset(),
+) -> Stub:
+    """The stub of a tool under this (legal) name; none of its classes has a `taken` name."""
+    parameters = definition.parameters
+    properties = parameters.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    listed = parameters.get("required")
+    required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set[str]()
+    keywords = identifiers(properties)
+    types = _Types(parameters, prefix=_class_name(function), taken=taken)
+    needed: list[str] = []
+    optional: list[str] = []
+    droppable: set[str] = set()
+    for name, schema in properties.items():
+        kind, keyword_ = types.of(schema, name), keywords[name]
+        if name in required:
+            needed.append(f"{keyword_}: {kind}")
+            continue
+        default = _default(schema, kind)
+        if default:
+            optional.append(f"{keyword_}: {kind} = {default}")
+        elif _takes_none(kind):
+            optional.append(f"{keyword_}: {kind} = ...")
+        else:
+            optional.append(f"{keyword_}: {kind} | None = None")
+            droppable.add(keyword_)
+    needed += [f"{identifier(name)}: Any" for name in sorted(required - properties.keys()) if name == identifier(name)]
+    extra = parameters.get("additionalProperties")
+    if (
+        extra is True
+        or (isinstance(extra, dict) and extra)
+        or (not properties and extra is not False and "properties" not in parameters)
+    ):
+        free = "arguments" if "arguments" not in keywords.values() else "further_arguments"
+        optional.append(f"**{free}: {types.of(extra, free) if isinstance(extra, dict) else 'Any'}")
+    result = _result_type(types, output_schema)
+    arguments = ", ".join((*needed, *optional))
+    star = "" if not arguments or arguments.startswith("**") else "*, "
+    signature = f"async def {function}({star}{arguments}) -> {result}"
+    named = {keyword_: name for name, keyword_ in keywords.items()}
+    return Stub(
+        function,
+        tuple(types.classes.values()),
+        signature,
+        named,
+        droppable=frozenset(droppable),
+        description=_docstring(definition, named),
+        class_names=tuple(types.classes),
+    )
+
+
+def _result_type(types: _Types, output_schema: Mapping[str, Any] | None) -> str:
+    if not output_schema:
+        return "Any"
+    inner = types.within(output_schema)
+    return inner.of(output_schema, "result")
+
+
+def _docstring(definition: ToolDefinition, keywords: Mapping[str, str]) -> str:
+    """What the tool does, on one line, in characters that end no docstring and escape from none."""
+    words = first_sentences(definition.description, MAX_DESCRIPTION)
+    renamed = [f"{keyword_} is {name[:64]!a}" for keyword_, name in keywords.items() if keyword_ != name]
+    return plain_words("; ".join(filter(None, (words, *renamed[:8]))))
+
+
+def plain_words(text: str) -> str:
+    """The text for a docstring: no quote or backslash of it does anything there."""
+    line = " ".join(for_model(text).split())
+    return line.replace("\\", "/").replace('"', "'")
+
+
+# -- types ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Types:
+    """Types of schemas within one root; the classes they need, by name, in the order in which they can be read."""
+
+    root: Mapping[str, Any]
+    prefix: str
+    taken: frozenset[str] = frozenset()
+    classes: dict[str, str] = field(default_factory=dict[str, str])
+    _references: dict[str, str] = field(default_factory=dict[str, str])
+
+    def within(self, root: Mapping[str, Any]) -> _Types:
+        """Of another root, into the same classes."""
+        return _Types(root, self.prefix, self.taken, self.classes)
+
+    def of(self, schema: Any, hint: str, depth: int = 0) -> str:
+        """The type of values that fit; one that is wider where Python has no word for it."""
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+            return "Any"
+        if (reference := schema.get("$ref")) is not None:
+            return self._referred(reference, hint, depth)
+        if isinstance(values := schema.get("enum"), list):
+            return _literal(values)
+        if "const" in schema:
+            return _literal([schema["const"]])
+        for key in ("anyOf", "oneOf"):
+            if isinstance(branches := schema.get(key), list):
+                if "properties" in schema or schema.get("type") == "object":
+                    break  # its branches say more of an object that is described already
+                return self._union([self.of(branch, hint, depth + 1) for branch in branches[: _MAX_BRANCHES + 1]])
+        if isinstance(parts := schema.get("allOf"), list) and "type" not in schema and "properties" not in schema:
+            return self.of(parts[0], hint, depth + 1) if len(parts) == 1 else "Any"
+        return self._of_kind(schema, hint, depth)
+
+    def _of_kind(self, schema: dict[str, Any], hint: str, depth: int) -> str:
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            return self._union([self.of({**schema, "type": one}, hint, depth) for one in kind if isinstance(one, str)])
+        if kind is None:
+            kind = "object" if "properties" in schema else "array" if "items" in schema else None
+        match kind:
+            case "object":
+                return self._object(schema, hint, depth)
+            case "array":
+                items = schema.get("items")
+                inner = (
+                    self.of(items, hint, depth + 1)
+                    if isinstance(items, dict) and "prefixItems" not in schema
+                    else "Any"
+                )
+                return f"list[{inner}]"
+            case str():
+                return _SCALARS.get(kind, "Any")
+            case _:
+                return "Any"
+
+    def _union(self, kinds: list[str]) -> str:
+        kinds = list(dict.fromkeys(part for kind in kinds for part in [kind]))
+        if not kinds or "Any" in kinds or len(kinds) > _MAX_BRANCHES:
+            return "Any"
+        nothing = [kind for kind in kinds if kind == "None"]
+        return " | ".join([*(kind for kind in kinds if kind != "None"), *nothing])
+
+    def _referred(self, reference: Any, hint: str, depth: int) -> str:
+        if not isinstance(reference, str) or len(reference) > 500:
+            return "Any"
+        if reference in self._references:
+            return self._references[reference]
+        found = _at(self.root, reference)
+        if not isinstance(found, dict):
+            return "Any"
+        last = reference.rsplit("/", 1)[-1] or hint
+        if found.get("type") == "object" and isinstance(found.get("properties"), dict):
+            name = self._references[reference] = self._free_name(last)
+            kind = self._object(found, last, depth, name)
+            if kind != name:
+                self._references[reference] = kind
+            return kind
+        self._references[reference] = "Any"  # one that holds itself
+        kind = self.of(found, last, depth + 1)
+        self._references[reference] = kind
+        return kind
+
+    def _object(self, schema: Mapping[str, Any], hint: str, depth: int, name: str = "") -> str:
+        properties, extra = schema.get("properties"), schema.get("additionalProperties")
+        if not isinstance(properties, dict) or not properties:
+            return f"dict[str, {self.of(extra, hint, depth + 1) if isinstance(extra, dict) else 'Any'}]"
+        is_open = extra is True or (isinstance(extra, dict) and bool(extra))
+        if is_open or len(properties) > _MAX_FIELDS or depth >= _MAX_DEPTH:
+            if name:
+                self.classes.pop(name, None)
+            return "dict[str, Any]"
+        name = name or self._free_name(hint)
+        if not name:
+            return "dict[str, Any]"
+        listed = schema.get("required")
+        required = (
+            set(listed) if isinstance(listed, list) and all(isinstance(one, str) for one in listed) else set[str]()
+        )
+        fields = {}
+        for field_, inner in properties.items():
+            kind = self.of(inner, str(field_), depth + 1)
+            if field_ not in required and not _takes_none(kind):
+                kind = f"{kind} | None"
+            fields[str(field_)] = kind if field_ in required else f"NotRequired[{kind}]"
+        self.classes.pop(name)  # after those of its fields: what is no class statement is read at once
+        self.classes[name] = _typed_dict(name, fields)
+        return name
+
+    def _free_name(self, hint: str) -> str:
+        """A class name that is not taken; "" where there are too many already."""
+        if len(self.classes) >= _MAX_CLASSES:
+            return ""
+        base = f"{self.prefix}{_class_name(hint)}"[:50]
+        name, number = base, 2
+        while name in self.classes or name in self.taken:
+            name, number = f"{base}{number}", number + 1
+        self.classes[name] = ""
+        return name
+
+
+def _typed_dict(name: str, fields: Mapping[str, str]) -> str:
+    if all(identifier(field_) == field_ and field_ not in TYPE_WORDS for field_ in fields):
+        lines = "".join(f"\n    {field_}: {kind}" for field_, kind in fields.items())
+        return f"class {name}(TypedDict):{lines}"
+    inner = ", ".join(f"{field_!a}: {kind}" for field_, kind in fields.items())
+    return f'{name} = TypedDict("{name}", {{{inner}}})'
+
+
+def _class_name(text: str) -> str:
+    return (
+        "".join(part[:1].upper() + part[1:] for part in re.split(r"[^0-9A-Za-z]+", text[:80]) if part)[:30] or "Value"
+    )
+
+
+def _at(root: Mapping[str, Any], reference: str) -> Any:
+    """What `#/$defs/Unit` names in the root (RFC 6901), however many steps further; None if nothing."""
+    for _ in range(_MAX_REFERENCES):
+        if not reference.startswith("#"):
+            return None
+        found: Any = root
+        for part in reference[1:].split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, dict) else None
+        again = found.get("$ref") if isinstance(found, dict) else None
+        if not isinstance(again, str):
+            return found
+        reference = again
+    return None
+
+
+def _literal(values: list[Any]) -> str:
+    usable = [value for value in values if value is None or isinstance(value, str | bool | int)]
+    if not values or len(usable) < len(values) or len(values) > _MAX_VALUES:
+        return _kinds_of(values)
+    if any(len(value) > _MAX_VALUE_CHARACTERS for value in values if isinstance(value, str)):
+        return _kinds_of(values)
+    return f"Literal[{', '.join(dict.fromkeys(ascii(value) for value in values))}]"
+
+
+def _kinds_of(values: list[Any]) -> str:
+    """What all of these are, for those that no Literal can name."""
+    names = {bool: "bool", int: "int", float: "float", str: "str", type(None): "None"}
+    kinds = dict.fromkeys(names.get(type(value), "Any") for value in values)
+    return " | ".join(kinds) if kinds and "Any" not in kinds else "Any"
+
+
+def _takes_none(kind: str) -> bool:
+    if kind.startswith("Literal["):
+        return kind == "Literal[None]" or kind.endswith(", None]") or "[None, " in kind or ", None, " in kind
+    return kind in ("Any", "None") or kind.endswith(" | None")
+
+
+def _default(schema: Any, kind: str) -> str:
+    """The default as source, "" if there is none that can be written; only one that fits the type."""
+    if not isinstance(schema, dict) or "default" not in schema:
+        return ""
+    value = schema["default"]
+    if value is None:
+        return "None" if _takes_none(kind) else ""
+    text = ascii(value)
+    if isinstance(value, bool):
+        fits = kind in ("bool", "bool | None") or (kind.startswith("Literal[") and text in kind)
+    elif isinstance(value, int | float):
+        wanted = ("int", "float", "int | None", "float | None") if isinstance(value, int) else ("float", "float | None")
+        fits = kind in wanted and math.isfinite(value) and len(text) < 30
+    elif isinstance(value, str):
+        is_listed = kind.startswith("Literal[") and text in kind.removeprefix("Literal[").split("]")[0]
+        fits = len(value) <= _MAX_VALUE_CHARACTERS and (kind in ("str", "str | None") or is_listed)
+    else:
+        return "..."
+    return text if fits else "..."

@@ -1,0 +1,117 @@
+"""Code mode beside what else there is: servers, agents as functions, shared state, recordings, sessions."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from mcpagent import (
+    Agent,
+    Recorder,
+    Replay,
+    RunContext,
+    ScriptedModel,
+    SessionStore,
+    ToolCall,
+    ToolContext,
+)
+from mcpagent.demo import demo_server_config
+from mcpagent.events import Event, SubagentEvent, ToolCallStarted
+from tests.code_mode.programs_scene import SEARCH, Tools
+
+pytestmark = pytest.mark.anyio
+
+
+def run_code(code: str) -> ToolCall:
+    return ToolCall("", "run_code", {"code": code})
+
+
+def texts(agent: Agent[Any], name: str = "run_code") -> list[str]:
+    return [one.text for message in agent.messages for one in message.tool_results if one.name == name]
+
+
+async def test_an_agent_is_a_function_and_its_events_are_told() -> None:
+    events: list[Event] = []
+    helper = Agent(ScriptedModel(["four", "five"]))
+    program = (
+        "from tools.functions import research\nimport asyncio\n"
+        "await asyncio.gather(research(prompt='2+2'), research(prompt='2+3'))"
+    )
+    model = ScriptedModel([ToolCall("", "search_tools", {"query": "research"}), run_code(program), "done"])
+    tools = [helper.as_tool("research", "Research a question.")]
+    async with Agent(model, tools=tools, with_code_mode=True, on_event=events.append) as agent:
+        await agent.ask("go")
+        assert sorted(eval(texts(agent)[0])) == ["five", "four"]
+    assert any(isinstance(event, SubagentEvent) for event in events)
+
+
+class Seen(BaseModel):
+    words: list[str] = []
+
+
+async def test_functions_share_the_state_of_the_run() -> None:
+    def note(context: RunContext, word: str) -> int:
+        """Note a word."""
+        seen = context.tool_context.get_or_create("seen", Seen)
+        seen.words.append(word)
+        return len(seen.words)
+
+    shared = ToolContext()
+    program = "from tools.functions import note\nfor word in ['a', 'b']:\n    n = await note(word=word)\nn"
+    model = ScriptedModel([ToolCall("", "search_tools", {"query": "note"}), run_code(program), "done"])
+    async with Agent(model, tools=[note], with_code_mode=True) as agent:
+        await agent.ask("go", tool_context=shared)
+        assert texts(agent) == ["2"]
+    seen = shared.get("seen", Seen)
+    assert seen is not None
+    assert seen.words == ["a", "b"]
+
+
+async def test_a_recording_is_replayed(tmp_path: Path) -> None:
+    program = "from tools.functions import shout\nprint(await shout(text='a'))"
+    tools, file = Tools(), tmp_path / "run.jsonl"
+    model = ScriptedModel([SEARCH, run_code(program), "done"])
+    async with Agent(model, tools=tools.all, with_code_mode=True, wrappers=[Recorder(file)]) as agent:
+        await agent.ask("go")
+        first = texts(agent)
+    async with Agent("offline", tools=Tools().all, with_code_mode=True, wrappers=[Replay(file)]) as agent:
+        assert await agent.ask("go") == "done"
+        assert texts(agent) == first == ["A"]
+    assert tools.ran == [("shout", "a")]
+
+
+async def test_variables_are_there_in_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a session that is kept: the agent is closed, and another one opens it."""
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    last: list[list[str]] = []
+    for program in ("from tools.functions import shout\nx = await shout(text='a')", "print(x)\nawait shout(text='b')"):
+        model = ScriptedModel([*([SEARCH] if not last else []), run_code(program), "done"])
+        store = SessionStore(tmp_path / "sessions.db")
+        async with Agent(model, tools=Tools().all, with_code_mode=True, sessions=store) as agent:
+            session = agent.session("it")
+            await session.ask("go")
+            last.append([one.text for message in session.messages for one in message.tool_results])
+    assert last[-1][-1] == "A\nB"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="starts a server")
+async def test_the_bundled_server() -> None:
+    events: list[Event] = []
+    search = ToolCall("", "search_tools", {"query": "select:convert_units,add_note,list_notes"})
+    program = (
+        "import asyncio\nfrom tools.demo import add_note, convert_units, list_notes\n"
+        "await asyncio.gather(*[add_note(title=f't{n}', text='x') for n in range(3)])\n"
+        "print(await convert_units(value=3, from_unit='km', to_unit='mi'))\nawait list_notes()"
+    )
+    model = ScriptedModel([search, run_code(program), "done"])
+    config = demo_server_config()
+    async with Agent(model, mcp_config=config, with_code_mode=True, on_event=events.append) as agent:
+        await agent.ask("go")
+        assert texts(agent) == ["3 kilometre = 1.86411 mile\nt0\nt1\nt2"]
+    started = [event for event in events if isinstance(event, ToolCallStarted) and event.parent]
+    assert [event.server for event in started] == ["demo"] * 5

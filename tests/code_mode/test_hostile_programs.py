@@ -1,0 +1,158 @@
+"""What runs in the sandbox reaches nothing of this machine, and ends within its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from mcpagent.code_mode.code_options import CodeMode
+from mcpagent.code_mode.program_source import ProgramError, fed, parsed
+from mcpagent.code_mode.sandbox import Ended, Failed, Sandbox, Waiting
+from tests.code_mode.hostile_programs import ESCAPES, FLOODS
+from tests.code_mode.programs_scene import Tools, told
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+SECRET = "correct-horse-battery"
+
+
+async def outcome(program: str, limits: CodeMode) -> str:
+    """All that a program could tell: what it printed, its last value, its error."""
+    async with Sandbox(limits) as sandbox:
+        await sandbox.begin()
+        step = await sandbox.feed(fed(parsed(program), {}))
+        waits = 0
+        while isinstance(step, Waiting):
+            waits += 1
+            assert waits < 10
+            assert all(len(asked.path) < 200 for asked in step.asked)
+            step = await sandbox.go_on(
+                {asked.id: {"exc_type": "RuntimeError", "message": "no such tool"} for asked in step.asked}
+            )
+        assert isinstance(step, Ended | Failed)
+        shown = (
+            await sandbox.value_of("_shown(_last, 5000)") if isinstance(step, Ended) else f"{step.kind}: {step.message}"
+        )
+        return f"{sandbox.printed[:5_000]}\n{shown}"
+
+
+async def test_nothing_of_the_machine_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "secret.txt"
+    file.write_text(SECRET)
+    monkeypatch.setenv("MCPAGENT_TEST_SECRET", SECRET)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        port = str(server.getsockname()[1])
+        for escape in ESCAPES:
+            program = escape.replace("{file}", str(file)).replace("{port}", port).replace("{{", "{").replace("}}", "}")
+            told_ = await outcome(program, CodeMode(seconds=2, memory_mb=64))
+            words = told_.replace(str(file), "")  # what it was written with is no news
+            assert SECRET not in told_, program
+            for place in (os.getcwd(), str(tmp_path), str(Path.home()) + "/", "site-packages", ".venv"):
+                assert place not in words, program
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert file.read_text() == SECRET
+
+
+@pytest.mark.timeout(200)
+async def test_each_flood_ends_and_the_loop_goes_on() -> None:
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.01)
+            beats += 1
+
+    beating = asyncio.create_task(beat())
+    for flood in FLOODS:
+        program = flood.replace("{{", "{").replace("}}", "}")
+        try:
+            told_ = await outcome(program, CodeMode(seconds=0.3, memory_mb=48))
+        except ProgramError:
+            continue
+        assert len(told_) < 20_000, program
+    beating.cancel()
+    assert beats > len(FLOODS)
+
+
+async def test_a_program_that_is_cancelled_ends_with_its_worker() -> None:
+    limits = CodeMode(seconds=60)
+    async with Sandbox(limits) as sandbox:
+        await sandbox.begin()
+        running = asyncio.create_task(sandbox.feed("while True:\n    pass"))
+        await asyncio.sleep(0)
+        pid = sandbox.worker
+        running.cancel()
+    assert pid is not None
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            break
+        await asyncio.sleep(0.05)
+    else:
+        pytest.fail("the worker is still there")
+
+
+WRONG = {
+    "argument": ["await add(a=1, c=2)", "await add()", "await shout(1)", "await shout(texts='a')", "await listed(n=1)"],
+    "type": [
+        "await add(a='1')",
+        "await add(a=None)",
+        "await add(a=[1])",
+        "await shout(text=3)",
+        "await listed(count='x')",
+        "await listed(count=1.5)",
+        "await shout(text=['a'])",
+        "await shout(text=await add)",
+    ],
+    "name": [
+        "await shuot(text='a')",
+        "print(undefined)",
+        "await tools.functions.shout(text='a')",
+        "prnt(1)",
+        "x = y + 1",
+    ],
+    "attribute": ["'a'.uper()", "[1].push(2)", "(1).real_part", "{'a': 1}.has('a')", "shout.name", "'a'.contains('b')"],
+    "await": [
+        "shout(text='a')",
+        "for c in shout(text='a'):\n    pass",
+        "len(shout(text='a'))",
+        "shout(text='a') + 'b'",
+    ],
+    "import": ["from tools.functions import nope", "import tools.nope", "from tools import nope", "import requests"],
+}
+AROUND = (
+    "{}",
+    "if await add(a=1) > 0:\n    {}",
+    "async def f():\n    {}\nawait f()",
+    "for _ in [1, 2]:\n    {}",
+    "try:\n    {}\nexcept ValueError:\n    pass",
+    "x = 1\nwith_it = [x]\n{}\nprint(x)",
+    "{}\nawait add(a=2)",
+)
+
+
+@pytest.mark.timeout(300)
+async def test_nearly_all_wrong_programs_are_caught_before_a_call() -> None:
+    """More than 200 of them; nine of ten at least, and none that is caught has made a call."""
+    programs = [
+        "from tools.functions import add, listed, shout\n" + around.format(line.replace("\n", "\n    "))
+        for lines in WRONG.values()
+        for line in lines
+        for around in AROUND
+    ]
+    tools = Tools()
+    caught = ["from tools.functions import add, listed, shout\nawait shout(text='control')", *programs]
+    results = await told(*caught, tools=tools)
+    assert results[0].text == "CONTROL"
+    found = [result.text.startswith("The program was not run, and made no call") for result in results[1:]]
+    assert len(found) >= 200
+    missed = [program for program, is_found in zip(programs, found, strict=True) if not is_found]
+    assert sum(found) >= 0.9 * len(found), "\n---\n".join(missed)

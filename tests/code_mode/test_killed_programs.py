@@ -1,0 +1,68 @@
+"""A program that was under way in a process that was killed goes on in the next one, at the calls that it was in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpagent.code_mode.memory import Memory, Underway
+from mcpagent.code_mode.sandbox import AskedCall
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+
+
+def run(folder: Path, dies_in: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "MCPAGENT_HOME": str(home or folder / "home")}
+    command = [sys.executable, "-m", "tests.code_mode.killed_program", str(folder), dies_in]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environ, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("call", range(10))
+def test_killed_in_any_call_it_goes_on_there(tmp_path: Path, call: int) -> None:
+    """The call that the kill fell into is safe to repeat here; no other is made twice."""
+    killed = run(tmp_path, str(call))
+    assert killed.returncode == -9, killed.stderr
+    ended = run(tmp_path, "-")
+    assert ended.stdout == "done\nhalf\n145\n", ended.stderr
+    assert sorted(map(int, (tmp_path / "calls").read_text().split())) == list(range(10))
+
+
+@pytest.mark.slow
+def test_a_call_that_may_have_run_is_not_made_again(tmp_path: Path) -> None:
+    assert run(tmp_path, "2+").returncode == -9
+    ended = run(tmp_path, "-")
+    assert "RuntimeError: The process that made this call ended before it had an answer" in ended.stdout, ended.stderr
+    assert (tmp_path / "calls").read_text().split() == ["0", "1", "2"]
+
+
+@pytest.mark.slow
+def test_what_another_user_kept_is_not_taken(tmp_path: Path) -> None:
+    """Without the key that signed it nothing of the program is loaded."""
+    assert run(tmp_path, "3").returncode == -9
+    before = (tmp_path / "calls").read_text()
+    ended = run(tmp_path, "-", tmp_path / "other")
+    assert "145" not in ended.stdout
+    assert (tmp_path / "calls").read_text() == before
+
+
+def test_what_is_kept_is_bound_to_its_session_and_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
+    underway = Underway("call", "x = 1", b"\x00\xff", (AskedCall(1, "a.b", "{}"),), 2, "out")
+    memory = Memory(b"state", ("x = 1\n",), ("a",), underway)
+    kept = memory.to_json("mine")
+    assert memory.to_json("mine") is kept
+    again = Memory.from_json(kept, "mine")
+    assert (again.state, again.context, again.modules, again.underway) == (b"state", ("x = 1\n",), ("a",), underway)
+    for data, session in ((kept, "other"), ({**kept, "held": kept["held"].replace("x = 1", "x = 2")}, "mine")):
+        refused = Memory.from_json(data, session)
+        assert (refused.state, refused.underway) == (b"", None)
+        assert "gone" in refused.lost
+    assert Memory.from_json({}, "mine").lost == ""
+    if sys.platform != "win32":
+        assert (tmp_path / "state" / "code-mode.key").stat().st_mode & 0o077 == 0

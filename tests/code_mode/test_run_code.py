@@ -1,0 +1,234 @@
+"""`run_code`: checked before it runs, run in a sandbox, each call through the gate that direct calls go through."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from mcpagent import Agent, ApprovalPolicy, CodeMode, ConfigError, PendingCall, RunOptions, ScriptedModel, ToolCall
+from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
+from tests.code_mode.programs_scene import SEARCH, Tools, told
+
+pytestmark = pytest.mark.anyio
+
+F = "from tools.functions import add, fails, forbidden, listed, shout, slow\n"
+
+
+async def test_what_the_model_is_offered_and_shown() -> None:
+    model = ScriptedModel([SEARCH, "done"])
+    async with Agent(model, tools=Tools().all, with_code_mode=True, pre_discovered_tools=["add"]) as agent:
+        await agent.ask("go")
+        (shown,) = [result.text for message in agent.messages for result in message.tool_results]
+    assert [tool.name for tool in model.requests[0].tools] == ["search_tools", "run_code", "add"]
+    assert model.requests[0].tools == model.requests[1].tools
+    assert "functions, 5 tools" in model.requests[0].system
+    assert 'async def shout(*, text: str) -> Any:\n    """Shout a text."""' in shown
+    assert "from tools.functions import" in shown
+
+
+async def test_state_output_and_the_last_value() -> None:
+    first, second, third = await told(
+        F + 'x = await shout(text="a")\nprint("said", x)\nx',
+        "n = 0\nfor _ in range(3):\n    n = await add(a=n)\nn",
+        "print(x, n)",
+    )
+    assert [first.text, second.text, third.text] == ["said A\nA", "3", "A 3"]
+    assert first.error is second.error is third.error is None
+
+
+async def test_what_is_wrong_is_told_before_any_call() -> None:
+    tools = Tools()
+    (refused,) = await told(F + 'await shout(text="a")\nawait add(a="one")\nawait shout(txt="b")\nnope', tools=tools)
+    assert refused.error == "invalid_arguments"
+    assert refused.text.startswith("The program was not run, and made no call:\nline 3: invalid-argument-type")
+    assert "line 5: unresolved-reference: Name `nope`" in refused.text
+    assert 'await add(a="one")' in refused.text
+    assert tools.ran == []
+
+
+async def test_only_what_was_shown_can_be_imported_and_then_is() -> None:
+    program = F.replace("add, fails, forbidden, listed, shout, slow", "shout") + 'await shout(text="a")'
+    refused, done = await told(program, program, search=False)
+    assert "were not shown before, and can be imported now:\nasync def shout(*, text: str)" in refused.text
+    assert done.text == "A"
+
+
+async def test_every_way_to_import() -> None:
+    program = """import tools.functions as f, json
+import tools
+from tools import functions
+from tools.functions import (
+    shout as loud,
+    add,
+); y = 1
+def inner():
+    from tools.functions import shout
+    return shout
+print(await f.shout(text="a"), await tools.functions.shout(text="b"), await functions.add(a=1), await loud(text="c"))
+await inner()(text=json.dumps([y]))"""
+    (done,) = await told(program)
+    assert done.text == "A B 2 C\n[1]"
+
+
+async def test_calls_run_at_the_same_time() -> None:
+    tools = Tools()
+    program = F + "import asyncio\nawait asyncio.gather(*[slow(name=str(n)) for n in range(5)])"
+    (done,) = await told(program, tools=tools)
+    assert done.text == "['0', '1', '2', '3', '4']"
+    assert tools.most_at_once == 5
+
+
+async def test_results_are_data_and_their_shape_is_shown_next_time() -> None:
+    model = ScriptedModel(
+        [
+            SEARCH,
+            ToolCall("", "run_code", {"code": F + "sum(item['id'] for item in await listed(count=4))"}),
+            SEARCH,
+            "done",
+        ]
+    )
+    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+        await agent.ask("go")
+        results = [result.text for message in agent.messages for result in message.tool_results]
+    assert results[1] == "6"
+    assert "A result seen (not promised): list[{'id': int, 'name': str}]" in results[2]
+    assert "not promised" not in results[0]
+
+
+async def test_an_exception_has_its_line_and_the_values_that_matter() -> None:
+    failed, after = await told(
+        F
+        + "items = await listed(count=1)\nwanted = 3\ndef pick(n):\n    return items[n]\nprint('so far')\npick(wanted)",
+        "wanted",
+    )
+    assert failed.error == "failed"
+    assert (
+        failed.text
+        == "so far\nline 7: pick(wanted)\nline 5: return items[n]\nIndexError: list index out of range\n    wanted = 3"
+    )
+    assert after.text == "3"
+
+
+async def test_a_call_that_fails_is_an_exception() -> None:
+    program = (
+        F
+        + "try:\n    await fails(why='broken')\nexcept RuntimeError as error:\n    print('caught', error)\n"
+        + "await fails(why='again')"
+    )
+    (failed,) = await told(program)
+    assert failed.text.startswith("caught RuntimeError: broken\nline 6: await fails(why='again')\nRuntimeError:")
+
+
+async def test_events_stand_under_the_call_that_runs_the_program() -> None:
+    events: list[Event] = []
+    (done,) = await told(F + "await add(a=1)\nawait shout(text='x')", events=events)
+    started = [event for event in events if isinstance(event, ToolCallStarted) and event.parent]
+    finished = [event for event in events if isinstance(event, ToolCallFinished) and event.parent]
+    assert [(event.call.name, event.call.arguments) for event in started] == [
+        ("add", {"a": 1}),
+        ("shout", {"text": "x"}),
+    ]
+    assert {event.parent for event in started} == {event.parent for event in finished} == {done.call_id}
+    assert [event.result.text for event in finished] == ["2", "X"]
+
+
+async def test_a_person_is_asked_and_what_is_denied_is_an_exception() -> None:
+    tools, asked = Tools(), list[PendingCall]()
+
+    async def decide(request: PendingCall) -> bool:
+        asked.append(request)
+        await asyncio.sleep(0)
+        return bool(request.arguments["path"] == "a")
+
+    program = (
+        F
+        + "print(await forbidden(path='a'))\n"
+        + "try:\n    await forbidden(path='b')\nexcept RuntimeError as error:\n    print(error)"
+    )
+    policy = ApprovalPolicy(lambda _, tool, __: tool.name == "forbidden", decide)
+    (done,) = await told(program, tools=tools, approval=policy)
+    assert done.error is None, done.text
+    assert [request.arguments for request in asked] == [{"path": "a"}, {"path": "b"}]
+    assert tools.ran == [("forbidden", "a")]
+    assert done.text == 'deleted a\nThe user declined this call of "forbidden".'
+
+
+async def test_without_anybody_to_ask_a_call_that_needs_it_is_denied() -> None:
+    tools = Tools()
+    (failed,) = await told(F + "await forbidden(path='a')", tools=tools, approval=True)
+    assert "RuntimeError" in failed.text
+    assert "which nobody can give to a program here" in failed.text
+    assert tools.ran == []
+
+
+async def test_a_call_ends_at_its_limit_of_time_and_the_program_goes_on() -> None:
+    async def forever(name: str) -> str:
+        """Wait."""
+        await asyncio.Event().wait()
+        return name
+
+    tools = Tools()
+    program = "from tools.functions import forever"
+    program += "\ntry:\n    await forever(name='x')\nexcept TimeoutError:\n    print('late')"
+    tools.slow = forever  # type: ignore[method-assign]
+    results = await told("1", program, program, tools=tools, options=RunOptions(tool_timeout_seconds=0.05))
+    assert results[2].text == "late"
+
+
+LIMITS: list[tuple[dict[str, Any], str, str]] = [
+    ({"seconds": 0.2}, "while True:\n    pass", "TimeoutError"),
+    ({"memory_mb": 16}, "x = [0]\nwhile True:\n    x = x * 2", "MemoryError"),
+    ({"calls": 3}, F + "for n in range(9):\n    await add(a=n)", "3 calls, which is the limit"),
+    ({"seconds": 1.0}, "while True:\n    print('x' * 100000)", "MemoryError"),
+]
+
+
+@pytest.mark.parametrize(("limit", "program", "words"), LIMITS)
+async def test_limits(limit: dict[str, Any], program: str, words: str) -> None:
+    before, failed, after = await told("kept = 5", program, "kept", code_mode=CodeMode(**limit))
+    assert before.error is None
+    assert failed.error == "failed"
+    assert words in failed.text
+    assert len(failed.text) < 20_000
+    assert after.text == "5"
+
+
+async def test_a_long_output_is_cut_in_the_middle() -> None:
+    (done,) = await told("print('a' * 9000 + 'z')\n'b' * 50000 + 'y'", code_mode=CodeMode(output_characters=1_000))
+    assert len(done.text) < 2_200
+    assert "8,001 characters left out" in done.text
+    assert "49,001 characters left out" in done.text
+    assert done.text.endswith("y")
+
+
+async def test_calls_that_were_not_awaited_are_told() -> None:
+    tools = Tools()
+    (done,) = await told(F + "later = shout(text='x')\nprint(1)", tools=tools)
+    assert tools.ran == []
+    assert done.error is None
+
+
+async def test_a_name_may_mean_something_else_in_the_next_program() -> None:
+    first, second = await told(F + "r = await shout(text='x')", "r = 3\nr + 1")
+    assert (first.error, second.text) == (None, "4")
+
+
+async def test_without_the_interpreter_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    with pytest.raises(ConfigError, match=r"pip install 'mcpagent\[code\]'"):
+        async with Agent(ScriptedModel(["hi"]), with_code_mode=True):
+            pass
+
+
+async def test_a_direct_call_of_a_function_says_how_it_is_called() -> None:
+    model = ScriptedModel([SEARCH, ToolCall("", "shout", {"text": "a"}), "done"])
+    tools = Tools()
+    async with Agent(model, tools=tools.all, with_code_mode=True) as agent:
+        await agent.ask("go")
+        results = [result for message in agent.messages for result in message.tool_results]
+    assert results[1].error == "not_loaded"
+    assert "from tools.functions import shout" in results[1].text
+    assert tools.ran == []

@@ -1,0 +1,245 @@
+"""Stubs: what they say of a schema, that nothing in a definition breaks out of them, and the way back to the wire."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpagent.code_mode.code_options import CodeMode
+from mcpagent.code_mode.identifiers import BUILTINS, Places, identifier, identifiers
+from mcpagent.code_mode.sandbox import Sandbox
+from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
+from mcpagent.messages import ToolDefinition
+from tests.code_mode.values import some_arguments
+from tests.example.test_catalogues import REAL, made_catalogues
+
+pytestmark = pytest.mark.anyio
+
+
+def stub(properties: dict[str, Any], *, required: tuple[str, ...] = (), **more: Any) -> Stub:
+    about = {name: more.pop(name) for name in ("description", "output") if name in more}
+    schema = {"type": "object", "properties": properties, "required": list(required), **more}
+    return stub_of(ToolDefinition("do", about.get("description", ""), schema), "do", about.get("output"))
+
+
+KINDS: list[tuple[dict[str, Any], str]] = [
+    ({"type": "string"}, "str"),
+    ({"type": "integer"}, "int"),
+    ({"type": "number"}, "float"),
+    ({"type": "boolean"}, "bool"),
+    ({"type": "null"}, "None"),
+    ({}, "Any"),
+    ({"enum": ["a", "b"]}, "Literal['a', 'b']"),
+    ({"enum": [1, None]}, "Literal[1, None]"),
+    ({"enum": [1.5, 2]}, "float | int"),
+    ({"const": "x"}, "Literal['x']"),
+    ({"type": ["string", "null"]}, "str | None"),
+    ({"anyOf": [{"type": "null"}, {"type": "integer"}]}, "int | None"),
+    ({"type": "array", "items": {"type": "string"}}, "list[str]"),
+    ({"type": "array"}, "list[Any]"),
+    ({"type": "object"}, "dict[str, Any]"),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, "dict[str, int]"),
+    ({"type": "object", "properties": {"a": {"type": "string"}}}, "DoValue"),
+    ({"type": "array", "items": {"properties": {"a": {}}}}, "list[DoValue]"),
+    ({"type": "what is this"}, "Any"),
+    ({"$ref": "#/nowhere"}, "Any"),
+    ({"$ref": "https://elsewhere.example/schema"}, "Any"),
+    ({"allOf": [{"type": "string"}]}, "str"),
+]
+
+
+@pytest.mark.parametrize(("schema", "kind"), KINDS, ids=[json.dumps(schema) for schema, _ in KINDS])
+def test_what_a_schema_is_in_python(schema: dict[str, Any], kind: str) -> None:
+    assert stub({"value": schema}, required=("value",)).signature == f"async def do(*, value: {kind}) -> Any"
+
+
+def test_optional_arguments_have_their_defaults() -> None:
+    shown = stub(
+        {
+            "q": {"type": "string"},
+            "limit": {"type": "integer", "default": 30},
+            "sort": {"enum": ["up", "down"], "default": "up"},
+            "since": {"type": ["string", "null"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "odd": {"type": "integer", "default": "many"},
+        },
+        required=("q",),
+    )
+    assert shown.signature == (
+        "async def do(*, q: str, limit: int = 30, sort: Literal['up', 'down'] = 'up', since: str | None = ..., "
+        "tags: list[str] | None = None, odd: int = ...) -> Any"
+    )
+    assert shown.wire_arguments({"q": "a", "tags": None, "since": None}) == {"q": "a", "since": None}
+
+
+def test_objects_within_objects_and_those_that_hold_themselves() -> None:
+    node = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+        "required": ["name"],
+    }
+    shown = stub({"tree": {"$ref": "#/$defs/node"}}, required=("tree",), **{"$defs": {"node": node}})
+    assert shown.classes == ("class DoNode(TypedDict):\n    name: str\n    kids: NotRequired[list[DoNode] | None]",)
+    assert shown.signature == "async def do(*, tree: DoNode) -> Any"
+
+
+def test_names_that_are_no_identifiers_come_back_to_the_wire() -> None:
+    shown = stub(
+        {"per-page": {"type": "integer"}, "class": {}, "per_page": {}, "名": {}, "2d": {}}, required=("per-page",)
+    )
+    assert set(shown.keywords.values()) == {"per-page", "class", "per_page", "名", "2d"}
+    assert all(name.isidentifier() for name in shown.keywords)
+    assert shown.keywords["per_page"] == "per_page"
+    assert shown.keywords["class_"] == "class"
+    assert "per-page" in shown.description
+    back = {keyword: number for number, keyword in enumerate(shown.keywords)}
+    assert set(shown.wire_arguments(back)) == {"per-page", "class", "per_page", "名", "2d"}
+
+
+def test_what_a_result_promises() -> None:
+    output = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    shown = stub({}, output=output)
+    assert shown.signature == "async def do() -> DoResult"
+    assert shown.classes == ("class DoResult(TypedDict):\n    id: int",)
+
+
+HOSTILE = (
+    '"""\nimport os\n',
+    "\\",
+    '\\"""',
+    "'''",
+    "\u202e\u2066x",
+    "a\x00b",
+    "# \r\nx = 1",
+    "{f!r}",
+    "\ud800",
+    '"' * 9,
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_nothing_of_a_definition_breaks_out(text: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            text: {"type": "string", "default": text, "description": text},
+            "mode": {"enum": [text, "b"]},
+            "deep": {"type": "object", "properties": {text: {"const": text}}, "title": text},
+        },
+        "required": [text],
+    }
+    shown = stub_of(ToolDefinition("do", text, schema), "do", {"properties": {text: {}}})
+    for source in (shown.declared, shown.shown(), shown.shown("seen: {'a': int}")):
+        tree = ast.parse(HEADER + source)
+        assert {type(node).__name__ for node in tree.body} <= {"ImportFrom", "ClassDef", "AsyncFunctionDef", "Assign"}
+        assert len([node for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]) == 1
+        assert not {"\u202e", "\x00"} & set(source)
+
+
+names = st.one_of(
+    st.text(max_size=80), st.sampled_from(["class", "None", "a-b", "a_b", "a.b", "list", "", "__x", "x_"])
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(names, unique=True, max_size=12))
+def test_identifiers_are_legal_and_each_is_one_name(texts: list[str]) -> None:
+    found = identifiers(texts, reserved=BUILTINS)
+    assert list(found) == texts
+    assert len(set(found.values())) == len(texts)
+    for text, name in found.items():
+        assert name.isascii()
+        assert name.isidentifier()
+        ast.parse(f"{name} = 1")
+        assert name not in BUILTINS
+        assert len(name) <= 62
+        assert name == text or identifier(text) != text or text in BUILTINS
+    assert identifiers(reversed(texts), reserved=BUILTINS) == found
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from(["a", "b-c", "b_c", "functions", None]), names), unique=True, max_size=12))
+def test_places_stay_whatever_joins(keys: list[tuple[str | None, str]]) -> None:
+    tools = [ToolDefinition(name or "x", "", {}, server, name) for server, name in keys]
+    places = Places()
+    places.add(tools[: len(tools) // 2])
+    before = dict(places.by_key)
+    places.add(tools)
+    assert before.items() <= places.by_key.items()
+    assert len({place.path for place in places.by_key.values()}) == len(places.by_key)
+
+
+def catalogues() -> dict[str, dict[str, Any]]:
+    if not REAL.is_dir():
+        return made_catalogues()
+    loaded = (json.loads(Path(path).read_text("utf-8")) for path in sorted(REAL.glob("*.json")))
+    return {item["server"]: item for item in loaded}
+
+
+def definitions(server: str, catalogue: dict[str, Any]) -> list[ToolDefinition]:
+    return [
+        ToolDefinition(tool["name"], tool.get("description") or "", tool["inputSchema"], server, tool["name"])
+        for tool in catalogue["tools"]
+    ]
+
+
+def as_source(value: Any) -> str:
+    return ascii(value)
+
+
+def calls_of(tools: list[ToolDefinition], places: Places, chance: Random) -> tuple[str, list[str]]:
+    """A module's stub, and calls by it with random arguments, each of which comes back to these arguments."""
+    declared, calls = [], []
+    for tool in tools:
+        name = places.by_key[tool.key].function
+        shown = stub_of(tool, name)
+        arguments = some_arguments(tool.parameters, tool.parameters, chance)
+        keywords = {wire: keyword for keyword, wire in shown.keywords.items()}
+        written = {keywords[wire]: value for wire, value in arguments.items()}
+        kept = {
+            wire: value
+            for wire, value in arguments.items()
+            if value is not None or keywords[wire] not in shown.droppable
+        }
+        assert shown.wire_arguments(json.loads(json.dumps(written))) == kept
+        assert shown.class_names == tuple(dict.fromkeys(shown.class_names))
+        ast.parse(shown.shown())
+        declared.append(shown.declared)
+        calls.append(f"await {name}({', '.join(f'{key}={as_source(value)}' for key, value in written.items())})")
+    return HEADER + "\n".join(declared) + "\n", calls
+
+
+@settings(max_examples=20)
+@given(st.randoms(use_true_random=False))
+def test_a_call_by_the_stub_is_the_same_call_on_the_wire(chance: Random) -> None:
+    server, catalogue = chance.choice(list(made_catalogues().items()))
+    tools, places = definitions(server, catalogue)[:4], Places()
+    places.add(tools)
+    assert len(calls_of(tools, places, chance)[1]) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+async def test_stubs_of_whole_catalogues_type_check_and_map_back(seed: int) -> None:
+    """All 1,220 tools of the catalogues where these lie beside the repository: no false alarm, none lost."""
+    chance, checked, alarms = Random(seed), 0, list[str]()
+    for server, catalogue in catalogues().items():
+        tools, places = definitions(server, catalogue), Places()
+        places.add(tools)
+        module = next(iter(places.by_key.values())).module
+        text, calls = calls_of(tools, places, chance)
+        names = ", ".join(place.function for place in places.by_key.values())
+        source = "\n".join([f"from tools.{module} import {names}", *calls])
+        async with Sandbox(CodeMode(seconds=60, memory_mb=512)) as sandbox:
+            found = await sandbox.check(source, {module: text})
+        alarms += [f"{server} {problem.message}: {source.splitlines()[problem.line - 1][:200]}" for problem in found]
+        checked += len(tools)
+    assert not alarms, "\n".join(alarms[:20])
+    assert checked >= 1_000
