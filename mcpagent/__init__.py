@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     )
     from mcpagent.toolsets.functions import FunctionToolset, function_tool
     from mcpagent.tracing import Tracing
-    from mcpagent.window.limits import Compaction
+    from mcpagent.window.how_far import Compaction
 
 __all__ = [
     "Agent",
@@ -272,6 +272,6 @@ __getattr__, __dir__ = late_names(
             "function_tool",
         ),
         "tracing": ("Tracing",),
-        "window.limits": ("Compaction",),
+        "window.how_far": ("Compaction",),
     },
 )

@@ -24,7 +24,7 @@ from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool
-from mcpagent.window.limits import Compaction
+from mcpagent.window.how_far import Compaction
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

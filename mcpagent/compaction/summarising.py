@@ -28,7 +28,7 @@ from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
-from mcpagent.window.estimates import written_json
+from mcpagent.window.estimates import json_sent
 
 MOST_PIECES = 12
 """Of a conversation that is told as text; of a longer one its parts are told shorter."""
@@ -182,7 +182,7 @@ def _lines(message: Message, length: int) -> list[str]:
             case Image():
                 lines.append(f"{who}: [an image]")
             case ToolCall(name=name, arguments=arguments):
-                written = written_json(arguments)
+                written = json_sent(arguments)
                 lines.append(f"call of {safe_line(name, 64)}: {_cut(written, length)}")
             case ToolResult(name=name, text=text, error=error):
                 what = f"result of {safe_line(name, 64)}" + (f" ({error})" if error else "")

@@ -47,7 +47,7 @@ def sign_in_values(
     values: dict[str, Any] = {}
     places: dict[str, ValuePath] = {}
     for name, value in written.items():
-        folded = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()
+        folded = _folded(name)
         key = _KEYS.get(folded)
         if key is None:
             if near := get_close_matches(folded, list(_KEYS), n=1, cutoff=0.8):
@@ -58,6 +58,15 @@ def sign_in_values(
             raise document.error((*place, name), f'says "{key}" a second time; keep one of them')
         values[key], places[key] = value, (*place, name)
     return values, places
+
+
+def key_of_sign_in(name: str) -> str | None:
+    """Our key for a spelling; None for what only other clients know."""
+    return _KEYS.get(_folded(name))
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()
 
 
 def sign_in_problem(config: SignInConfig) -> str:

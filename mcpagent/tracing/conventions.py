@@ -215,7 +215,7 @@ _OF_SERVERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class SpanMeasure:
     """One value for the histogram of this name."""
 
     name: str
@@ -223,7 +223,7 @@ class Measure:
     attributes: Attributes
 
 
-def measures_of(span: TraceSpan) -> Iterator[Measure]:
+def measures_of(span: TraceSpan) -> Iterator[SpanMeasure]:
     """What a span that is over adds to the metrics."""
 
     def of(*names: str) -> dict[str, AttributeValue]:
@@ -232,15 +232,15 @@ def measures_of(span: TraceSpan) -> Iterator[Measure]:
 
     match span.attributes.get("gen_ai.operation.name"):
         case "chat" if "mcpagent.replayed" not in span.attributes:
-            yield Measure("gen_ai.client.operation.duration", span.seconds, of(*_OF_MODELS))
+            yield SpanMeasure("gen_ai.client.operation.duration", span.seconds, of(*_OF_MODELS))
             for kind in ("input", "output"):
                 tokens = span.attributes.get(f"gen_ai.usage.{kind}_tokens")
                 if isinstance(tokens, int) and tokens:
                     about = {name: value for name, value in of(*_OF_MODELS).items() if name != "error.type"}
-                    yield Measure("gen_ai.client.token.usage", tokens, about | {"gen_ai.token.type": kind})
+                    yield SpanMeasure("gen_ai.client.token.usage", tokens, about | {"gen_ai.token.type": kind})
         case "invoke_agent":
-            yield Measure("gen_ai.invoke_agent.duration", span.seconds, of(*_OF_AGENTS))
+            yield SpanMeasure("gen_ai.invoke_agent.duration", span.seconds, of(*_OF_AGENTS))
         case "execute_tool":
-            yield Measure("gen_ai.execute_tool.duration", span.seconds, of(*_OF_TOOLS))
+            yield SpanMeasure("gen_ai.execute_tool.duration", span.seconds, of(*_OF_TOOLS))
     if "mcp.method.name" in span.attributes:
-        yield Measure("mcp.client.operation.duration", span.seconds, of(*_OF_SERVERS))
+        yield SpanMeasure("mcp.client.operation.duration", span.seconds, of(*_OF_SERVERS))

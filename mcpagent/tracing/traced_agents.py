@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,9 @@ class Tracing:
     ) -> None:
         expect("file", file, (str, Path, NoneType), "a path")
         expect("name", name, str, "the agent's name as text")
+        for kind, provider in (("tracer", tracer_provider), ("meter", meter_provider)):
+            gives = partial(_gives, f"get_{kind}")
+            expect(f"{kind}_provider", provider, object, f"a {kind.title()}Provider of OpenTelemetry", holds=gives)
         self.agent_name = name
         self.content = SpanContent(self._redact) if is_captured(os.environ) else None
         self.tracer_provider = tracer_provider
@@ -86,6 +90,7 @@ class Tracing:
         """With providers of its own, as OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER and the like say; needs
         `mcpagent[otel]`. What cannot be is in `problems`; it raises nothing. An agent's end waits at most
         `flush_seconds` for what was not sent yet."""
+        expect("flush_seconds", flush_seconds, (int, float), "seconds", holds=lambda seconds: 0 <= seconds < 3_600)
         from mcpagent.tracing.otel_setup import providers_from_environment
 
         providers, problems = providers_from_environment(os.environ)
@@ -248,3 +253,7 @@ async def _within(work: Callable[[], None], seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await done.wait()
+
+
+def _gives(what: str, provider: object) -> bool:
+    return provider is None or callable(getattr(provider, what, None))

@@ -41,10 +41,10 @@ def text_tokens(text: str) -> int:
 
 def json_tokens(value: Mapping[str, Any]) -> int:
     """Of JSON data as it is written into a request."""
-    return text_tokens(written_json(value)) if value else 0
+    return text_tokens(json_sent(value)) if value else 0
 
 
-def written_json(value: Mapping[str, Any]) -> str:
+def json_sent(value: Mapping[str, Any]) -> str:
     """As it is written into a request; "" for what cannot be."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

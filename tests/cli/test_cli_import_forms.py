@@ -209,7 +209,12 @@ def test_claude_code(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert imported(home) == {
         "notion": {"type": "http", "url": "https://mcp.notion.com/mcp", "toolTimeout": 60},
         "asana": {"type": "sse", "url": "https://mcp.asana.com/sse", "headers": {"X-API-Key": "${ASANA_KEY:-none}"}},
-        "internal": {"type": "http", "url": "https://mcp.internal.example.com", "alwaysLoad": True},
+        "internal": {
+            "type": "http",
+            "url": "https://mcp.internal.example.com",
+            "alwaysLoad": True,
+            "sign_in": {"client_id": "abc", "callback_port": 8080},
+        },
         "db": {
             "type": "stdio",
             "command": "npx",
@@ -220,7 +225,7 @@ def test_claude_code(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
     said = capsys.readouterr().err
     assert "events left out" in said
-    assert "internal: not taken over: headersHelper, oauth" in said
+    assert "internal: not taken over: headersHelper" in said
     assert servers(home)["db"].env == {"DB_URL": "postgresql://ada:correct-horse-1@db.example.com/shop"}
 
 
@@ -233,7 +238,44 @@ def test_cursor(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["local"].args == ("--home", f"{home}/x", "work")
     assert found["local"].env == {"PORT": "8080", "NAME": "a b", "RAW": "${PORT}", "API_KEY": "k"}
     assert found["remote"].headers == {"Authorization": "Bearer k"}
-    assert "remote: not taken over: auth" in capsys.readouterr().err
+    assert "remote: not taken over: its sign-in, beside its header" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("auth", "written", "said"),
+    [
+        (
+            {"CLIENT_ID": "${env:ID}", "CLIENT_SECRET": "${env:SECRET}", "scopes": ["mcp"], "pool": 1},
+            {"sign_in": {"client_id": "${env:ID}", "client_secret": "${env:SECRET}", "scopes": ["mcp"]}},
+            "remote: not taken over: pool of its sign-in",
+        ),
+        ("oauth", {}, ""),
+        (True, {}, ""),
+        ("${env:SECRET}", {"headers": {"Authorization": "Bearer ${env:SECRET}"}}, ""),
+        ({"CLIENT_SECRET": "${env:SECRET}"}, {}, "remote: not taken over: its sign-in"),
+        ({"CLIENT_ID": 5}, {}, "remote: not taken over: its sign-in"),
+        (["x"], {}, "remote: not taken over: its sign-in"),
+    ],
+)
+def test_a_sign_in_of_another_client_is_taken_as_far_as_it_can_be_used(
+    auth: object, written: dict[str, object], said: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = {"mcpServers": {"remote": {"url": "https://api.example.com/mcp", "auth": auth}}}
+    write(home / ".cursor/mcp.json", json.dumps(document))
+    assert run(["mcp", "import"]) == 0
+    assert imported(home)["remote"] == {"url": "https://api.example.com/mcp", **written}
+    assert "remote" in servers(home, ID="me", SECRET="s3cret-of-mine")
+    heard = capsys.readouterr().err
+    assert said in heard if said else "not taken over" not in heard
+
+
+def test_a_literal_secret_of_a_sign_in_is_moved_to_the_keys(home: Path) -> None:
+    auth = {"clientId": "me", "clientSecret": "correct-horse-battery-1"}
+    document = {"mcpServers": {"remote": {"url": "https://api.example.com/mcp", "oauth": auth}}}
+    write(home / ".claude.json", json.dumps(document))
+    assert run(["mcp", "import"]) == 0
+    assert "correct-horse" not in (home / "ours/config/mcp.json").read_text("utf-8")
+    assert servers(home)["remote"].sign_in.client_secret == "correct-horse-battery-1"
 
 
 def test_vscode(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

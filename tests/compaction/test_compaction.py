@@ -28,7 +28,7 @@ from mcpagent.models.scripted import Answer
 from mcpagent.recording.recorder import Recorder
 from mcpagent.recording.replay import Replay
 from mcpagent.tools import Tool, ToolOutput
-from mcpagent.window.limits import Compaction
+from mcpagent.window.how_far import Compaction
 from tests.compaction.windowed import WindowedModel, asks_then_tells, is_for_summary, is_paired
 
 WORDS = "word after word and number 7 "

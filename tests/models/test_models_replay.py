@@ -299,7 +299,7 @@ def test_a_history_of_another_version_loads() -> None:
         (
             [{"role": "user", "parts": [{"type": "hologram\n"}]}],
             "messages[0].parts[0].type: expected one of text, thinking, image, tool_call, tool_result, tools_shown, "
-            'tools_changed, provider_block, container, got "hologram"',
+            'tools_changed, provider_block, container, pinned, compacted, got "hologram"',
         ),
         ([{"role": "user", "parts": [{"type": "text"}]}], "messages[0].parts[0].text: Field required"),
         (

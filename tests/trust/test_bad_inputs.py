@@ -217,8 +217,8 @@ BAD_INPUTS: dict[str, BadInput] = {
         "a schema for the answer that is none, or leads outside",
         (
             "cli/test_cli_limits.test_a_file_that_is_no_schema_is_told_before_anything_is_asked",
-            "cli/test_cli_limits.test_a_reference_is_never_looked_up_outside_of_the_schema",
-            "cli/test_cli_limits.test_a_schema_that_contains_itself_is_one",
+            "output/test_output_spec.test_references_of_a_schema_lead_where_they_led_once_it_is_a_part",
+            "output/test_output_spec.test_a_schema_that_cannot_be_used_is_told_before_anything_is_asked",
         ),
     ),
     "B43": BadInput(

@@ -184,7 +184,7 @@ def test_an_index_with_anything_in_it_answers_or_is_built_again(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_an_index_with_anything_in_any_place_answers_or_is_built_again(tmp_path: Path) -> None:
-    index_in(tmp_path)
+    answers(index_in(tmp_path))
     [path] = tmp_path.glob("index-*.bin")
     header, rest = index_header(path)
     for place in places(header):

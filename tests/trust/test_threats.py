@@ -106,7 +106,7 @@ THREATS: dict[str, Threat] = {
             "mcp/test_mcp_oauth.test_a_server_that_sends_us_elsewhere",
             "mcp/test_mcp_oauth.test_a_name_is_judged_by_what_it_leads_to_which_is_asked",
             "mcp/test_mcp_stdio.test_a_remote_reference_in_a_schema_is_never_fetched",
-            "cli/test_cli_limits.test_a_reference_is_never_looked_up_outside_of_the_schema",
+            "output/test_output_spec.test_a_schema_that_cannot_be_used_is_told_before_anything_is_asked",
         ),
     ),
     "T9": Threat(

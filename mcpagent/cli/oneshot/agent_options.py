@@ -73,7 +73,7 @@ def make_agent(
     from mcpagent.agent import Agent
     from mcpagent.cards.agent_cards import agent_from_card
     from mcpagent.run import RunOptions
-    from mcpagent.window.limits import Compaction
+    from mcpagent.window.how_far import Compaction
 
     def agent_of(model: str | Model | None, **values: Any) -> Agent:
         return Agent(model if model is not None else model_of(options), **values)

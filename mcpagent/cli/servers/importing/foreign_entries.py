@@ -10,7 +10,10 @@ from typing import Any
 
 from mcpagent.cli.frame.options import Client
 from mcpagent.config.literals import LiteralSecret, holds_a_reference, literal_secrets, variable_name
+from mcpagent.config.server_files import load_servers
+from mcpagent.config.sign_in_entries import BY_PERSON, key_of_sign_in
 from mcpagent.config.spellings import KEY_OF_SPELLING
+from mcpagent.errors import ConfigError
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redacted
 
@@ -31,6 +34,7 @@ _WRITTEN = {
     "enabled_tools": "enabledTools",
     "disabled_tools": "disabledTools",
     "always_load": "alwaysLoad",
+    "sign_in": "sign_in",
 }
 """Our keys, in the order and with the names that we write."""
 
@@ -83,6 +87,7 @@ def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Take
         notes.append(f"not taken over: {', '.join(sorted(map(_shown, unknown)))}")
     _take_timeout(client, prepared.get("timeout"), known, notes)
     known |= {key: _texts(known[key]) for key in ("args", "env", "headers") if key in known}
+    _take_sign_in(known, notes)
     written = {name: known[key] for key, name in _WRITTEN.items() if known.get(key) not in (None, {}, [], "")}
     for key in ("cwd", "envFile"):
         if isinstance(written.get(key), str):
@@ -91,6 +96,36 @@ def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Take
     if known.get("disabled") is True or known.get("enabled") is False:
         written["disabled"] = True
     return Taken(written, tuple(dict.fromkeys(notes)))
+
+
+def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
+    """What stands there of a client that has to be registered; a person's sign-in needs no words here."""
+    given = known.pop("sign_in", None)
+    headers = known.get("headers") or {}
+    if given in (None, True, False, "", {}, BY_PERSON):
+        return
+    if not known.get("url") or any(name.lower() == "authorization" for name in headers):
+        notes.append("not taken over: its sign-in, beside " + ("its header" if known.get("url") else "a command"))
+    elif isinstance(given, str):
+        known["headers"] = {**headers, "Authorization": f"Bearer {given}"}
+    elif isinstance(given, Mapping) and (entry := _usable_sign_in(given)):
+        known["sign_in"] = entry
+        if left := [str(name) for name in given if key_of_sign_in(str(name)) is None]:
+            notes.append(f"not taken over: {', '.join(sorted(map(_shown, left)))} of its sign-in")
+    else:
+        notes.append("not taken over: its sign-in")
+
+
+def _usable_sign_in(given: Mapping[Any, Any]) -> dict[str, Any]:
+    """By our keys; {} for what a server's entry may not have."""
+    keys = {key: value for name, value in given.items() if (key := key_of_sign_in(str(name))) is not None}
+    # What variables stand for is known when they are used; this is a text, and an address.
+    tried = _with_texts(keys, lambda text: re.sub(r"\$\{[^{}]*\}", "https://host/path", text))
+    try:
+        load_servers({"mcpServers": {"it": {"url": "https://host", "sign_in": tried}}}, environ={})
+    except ConfigError:
+        return {}
+    return keys
 
 
 def taken_by_project(server: str, entry: dict[str, Any]) -> Taken:
