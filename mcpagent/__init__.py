@@ -53,9 +53,10 @@ if TYPE_CHECKING:
         WebSearch,
     )
     from mcpagent.models.scripted import ScriptedModel
+    from mcpagent.questions.event_stream import EventStream
     from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run import RunContext, RunOptions, RunResult
-    from mcpagent.session import EventStream, Session
+    from mcpagent.session import Session
     from mcpagent.sessions import SessionStore
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
     from mcpagent.tool_search.search_options import ToolSearch
@@ -237,10 +238,8 @@ __getattr__, __dir__ = late_names(
             "Definition",
             "Wrapper",
         ),
-        "session": (
-            "EventStream",
-            "Session",
-        ),
+        "questions.event_stream": ("EventStream",),
+        "session": ("Session",),
         "sessions.store": ("SessionStore",),
         "tool_context": (
             "ToolContext",

@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mcpagent.approval import CallAnswer, OnApproval, PendingCall
+from mcpagent.approval import OnApproval, PendingCall
 from mcpagent.code_mode.code_options import CodeMode, search_for_programs
 from mcpagent.code_mode.program_tools import RUN_CODE
 from mcpagent.code_mode.sandbox import require_installed
 from mcpagent.conversation import usable_prompt
-from mcpagent.definition import Definition, Instructions, ModelChoice, PromptOrAnswers, Wrapper, expect_model
+from mcpagent.definition import Definition, Instructions, ModelChoice, Wrapper, expect_model
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit, Event, Notice, SubagentEvent, guarded, ignore, log_warnings
 from mcpagent.loop import converse
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Image, Message, Prompt, Spent, Text, ToolDefinition, Usage
+from mcpagent.messages import Image, Message, Spent, Text, ToolDefinition, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, look_up
 from mcpagent.models.model_names import shown_spec
 from mcpagent.models.output_ways.asked_output import told_form
@@ -37,8 +37,10 @@ from mcpagent.output.last_answer import no_output
 from mcpagent.output.output_spec import OutputSpec
 from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
 from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
-from mcpagent.run import Deps, RunContext, RunOptions, RunResult, current_run, outside_of_runs
-from mcpagent.session import EventStream, Session, wanted_output
+from mcpagent.questions.given import Given, wanted_output
+from mcpagent.questions.ways_to_ask import WaysToAsk
+from mcpagent.run import Deps, RunContext, RunOptions, current_run, outside_of_runs
+from mcpagent.session import Session
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.store import SessionStore, usable_id, written
 from mcpagent.text.safe_text import safe_line
@@ -54,8 +56,6 @@ from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, source
 from mcpagent.toolsets.tool_algebra import ApprovalPredicate
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm
-
     from mcpagent.cards.card import AgentCard
     from mcpagent.mcp.link import ServerLink
     from mcpagent.mcp.server_status import ServerStatus
@@ -96,7 +96,7 @@ class ApprovalPolicy:
             expect_function("ApprovalPolicy.decide", self.decide, "request")
 
 
-class Agent(Generic[Deps]):
+class Agent(WaysToAsk[Deps]):
     """An LLM with tools from MCP servers and Python functions.
 
         async with Agent("anthropic:claude-sonnet-4-6", mcp_config="mcp_servers.json",
@@ -343,168 +343,6 @@ class Agent(Generic[Deps]):
         self._sessions.add(session)
         return session
 
-    @overload
-    def ask(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, str]: ...
-    @overload
-    def ask(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, Any]: ...
-    @overload
-    def ask(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, _O]: ...
-    def ask(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, Any]:
-        """The answer to the prompt, in the agent's own session; see `Session.ask`."""
-        return self._current.ask(prompt, output_type=output_type, deps=deps, tool_context=tool_context)
-
-    @overload
-    def run(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, RunResult[str]]: ...
-    @overload
-    def run(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, RunResult[Any]]: ...
-    @overload
-    def run(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, RunResult[_O]]: ...
-    def run(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, RunResult[Any]]:
-        """As `ask`, with all that the run came to; see `Session.run`."""
-        return self._current.run(prompt, output_type=output_type, deps=deps, tool_context=tool_context)
-
-    @overload
-    def stream(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> EventStream[str]: ...
-    @overload
-    def stream(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> EventStream[Any]: ...
-    @overload
-    def stream(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> EventStream[_O]: ...
-    def stream(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> EventStream[Any]:
-        """The events of one answer as they happen; see `Session.stream`."""
-        return self._current.stream(prompt, output_type=output_type, deps=deps, tool_context=tool_context)
-
-    @overload
-    def resume(
-        self,
-        answers: Sequence[CallAnswer] = (),
-        *,
-        output_type: None = None,
-        messages: Sequence[Message | Mapping[str, Any]] | None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, str]: ...
-    @overload
-    def resume(
-        self,
-        answers: Sequence[CallAnswer] = (),
-        *,
-        output_type: Mapping[str, Any],
-        messages: Sequence[Message | Mapping[str, Any]] | None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, Any]: ...
-    @overload
-    def resume(
-        self,
-        answers: Sequence[CallAnswer] = (),
-        *,
-        output_type: TypeForm[_O],
-        messages: Sequence[Message | Mapping[str, Any]] | None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, _O]: ...
-    def resume(
-        self,
-        answers: Sequence[CallAnswer] = (),
-        *,
-        output_type: Any = None,
-        messages: Sequence[Message | Mapping[str, Any]] | None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, Any]:
-        """Goes on after `CallsPendingError`; see `Session.resume`.
-
-        `messages`, in another process: the history as it was then, which replaces the agent's conversation.
-        """
-        if messages is not None:
-            history = _history(messages)
-            self._current.begin_anew(history.messages, system=history.system)
-        return self._current.resume(answers, output_type=output_type, deps=deps, tool_context=tool_context)
-
     @in_own_loop
     async def ask_with_history(self, messages: Sequence[Message | Mapping[str, Any]]) -> tuple[str, list[Message]]:
         """The answer to the history's last message, a user's, and the whole history after it.
@@ -521,47 +359,6 @@ class Agent(Generic[Deps]):
         self._current.begin_anew(earlier, system=history.system)
         answer = await self.ask([part for part in last.parts if isinstance(part, Text | Image)])
         return answer, list(self.messages)
-
-    @overload
-    def ask_sync(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> str: ...
-    @overload
-    def ask_sync(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Any: ...
-    @overload
-    def ask_sync(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> _O: ...
-    def ask_sync(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Any:
-        """`ask` for code without an event loop; starts the agent if need be. Close it with `close()` or `with`."""
-        with self._starting:
-            if self._background is None and self._exits is None:
-                self.__enter__()
-        return self._current.ask_sync(prompt, output_type=output_type, deps=deps, tool_context=tool_context)
 
     @in_own_loop
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -948,6 +745,16 @@ class Agent(Generic[Deps]):
             self._require_started()
             raise AgentStateError("the agent is still starting")
         return self._own
+
+    @property
+    def _asked(self) -> Session[Deps]:
+        return self._current
+
+    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+        with self._starting:
+            if self._background is None and self._exits is None:
+                self.__enter__()
+        return self._current._wait_for_answer(given)
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
         """The work, to be awaited in this event loop and done in the agent's own."""

@@ -6,40 +6,37 @@ import asyncio
 import inspect
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall, usable_answers
+from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.compaction.compacting import compact_now, sent_now
-from mcpagent.conversation import Conversation, Words, usable_prompt
-from mcpagent.definition import Owner, PromptOrAnswers
+from mcpagent.conversation import Conversation, Words
+from mcpagent.definition import Owner
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import (
-    AnswerRestarted,
     ConversationCompacted,
     Emit,
     Event,
-    RequestSent,
     RunFinished,
-    TextDelta,
     guarded,
 )
 from mcpagent.execution import waiting_calls
 from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.loop import converse
-from mcpagent.messages import Message, Prompt, Spent, Step, Text, ToolCall, ToolDefinition
+from mcpagent.messages import Message, Spent, Step, Text, ToolCall, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import runs_provider_tools, search_cost, search_problem, tool_limits
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.output.last_answer import typed_answer
-from mcpagent.output.output_spec import OutputSpec, output_spec, spec_from_json, spec_to_json
+from mcpagent.output.output_spec import OutputSpec, spec_from_json, spec_to_json
 from mcpagent.prompt.builder import (
     category_line,
     connecting_line,
@@ -49,8 +46,10 @@ from mcpagent.prompt.builder import (
     tool_search_section,
 )
 from mcpagent.python.argument_checks import expect
-from mcpagent.python.event_loops import in_own_loop, running_loop
-from mcpagent.run import Deps, Output, RunContext, RunResult, Tally, current_run, nothing_to_keep
+from mcpagent.python.event_loops import in_own_loop
+from mcpagent.questions.given import Given
+from mcpagent.questions.ways_to_ask import WaysToAsk
+from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
@@ -68,8 +67,6 @@ from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.window.sent import LeftOut, not_sent
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm
-
     from mcpagent.search import SearchResult
 
 _T = TypeVar("_T")
@@ -80,7 +77,7 @@ NOT_ANSWERED = "This call waited for an approval or an answer that was not given
 BUSY = "this session is answering already; await that answer first, or use another one: agent.session()"
 
 
-class Session(Generic[Deps]):
+class Session(WaysToAsk[Deps]):
     """One conversation over an agent's servers, tools and model: `agent.session()`. Any number at once.
 
     `id` names it for toolsets and listeners (`RunContext.thread_id`). One run at a time; sessions do not wait for each
@@ -195,202 +192,68 @@ class Session(Generic[Deps]):
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    @overload
-    async def ask(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> str: ...
-    @overload
-    async def ask(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Any: ...
-    @overload
-    async def ask(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> _O: ...
-    @in_own_loop
-    async def ask(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Any:
-        """The answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one too.
+    @property
+    def _asked(self) -> Session[Deps]:
+        return self
 
-        With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
-        and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
-        this run. Raises `ModelError` when the model fails, `InputError` for an unusable prompt or type, `OutputError`
-        for an answer that is not of the type, also when it was asked for once more, `LimitError` when a budget is used
-        up, `AgentStateError` while this session is answering, `CallsPendingError` when calls wait for an answer. After
-        an error or a cancellation the conversation goes on with the next `ask`.
-        """
-        spec = wanted_output(output_type)
+    @in_own_loop
+    async def answer_to(self, given: Callable[[], Given]) -> Any:
+        """What `ask` and `resume` give."""
+        asked = given()
         await self._left()
-        with self._running(usable_prompt(prompt), spec, deps=deps, tool_context=tool_context) as run:
-            return self._answer(await converse(run, self._output), spec)
+        with self._running(asked.said, asked.spec, deps=asked.deps, tool_context=asked.tool_context) as run:
+            self._check_answers(run)
+            return self._answer(await converse(run, self._output), asked.spec)
 
-    @overload
-    def ask_sync(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> str: ...
-    @overload
-    def ask_sync(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Any: ...
-    @overload
-    def ask_sync(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> _O: ...
-    def ask_sync(
-        self,
-        prompt: Prompt,
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Any:
-        """`ask` for code without an event loop; the agent must be started, by `with` or its own `ask_sync`."""
-        about: dict[str, Any] = {"output_type": output_type, "deps": deps, "tool_context": tool_context}
-        return self._owner.wait_for(lambda: self.ask(prompt, **about))
-
-    @overload
-    async def run(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-        before: Callable[[], None] | None = None,
-    ) -> RunResult[str]: ...
-    @overload
-    async def run(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-        before: Callable[[], None] | None = None,
-    ) -> RunResult[Any]: ...
-    @overload
-    async def run(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-        before: Callable[[], None] | None = None,
-    ) -> RunResult[_O]: ...
     @in_own_loop
-    async def run(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-        before: Callable[[], None] | None = None,
-    ) -> RunResult[Any]:
-        """As `ask`, or with answers as `resume`, with all that the run came to.
-
-        Calls that wait for an answer raise nothing: they are in it; nor does an answer that is not of the
-        `output_type`, until its `output` is asked for. `before` is called in the run, before its first step.
-        """
-        spec = wanted_output(output_type)
+    async def result_of(self, given: Callable[[], Given], before: Callable[[], None] | None = None) -> RunResult[Any]:
+        """What `run` gives. `before` is called in the run, before its first step."""
+        asked = given()
         await self._left()
         earlier = len(self._conversation)
-        with self._running(_said(prompt), spec, deps=deps, tool_context=tool_context) as run:
+        with self._running(asked.said, asked.spec, deps=asked.deps, tool_context=asked.tool_context) as run:
             self._check_answers(run)
             if before is not None:
                 with run.entered():
                     before()
-            return self._result(await converse(run, self._output), earlier, spec)
+            return self._result(await converse(run, self._output), earlier, asked.spec)
 
-    @overload
-    async def resume(
-        self,
-        answers: Sequence[CallAnswer] = (),
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> str: ...
-    @overload
-    async def resume(
-        self,
-        answers: Sequence[CallAnswer] = (),
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Any: ...
-    @overload
-    async def resume(
-        self,
-        answers: Sequence[CallAnswer] = (),
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> _O: ...
-    @in_own_loop
-    async def resume(
-        self,
-        answers: Sequence[CallAnswer] = (),
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> Any:
-        """Goes on after `CallsPendingError`, with an answer to each call that waits.
-
-        Raises `InputError` when an answer is missing, given twice or answers nothing. Calls are run once: they have a
-        result then. An answer counts for the very call and tool that it was given for: if these changed, or are gone,
-        the model is told. Also after `agent.session(messages=...)`, in another process: calls without a result stay
-        open until the next prompt. Without answers, `resume()`, a run goes on that was not finished (`is_unfinished`):
-        calls that were not begun are made, none that may have run is made again, and the model answers.
-
-        A run that was begun with an `output_type` still ends with such an answer. Give the type again to have its
-        value; without it, this gives the JSON as text, which was checked all the same.
-        """
-        spec = wanted_output(output_type)
+    async def begin_task(
+        self, given: Callable[[], Given], listener: Emit
+    ) -> tuple[asyncio.Task[RunFinished], ExitStack]:
+        """A run whose events also go to `listener`, and what ends with it: closed, if its task never began."""
+        asked = given()
         await self._left()
-        with self._running(usable_answers(answers), spec, deps=deps, tool_context=tool_context) as run:
+        owner, running = self._owner, ExitStack()
+
+        def listen(event: Event) -> None:
+            listener(event)
+            owner.emit(event)
+
+        # Entered here, so that a prompt that cannot be used is told to whoever asked.
+        run = running.enter_context(
+            self._running(asked.said, asked.spec, deps=asked.deps, tool_context=asked.tool_context, listener=listen)
+        )
+        running.callback(owner.subscribe(listener))
+        self._task = asyncio.create_task(self._streamed(run, running), name="mcpagent-stream")
+        return self._task, running
+
+    def leave(self, task: asyncio.Task[RunFinished]) -> None:
+        """The run of `begin_task` is nobody's any more: the session is idle, and its next run waits for that end."""
+        self._run, self._leaving = None, task
+
+    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+        return self._owner.wait_for(lambda: self.answer_to(given))
+
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
+        return self._owner._here(work)
+
+    async def _streamed(self, run: RunContext[Any], running: ExitStack) -> RunFinished:
+        with running:  # before the task is over, so that whoever hears of the end finds the session free
             self._check_answers(run)
-            return self._answer(await converse(run, self._output), spec)
+            finished = await converse(run, self._output)
+            self._pending = finished.pending
+            return finished
 
     @in_own_loop
     async def compact(self, keep: str = "") -> ConversationCompacted | None:
@@ -430,52 +293,6 @@ class Session(Generic[Deps]):
         messages = self._conversation.messages
         places = range(len(messages) - 1, -1, -1)
         return next((at for at in places if messages[at].text == self._prompt_text and messages[at].role == "user"), -1)
-
-    @overload
-    def stream(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: None = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> EventStream[str]: ...
-    @overload
-    def stream(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: Mapping[str, Any],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> EventStream[Any]: ...
-    @overload
-    def stream(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: TypeForm[_O],
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> EventStream[_O]: ...
-    def stream(
-        self,
-        prompt: PromptOrAnswers,
-        *,
-        output_type: Any = None,
-        deps: Deps | None = None,
-        tool_context: ToolContext | None = None,
-    ) -> EventStream[Any]:
-        """The events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
-
-            async with session.stream("...") as events:
-                async for event in events: ...
-
-        Leaving it, in whatever way, cancels what still runs; so does leaving a plain `async for` over it. With answers
-        in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
-        `RunFinished.pending`. With an `output_type`, `partial_output()` is what has come of it.
-        """
-        return EventStream(self, prompt, deps, tool_context, wanted_output(output_type))
 
     @contextmanager
     def _running(
@@ -639,9 +456,6 @@ class Session(Generic[Deps]):
         """Whether a run that was left has not come to its end; without its loop it never will."""
         task = self._leaving
         return task is not None and not task.done() and not task.get_loop().is_closed()
-
-    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        return self._owner._here(work)
 
     def _require_idle(self) -> None:
         if self._run is not None:
@@ -1050,181 +864,6 @@ class Session(Generic[Deps]):
         if limit is not None:
             expect("limit", limit, int, "a number of tools", error=InputError)
         return await self.tools.search(query, limit)
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The last item in a stream's queue."""
-
-
-class EventStream(Generic[Output]):
-    """The events of one run: an async context manager and an async iterator; see `Session.stream`."""
-
-    def __init__(
-        self,
-        session: Session[Any],
-        prompt: PromptOrAnswers,
-        deps: Any,
-        tool_context: ToolContext | None,
-        spec: OutputSpec | None = None,
-    ) -> None:
-        self._session = session
-        self._asked = (prompt, deps, tool_context)
-        self._spec = spec
-        self._text: list[str] = []
-        self._finished: RunFinished | None = None
-        self._events: asyncio.Queue[Event | _End] = asyncio.Queue()
-        self._task: asyncio.Task[RunFinished] | None = None
-        self._running = ExitStack()
-        self._is_entered = False
-        self._is_over = False
-
-    async def __aenter__(self) -> Self:
-        if self._is_entered or self._task is not None or self._is_over:
-            raise AgentStateError("this stream was begun already; make another one with session.stream(...)")
-        self._is_entered = True
-        await self._start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        """Within `async with`, the stream lives as long as the block; else as long as the `async for` over it."""
-        return self if self._is_entered else _PlainLoop(self)
-
-    @in_own_loop
-    async def __anext__(self) -> Event:
-        if self._is_over:
-            raise StopAsyncIteration
-        if self._task is None:
-            await self._start()
-        assert self._task is not None
-        event = await self._events.get()
-        if not isinstance(event, _End):
-            self._follow(event)
-            return event
-        self._is_over = True
-        self._events.put_nowait(event)  # for whoever else reads
-        self._task.result()  # raises what the run raised
-        raise StopAsyncIteration
-
-    def _follow(self, event: Event) -> None:
-        match event:
-            case TextDelta(text=text) if self._spec is not None:
-                self._text.append(text)
-            case RequestSent() | AnswerRestarted():
-                self._text.clear()
-            case RunFinished():
-                self._finished = event
-            case _:
-                pass
-
-    def partial_output(self) -> Any:
-        """What has come so far of the value of the `output_type`, as JSON data: lists and texts as far as they go.
-
-        None before there is anything of it, and without an `output_type`. It is not checked: the end is what counts.
-        """
-        return self._spec.partial("".join(self._text)) if self._spec is not None else None
-
-    @property
-    def output(self) -> Output:
-        """What the run came to, once `RunFinished` was read: the value of the `output_type`, or the text without one.
-
-        Raises `OutputError` if the answer is not of that type, and `AgentStateError` before the end.
-        """
-        if self._finished is None:
-            raise AgentStateError("the stream is not at its end; read its events to RunFinished first")
-        return cast("Output", typed_answer(self._finished, self._spec))
-
-    @in_own_loop
-    async def aclose(self) -> None:
-        """Ends the run if it is still under way, and waits for that; a second call does nothing."""
-        self._leave()
-        if self._task is not None and not self._task.done():
-            await asyncio.wait({self._task})
-
-    def __del__(self) -> None:
-        self._leave()
-
-    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        return self._session._here(work)
-
-    def _leave(self) -> None:
-        """Cancels the run, once, wherever this is called. The session is idle; its next run waits for the end of it."""
-        task, session = self._task, self._session
-        if not self._is_over and task is not None and not task.done():
-            session._run, session._leaving = None, task
-            loop = task.get_loop()
-            if loop.is_closed():
-                self._running.close()
-            elif running_loop() is loop:
-                task.cancel()
-            else:
-                loop.call_soon_threadsafe(task.cancel)
-        self._is_over = True
-
-    @in_own_loop
-    async def _start(self) -> None:
-        session, (prompt, deps, tool_context) = self._session, self._asked
-        await session._left()
-        events, owner, running = self._events, session._owner, self._running
-
-        def listen(event: Event) -> None:
-            events.put_nowait(event)
-            owner.emit(event)
-
-        # Entered here, so that a prompt that cannot be used is told to whoever asked.
-        run = running.enter_context(
-            session._running(_said(prompt), self._spec, deps=deps, tool_context=tool_context, listener=listen)
-        )
-        running.callback(owner.subscribe(events.put_nowait))
-        session._task = self._task = asyncio.create_task(_streamed(session, run, running), name="mcpagent-stream")
-        self._task.add_done_callback(lambda task: _ended(task, running, events))
-
-
-class _PlainLoop:
-    """A plain `async for` over a stream: nobody else has it, so it is gone, and the stream left, with the loop."""
-
-    def __init__(self, stream: EventStream[Any]) -> None:
-        self._stream = stream
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    def __anext__(self) -> Awaitable[Event]:
-        return self._stream.__anext__()
-
-    def __del__(self) -> None:
-        self._stream._leave()
-
-
-async def _streamed(session: Session[Any], run: RunContext[Any], running: ExitStack) -> RunFinished:
-    with running:  # before the task is over, so that whoever hears of the end finds the session free
-        session._check_answers(run)
-        finished = await converse(run, session._output)
-        session._pending = finished.pending
-        return finished
-
-
-def _ended(task: asyncio.Task[RunFinished], running: ExitStack, events: asyncio.Queue[Event | _End]) -> None:
-    running.close()  # a task that is cancelled before its first step never comes to do it
-    events.put_nowait(_End())
-    if not task.cancelled():
-        task.exception()  # raised to whoever still reads; nobody's after that
-
-
-def wanted_output(output_type: Any) -> OutputSpec | None:
-    """What an answer is to be; None for words. Raises `InputError` for what is no type."""
-    return None if output_type is None or output_type is str else output_spec(output_type)
-
-
-def _said(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
-    if isinstance(prompt, list | tuple) and any(isinstance(item, CallAnswer) for item in prompt):
-        return usable_answers(prompt)
-    return usable_prompt(prompt)
 
 
 def _expect_context(context: object) -> None:

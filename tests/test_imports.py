@@ -44,6 +44,7 @@ ORDER = (
     "code_mode",
     "sessions",
     "definition",
+    "questions",
     "session",
     "cards",
     "agent",

@@ -6,14 +6,16 @@ import asyncio
 import json
 import logging
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from mcpagent.agent import Agent
-from mcpagent.approval import CallAnswer
+from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, outside
 from mcpagent.durable.steps import WORKFLOW, Workflow, storable_error
 from mcpagent.errors import AgentStateError, OutputError, SessionBusyError, SessionStoreError
 from mcpagent.messages import Message, dump_messages, load_messages
+from mcpagent.questions.given import Given, wanted_output
 from mcpagent.run import RunResult
 from mcpagent.session import Session
 from mcpagent.sessions.kept import KeptSession, SessionInfo
@@ -197,11 +199,9 @@ class Runner:
                 session.goes_on_from = str(now.values.get("trace") or "")
             if "answers" in request:
                 answers = [CallAnswer.from_json(answer) for answer in request["answers"]]
-                result = await session.run(
-                    answers,
-                    output_type=session.output_schema,
-                    before=lambda: workflow.reserve(session.open_calls),
-                )
+                wanted = wanted_output(session.output_schema)
+                given = partial(Given, usable_answers(answers), wanted)
+                result = await session.result_of(given, before=lambda: workflow.reserve(session.open_calls))
             else:
                 result = await session.run(str(request["prompt"]), output_type=request.get("output"))
             session.durable_run = ""

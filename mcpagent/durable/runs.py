@@ -28,7 +28,7 @@ from mcpagent.errors import AgentStateError, ConfigError, InputError, OutputProb
 from mcpagent.events import StopReason
 from mcpagent.messages import Spent, Text, Usage
 from mcpagent.python.argument_checks import checked, expect
-from mcpagent.session import wanted_output
+from mcpagent.questions.given import wanted_output
 from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.store import SessionStore, usable_id, written
 from mcpagent.text.safe_text import safe_line

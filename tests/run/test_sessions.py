@@ -35,8 +35,9 @@ from mcpagent.events import Emit, Event, Notice, RunFinished, TextDelta, ToolCal
 from mcpagent.messages import Image, ToolCall, ToolsChanged
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.scripted import Reply, ScriptedModel
+from mcpagent.questions.event_stream import EventStream
 from mcpagent.run import RunContext, RunOptions
-from mcpagent.session import EventStream, Session
+from mcpagent.session import Session
 from mcpagent.toolsets.composition import dynamic, filtered, prefixed
 from tests.run.test_turn_cost import Counted
 from tests.scenes import call, offered, results

@@ -215,7 +215,7 @@ async def test_an_answer_is_for_one_resource_and_another_process_can_give_it(tmp
     for messages, expected in ((forged, []), (history, [("resources/read", "file:///etc/passwd")])):
         model = ScriptedModel(["ok"])
         async with Agent(model, mcp_config=config, server_options=PATIENT, approval=True) as agent:
-            await agent.resume([PendingCall.from_json(request.to_json()).approve()], messages=messages)
+            await agent.session(messages=messages).resume([PendingCall.from_json(request.to_json()).approve()])
         assert received(log) == expected
 
 
