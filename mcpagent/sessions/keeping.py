@@ -20,6 +20,10 @@ _NAMES = tuple(item.name for item in fields(Standing))
 _NOTHING = Standing()
 
 
+class _EarlierWriteError(SessionStoreError):
+    """What was asked for before could not be written."""
+
+
 class Keeper:
     """Has one session of a store, and knows what of it is written.
 
@@ -48,8 +52,13 @@ class Keeper:
     async def write(self, conversation: Conversation, standing: Standing, *, model: str) -> None:
         """Writes what is different, if anything is. Raises `SessionStoreError`; nothing is written then."""
         future = self.write_soon(conversation, standing, model=model)
-        if future is not None:
-            await written(future)
+        try:
+            if future is not None:
+                await written(future)
+        except _EarlierWriteError:  # nobody waited for that one, and by now it may be possible
+            future = self.write_soon(conversation, standing, model=model)
+            if future is not None:
+                await written(future)
 
     def write_soon(self, conversation: Conversation, standing: Standing, *, model: str) -> Future[None] | None:
         """As `write`, beside whoever asks; None if nothing is different."""
@@ -90,7 +99,7 @@ class Keeper:
         def check() -> None:
             """What was asked for after a failed write must not leave a gap."""
             if self._failure is not None:
-                raise self._failure
+                raise _EarlierWriteError(str(self._failure))
             if attempt != self._attempt:
                 raise SessionStoreError(f"{self.store.where}: what was to be written before could not be")
 

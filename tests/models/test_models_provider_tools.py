@@ -251,7 +251,9 @@ async def test_a_function_of_the_same_name_is_told_and_a_servers_tool_is_renamed
         """Searches here."""
         return query
 
-    with pytest.raises(ConfigError, match='tool "web_search": the provider runs a tool of this name; rename'):
+    with pytest.raises(
+        ConfigError, match='tool "web_search": code mode has a tool of this name, or the provider runs one; rename'
+    ):
         async with Agent(ScriptedModel([]), tools=[WebSearch(), web_search]):
             pass
     theirs = ToolDefinition("web_search", "Of a server.", {"type": "object", "properties": {}}, server="docs")

@@ -29,9 +29,11 @@ from mcpagent import (
     ToolCall,
     ToolContext,
 )
+from mcpagent.conversation import Conversation
 from mcpagent.messages import ProviderBlock, Thinking, ToolDefinition, ToolResult
+from mcpagent.sessions.keeping import Keeper
 from mcpagent.sessions.kept import SessionChange
-from mcpagent.sessions.standing import MAX_KNOWN, KnownTools
+from mcpagent.sessions.standing import MAX_KNOWN, KnownTools, Standing
 from mcpagent.tools import Tool, ToolOutput
 from tests.sessions.conftest import Place
 from tests.terminal.process import ROOT
@@ -469,3 +471,20 @@ async def test_what_cannot_be_written_is_not_acknowledged_and_comes_later(place:
     kept = place.open().read("a").messages
     assert [message.text for message in kept] == [message.text for message in session.messages]
     assert [message.text for message in kept][-2:] == ["z", "2"]
+
+
+async def test_a_write_that_nobody_waited_for_does_not_fail_the_next_one(place: Place) -> None:
+    store = place.open()
+    keeper, conversation = Keeper(store, "a"), Conversation()
+    conversation.say([Text("x")])
+    await keeper.write(conversation, Standing(), model="m")
+    place.run("ALTER TABLE steps RENAME TO gone")
+    conversation.say([Text("y")])
+    failing = keeper.write_soon(conversation, Standing(), model="m")
+    store._running().soon(lambda: place.run("ALTER TABLE gone RENAME TO steps"))
+    conversation.say([Text("z")])
+    await keeper.write(conversation, Standing(), model="m")
+    assert failing is not None
+    assert isinstance(failing.exception(), SessionStoreError)
+    kept = place.open().read("a").messages
+    assert [message.text for message in kept] == [message.text for message in conversation.messages]
