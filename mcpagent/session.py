@@ -50,7 +50,7 @@ from mcpagent.prompt.builder import (
 )
 from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop, running_loop
-from mcpagent.run import Deps, Output, RunContext, RunResult, Tally, current_run, nothing_to_keep
+from mcpagent.run import Deps, Output, RunContext, RunResult, SessionBudget, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
@@ -85,6 +85,7 @@ class Session(Generic[Deps]):
 
     `id` names it for toolsets and listeners (`RunContext.thread_id`). One run at a time; sessions do not wait for each
     other. `deps` and `tool_context` are what tool functions find in their `RunContext`; a run may be given others.
+    `limits` are what all its runs together may take (`spent`), since it began.
     """
 
     # A dict of so many would take two kilobytes more for each session.
@@ -129,6 +130,7 @@ class Session(Generic[Deps]):
         "durable_run",
         "goes_on_from",
         "id",
+        "limits",
         "tool_context",
     )
 
@@ -151,6 +153,7 @@ class Session(Generic[Deps]):
         self.id = id or uuid4().hex
         self.deps = deps
         self.tool_context = tool_context or ToolContext()
+        self.limits = owner.definition.options.session_limits
         self._owner = owner
         self._store = store
         self._keeper: Keeper | None = None
@@ -236,9 +239,10 @@ class Session(Generic[Deps]):
         With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
         and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
         this run. Raises `ModelError` when the model fails, `InputError` for an unusable prompt or type, `OutputError`
-        for an answer that is not of the type, also when it was asked for once more, `LimitError` when a budget is used
-        up, `AgentStateError` while this session is answering, `CallsPendingError` when calls wait for an answer. After
-        an error or a cancellation the conversation goes on with the next `ask`.
+        for an answer that is not of the type, also when it was asked for once more, `LimitError` when a limit ends the
+        run before there is anything of an answer, or one of the type, `AgentStateError` while this session is
+        answering, `CallsPendingError` when calls wait for an answer. After an error or a cancellation the conversation
+        goes on with the next `ask`.
         """
         spec = wanted_output(output_type)
         await self._left()
@@ -523,6 +527,7 @@ class Session(Generic[Deps]):
             keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,
             begins_at=unfinished.begins_at,
             tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
+            budget=SessionBudget(self.limits, self._spent),
             on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
             answers=given,
             parent=parent,
@@ -547,8 +552,8 @@ class Session(Generic[Deps]):
             self._trace = run.watch.trace or self._trace
             if self._run is run:
                 self._run = None
-            self._spent += run.tally.earlier + run.tally.spent
-            self._owner.count(run.tally.spent)
+            self._spent += run.tally.so_far
+            self._owner.count(run.tally.taken)
             if run.conversation is self._conversation:
                 if not run.tally.is_over:
                     self._unfinished = UnfinishedRun(run.begins_at, run.tally.turns)
@@ -584,7 +589,7 @@ class Session(Generic[Deps]):
         new = self._conversation.messages[earlier:]
         about = (finished.answer, finished.stop, finished.usage, finished.spent)
         output = partial(typed_answer, finished, spec) if spec is not None else None
-        return RunResult(*about, new, finished.pending, finished.citations, finished.problems, output)
+        return RunResult(*about, new, finished.pending, finished.citations, finished.problems, finished.limit, output)
 
     def _answer(self, finished: RunFinished, spec: OutputSpec | None) -> Any:
         self._pending = finished.pending
@@ -986,7 +991,7 @@ class Session(Generic[Deps]):
         """What the session stands on now, in this run if one is under way."""
         listing, spent, pending, unfinished = self._tools.listing, self._spent, self._pending, self._unfinished
         if run is not None:
-            so_far = run.tally.earlier + run.tally.spent
+            so_far = run.tally.so_far
             if run.tally.is_over:
                 spent, pending = spent + so_far, run.tally.pending
             else:

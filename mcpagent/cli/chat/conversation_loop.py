@@ -325,11 +325,11 @@ class Chat:
                 servers = self.desk.configuration.enabled
                 print_failed_server(self.terminal.out, event, servers, glyphs, in_chat=True)
         elif self._view is not None:
-            from mcpagent.cli.oneshot.headless import STOPPED
+            from mcpagent.cli.oneshot.headless import stopped_line
 
             self._view(event)
-            if isinstance(event, RunFinished) and event.stop in STOPPED:
-                self._say(warning_line(STOPPED[event.stop], glyphs))
+            if isinstance(event, RunFinished) and (words := stopped_line(event)):
+                self._say(warning_line(words, glyphs))
         elif isinstance(event, Notice):
             self._notify(notice_line(event, glyphs))
         self._refresh()
