@@ -93,6 +93,7 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
                         run.conversation.announce(words)
                     await run.refresh()
                     _deliver(run)
+            run.tally.clock.stop()
             run.tally.is_over, run.tally.pending = True, pending
             await run.keep()
         finished = _finished(run, last, stop, answer, time.monotonic() - started)

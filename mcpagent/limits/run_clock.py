@@ -28,6 +28,11 @@ class RunClock:
         """Whether what is `limited` by it is being ended, or was."""
         return self._limit is not None and self._limit.expired()
 
+    def stop(self) -> None:
+        """It stands from now on."""
+        self._before = self.seconds
+        self._waits += 1
+
     @contextmanager
     def standing(self) -> Iterator[None]:
         """While somebody is asked, several at a time too: it stands, and nothing is ended."""

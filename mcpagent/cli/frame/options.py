@@ -65,8 +65,8 @@ def _at_least(low: float) -> Callable[[float | None], float | None]:
     """A check of an option's value: typer's own either takes "nan" or does not show what was given."""
 
     def checked(value: float | None) -> float | None:
-        if value is not None and math.isnan(value):
-            raise typer.BadParameter("nan is no number")
+        if value is not None and not math.isfinite(value):
+            raise typer.BadParameter(f"{value:g} is no number")
         if value is not None and value < low:
             raise typer.BadParameter(f"{value:g} is less than {low:g}")
         return value
