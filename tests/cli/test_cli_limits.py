@@ -15,18 +15,23 @@ import pytest
 
 from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.chat.status_line import Status, status_line
+from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.figures import money
 from mcpagent.cli.frame.options import Options
+from mcpagent.cli.oneshot.agent_options import make_agent
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.oneshot.prompts import answer_schema
 from mcpagent.cli.screen.lines import usage_line
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
+from mcpagent.config import ServersConfig
 from mcpagent.errors import ConfigError, OutputError
 from mcpagent.events import RunFinished
+from mcpagent.limits.run_limits import Limits
 from mcpagent.messages import Message, Spent, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
-from mcpagent.models.base import ModelResponse
+from mcpagent.models.base import Model, ModelResponse
 from tests.cli.event_schema import DOCUMENTS
+from tests.limits.endless import Endless
 from tests.terminal.process import SMALL_SERVER, environment, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
@@ -43,7 +48,7 @@ def words(text: str) -> Message:
     return Message("assistant", (Text(text),))
 
 
-def ask(tmp_path: Path, model: ScriptedModel, **changes: Any) -> tuple[int, str]:
+def ask(tmp_path: Path, model: Model, **changes: Any) -> tuple[int, str]:
     err = io.StringIO()
     silent = make_console(io.StringIO(), "auto", {})
     chosen = Options(
@@ -93,6 +98,25 @@ def test_a_limit_ends_the_run_with_what_there_is(
             [reached] = [item for item in map(json.loads, out.splitlines()) if item["type"] == "limit_reached"]
             assert f"max_{reached['limit']}" == document["stop_reason"]
             assert (reached["scope"], reached["used"] is None) == ("run", dollars is None)
+
+
+def test_an_answer_that_takes_too_long_is_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for output in ("text", "json"):
+        code, told = ask(
+            tmp_path, Endless(hangs_at=2, tool="get_weather"), output=output, approve="all", max_seconds=0.5
+        )
+        assert code == 7
+        assert "seconds (--max-seconds 0.5); the answer is what the model knew by then" in told
+        out = capsys.readouterr().out
+        assert (out if output == "text" else json.loads(out)["result"] + "\n") == "step 2\n"
+        assert output == "text" or json.loads(out)["stop_reason"] == "max_seconds"
+
+
+def test_the_flags_make_one_value(tmp_path: Path) -> None:
+    options = Options(max_turns=5, max_calls=4, max_tokens=3, max_cost=0.0, max_seconds=1.5, model="offline")
+    agent = make_agent(options, Configuration(ServersConfig()), print)
+    assert agent.options.limits == Limits(5, 4, 3, sys.float_info.min, 1.5)
+    assert agent.options.session_limits == Limits()
 
 
 def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
