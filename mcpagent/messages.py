@@ -445,9 +445,9 @@ class Spent:
             self.cost_known and other.cost_known,
             self.definition_tokens + other.definition_tokens,
             self.saved_tokens + other.saved_tokens,
-            self.turns + other.turns,
-            self.tool_calls + other.tool_calls,
-            self.seconds + other.seconds,
+            turns=self.turns + other.turns,
+            tool_calls=self.tool_calls + other.tool_calls,
+            seconds=self.seconds + other.seconds,
         )
 
 

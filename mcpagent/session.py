@@ -589,7 +589,9 @@ class Session(Generic[Deps]):
         new = self._conversation.messages[earlier:]
         about = (finished.answer, finished.stop, finished.usage, finished.spent)
         output = partial(typed_answer, finished, spec) if spec is not None else None
-        return RunResult(*about, new, finished.pending, finished.citations, finished.problems, finished.limit, output)
+        return RunResult(
+            *about, new, finished.pending, finished.citations, finished.problems, limit=finished.limit, _output=output
+        )
 
     def _answer(self, finished: RunFinished, spec: OutputSpec | None) -> Any:
         self._pending = finished.pending

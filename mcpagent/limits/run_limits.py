@@ -64,7 +64,7 @@ class Limits:
             *(mine if mine is not None else theirs for mine, theirs in zip(astuple(self), astuple(others), strict=True))
         )
 
-    def given(self) -> dict[LimitKind, float]:
+    def given(self) -> dict[str, float]:
         """What they say, by field."""
         return {kind: most for kind in KINDS if (most := self.most(kind)) is not None}
 

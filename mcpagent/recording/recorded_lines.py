@@ -123,7 +123,7 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
     return StartLine(
         instructions if isinstance(instructions, str) else "",
         definition.pinned,
-        {**replace(definition.options.limits.of_run(), seconds=None).given()},
+        replace(definition.options.limits.of_run(), seconds=None).given(),
         None if search is None else RecordedSearch(**kept),
         model,
         search_cost=search_cost,

@@ -287,7 +287,7 @@ async def test_of_several_calls_those_over_the_limit_are_told_as_not_run() -> No
 
 async def test_search_tools_and_the_like_are_no_calls_of_yours() -> None:
     looking = Looking()
-    script = [
+    script: list[Any] = [
         ToolCall("1", "search_tools", {"query": "look at a place"}),
         ToolCall("2", "add_tool", {"tool_names": ["look"]}),
         ToolCall("3", "look", {"place": "here"}),
@@ -305,7 +305,7 @@ async def test_nobody_is_asked_about_a_call_that_is_not_run() -> None:
 
     def decide(request: Any) -> bool:
         asked.append(request.call_id)
-        return request.call_id != "c1-0"
+        return bool(request.call_id != "c1-0")
 
     looking, model = Looking(), Endless(calls_at_once=3)
     policy = ApprovalPolicy(required=True, decide=decide)
@@ -480,8 +480,9 @@ def test_what_is_no_limit_is_told_in_one_line(kind: Any, wrong: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["turns", "tool_calls", "tokens"])
 def test_a_part_of_a_call_or_a_token_is_no_limit(kind: Any) -> None:
+    wrong: Any = 1.5
     with pytest.raises(ConfigError, match=rf"Limits\.{kind}: expected a whole number"):
-        Limits(**{kind: 1.5})
+        Limits(**{kind: wrong})
 
 
 async def test_a_wrong_limit_of_a_session_is_told_before_it_is_opened(tmp_path: Path) -> None:
