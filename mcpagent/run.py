@@ -350,7 +350,7 @@ class RunContext(Generic[Deps]):
         """
         self.check_limits()
         reached = self.tally.reached or self._reaches(("turns",))
-        if reached is not None and not self.tally.spent.turns:
+        if reached is not None and not self.tally.so_far.turns:
             raise LimitStopError(reached)
         return reached
 

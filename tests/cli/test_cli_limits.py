@@ -26,7 +26,7 @@ from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.config import ServersConfig
 from mcpagent.errors import ConfigError, OutputError
 from mcpagent.events import RunFinished
-from mcpagent.limits.run_limits import Limits
+from mcpagent.limits.run_limits import MOST_TURNS, Limits
 from mcpagent.messages import Message, Spent, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelResponse
@@ -114,6 +114,7 @@ def test_an_answer_that_takes_too_long_is_cut_off(tmp_path: Path, capsys: pytest
 
 def test_the_flags_make_one_value(tmp_path: Path) -> None:
     options = Options(max_turns=5, max_calls=4, max_tokens=3, max_cost=0.0, max_seconds=1.5, model="offline")
+    assert Options().max_turns == MOST_TURNS
     agent = make_agent(options, Configuration(ServersConfig()), print)
     assert agent.options.limits == Limits(5, 4, 3, sys.float_info.min, 1.5)
     assert agent.options.session_limits == Limits()
@@ -177,6 +178,10 @@ def test_a_run_that_a_limit_ends_says_so_also_where_a_document_was_wanted(
         document = json.loads(capsys.readouterr().out)
         assert (document["stop_reason"], document.get("structured")) == ("max_turns", structured)
         assert {request.tool_choice for request in model.requests[1:]} == {"none"}
+        model = ScriptedModel([WEATHER, *replies])
+        assert ask(tmp_path, model, json_schema=schema_file, max_turns=1)[0] == 7
+        out = capsys.readouterr().out  # words are no document
+        assert out == "" if structured is None else json.loads(out) == structured
 
 
 def test_a_price_that_is_not_known_is_no_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from mcpagent import (
@@ -23,6 +25,8 @@ from mcpagent import (
     ModelRequest,
     ModelResponse,
     OutputError,
+    Recorder,
+    Replay,
     RunOptions,
     ScriptedModel,
     SessionStore,
@@ -533,3 +537,83 @@ async def test_what_was_streamed_before_a_restart_is_no_part_of_the_answer() -> 
         assert await agent.ask("go") == "step 1"
         assert [message.text for message in agent.messages] == ["go", "step 1"]
         assert re.search("stopped after .* seconds", str(agent.own_session.messages)) is None
+
+
+# -- what holds whatever the limits are -------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    limits=st.builds(
+        Limits,
+        turns=st.none() | st.integers(1, 6),
+        tool_calls=st.none() | st.integers(1, 9),
+        tokens=st.none() | st.integers(1, 700),
+        dollars=st.none() | st.floats(0.01, 4.0),
+    ),
+    of_session=st.builds(Limits, turns=st.integers(1, 12), tool_calls=st.none() | st.integers(1, 12)),
+    calls=st.integers(1, 4),
+    dollars=st.none() | st.floats(0.0, 1.0),
+)
+async def test_no_run_takes_more_than_it_may(
+    limits: Limits, of_session: Limits, calls: int, dollars: float | None
+) -> None:
+    looking, model = Looking(), Endless(dollars, calls_at_once=calls)
+    options = RunOptions(limits=limits, session_limits=of_session)
+    async with Agent(model, tools=[looking.tool()], options=options, on_event=lambda _: None) as agent:
+        for question in range(2):
+            before = agent.own_session.spent
+            result = await agent.run(f"question {question}")
+            spent, run = agent.own_session.spent, result.spent
+            assert result.stop.startswith("max_")
+            assert result.limit is not None
+            assert in_pairs(agent.messages)
+            assert (spent.turns, spent.tool_calls) == (before.turns + run.turns, before.tool_calls + run.tool_calls)
+            assert run.turns <= min(limits.turns or math.inf, of_session.turns or math.inf) + 1
+            assert run.tool_calls <= (limits.tool_calls or math.inf)
+            assert spent.tool_calls <= (of_session.tool_calls or math.inf)
+            assert spent.turns <= (of_session.turns or math.inf) + 1
+            # Without the last request there was something left.
+            assert 100 * (run.turns - 1) < (limits.tokens or math.inf)
+            if dollars is not None:
+                assert run.turns < 2 or dollars * (run.turns - 1) < (limits.dollars or math.inf)
+        assert len(looking.seen) == agent.own_session.spent.tool_calls
+        assert len(model.requests) == agent.own_session.spent.turns
+
+
+async def test_a_summary_counts_and_is_not_asked_for_when_nothing_is_left() -> None:
+    usage = Usage(90, 10, requests=1)
+    model = ScriptedModel(
+        [ModelResponse(Message("assistant", (Text(text),)), usage, "end") for text in ("one", "two", "sum")]
+    )
+    async with Agent(model) as agent:
+        session = agent.session(limits=Limits(tokens=300))
+        assert [await session.ask("first"), await session.ask("second")] == ["one", "two"]
+        assert await session.compact() is not None
+        assert session.spent.usage.input_tokens + session.spent.usage.output_tokens == 300
+        with pytest.raises(LimitError, match="stopped after 300 tokens"):
+            await session.ask("third")
+        session.rewind(4)
+        with pytest.raises(LimitError, match="of the session"):
+            await session.compact()
+    assert model.remaining == 0
+
+
+async def test_a_run_that_was_ended_goes_on_with_resume() -> None:
+    model = Endless()
+    async with Agent(model, tools=[Looking().tool()], options=RunOptions(limits=Limits(tokens=250))) as agent:
+        assert (await agent.run("go")).stop == "max_tokens"
+        assert agent.own_session.is_unfinished
+        model.answers = True
+        assert await agent.resume() == "made to answer at 4"
+        assert in_pairs(agent.messages)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "tool_calls", "dollars"])
+async def test_a_replay_ends_as_the_run_did(kind: str, tmp_path: Path) -> None:
+    case, path = CASES[kind], tmp_path / "run.jsonl"
+    async with agent_with(case, case.model(), Looking(), wrappers=[Recorder(path)]) as agent:
+        recorded = await agent.run("go")
+    async with Agent("offline", wrappers=[Replay(path)]) as agent:
+        again = await agent.run("go")
+    assert (again.stop, again.answer, again.limit) == (recorded.stop, recorded.answer, recorded.limit)

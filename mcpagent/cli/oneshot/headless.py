@@ -228,9 +228,13 @@ class _OneShot:
             self.report.finish(agent, finished, self.denials)
         elif finished.has_output:
             write_out(readable_json(finished.output) + "\n")
-        elif not self.shows_words and (finished.answer or finished.limit is None):
+        elif not self.shows_words and (finished.limit is None or self._is_told(finished)):
             answer = for_model(finished.answer)
             write_out(answer if answer.endswith("\n") else answer + "\n")
+
+    def _is_told(self, finished: RunFinished) -> bool:
+        """Whether what a limit left of an answer belongs on stdout: where a document was wanted, words do not."""
+        return bool(finished.answer) and self.options.json_schema is None
 
     def _before_the_run(self, event: Event) -> None:
         """What happens while servers connect; the stream has the rest."""
