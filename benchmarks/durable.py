@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mcpagent import Agent, RunOptions, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 
@@ -42,7 +42,7 @@ def agent_for(calls: int, store: SessionStore, durable: DurableRuns | None, dies
             os.kill(os.getpid(), signal.SIGKILL)
         return ToolCall(f"call{done}", "nothing", {"number": done}) if done < calls else "done"
 
-    options = RunOptions(max_turns=calls + 2)
+    options = RunOptions(limits=Limits(turns=calls + 2))
     wrappers = [durable] if durable is not None else []
     return Agent(
         ScriptedModel([reply] * (calls + 2)), tools=[nothing], options=options, sessions=store, wrappers=wrappers

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SessionBusyError,
         SessionStoreError,
     )
+    from mcpagent.limits.run_limits import Limits
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.messages import (
         Citation,
@@ -98,6 +99,7 @@ __all__ = [
     "Image",
     "InputError",
     "LimitError",
+    "Limits",
     "Location",
     "McpAgentError",
     "McpServer",
@@ -189,6 +191,7 @@ __getattr__, __dir__ = late_names(
             "SessionStoreError",
         ),
         "events": ("events",),
+        "limits.run_limits": ("Limits",),
         "mcp.server_options": ("ServerOptions",),
         "messages": (
             "Citation",

@@ -25,6 +25,7 @@ from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition, Instructions, ModelChoice, Wrapper, expect_model
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit, Event, Notice, SubagentEvent, guarded, ignore, log_warnings
+from mcpagent.limits.run_limits import Limits
 from mcpagent.loop import converse
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
@@ -50,7 +51,7 @@ from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch, possible_search
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput, usable_tool
-from mcpagent.toolsets.agent_tools import agent_tool
+from mcpagent.toolsets.agent_tools import agent_tool, stopped_output
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
 from mcpagent.toolsets.tool_algebra import ApprovalPredicate
@@ -227,25 +228,28 @@ class Agent(WaysToAsk[Deps]):
         messages: Sequence[Message | Mapping[str, Any]] | None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Session[Deps]:
         """A conversation of its own over this agent's servers, tools and model; after these `messages`, if given.
 
-        Calls at their end that have no result can be answered with `Session.resume`; the next prompt closes them.
-        `id` names it for toolsets and listeners. `deps` and `tool_context` are what tool functions find in their
-        `RunContext`. It lives as long as somebody holds it. Where the agent keeps its sessions, an id that is known
-        goes on where it was; reading it takes some milliseconds, in which the event loop stands (`open_session` does it
-        beside it). Raises `AgentStateError` before the agent is started, `InputError` for messages that cannot be read,
-        and `SessionBusyError` if another process has the session.
+        Calls at their end that have no result can be answered with `Session.resume`; the next prompt closes them. `id`
+        names it for toolsets and listeners. `deps` and `tool_context` are what tool functions find in their
+        `RunContext`. `limits` are what all its runs together may take, in place of `RunOptions(session_limits=...)`;
+        what was spent is kept with it. It lives as long as somebody holds it. Where the agent keeps its sessions, an id
+        that is known goes on where it was; reading it takes some milliseconds, in which the event loop stands
+        (`open_session` does it beside it). Raises `AgentStateError` before the agent is started, `InputError` for
+        messages that cannot be read, and `SessionBusyError` if another process has the session.
         """
+        expect("limits", limits, (Limits, NoneType), "Limits(...)")
         if id is None or self.store is None:
-            return self._made(id, messages, deps, tool_context)
+            return _with_limits(self._made(id, messages, deps, tool_context), limits)
         self.require_usable()
         found = self._live(id)
         if found is not None:
-            return self._going_on(id, found, None, messages, deps, tool_context)
+            return _with_limits(self._going_on(id, found, None, messages, deps, tool_context), limits)
         kept = self.store.open(usable_id(id))
         try:
-            return self._going_on(id, None, kept, messages, deps, tool_context)
+            return _with_limits(self._going_on(id, None, kept, messages, deps, tool_context), limits)
         finally:
             self.store.release(id)  # the session has it now
 
@@ -255,18 +259,20 @@ class Agent(WaysToAsk[Deps]):
         id: str,  # noqa: A002 - as `session`
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Session[Deps]:
         """As `session(id)`, with the store read beside the event loop."""
+        expect("limits", limits, (Limits, NoneType), "Limits(...)")
         if self.store is None:
-            return self._made(id, None, deps, tool_context)
+            return _with_limits(self._made(id, None, deps, tool_context), limits)
         self.require_usable()
         found = self._live(id)
         if found is not None:
-            return self._going_on(id, found, None, None, deps, tool_context)
+            return _with_limits(self._going_on(id, found, None, None, deps, tool_context), limits)
         opened = self.store.begin(usable_id(id))
         try:
             kept = await written(opened)
-            return self._going_on(id, self._live(id), kept, None, deps, tool_context)
+            return _with_limits(self._going_on(id, self._live(id), kept, None, deps, tool_context), limits)
         finally:
             opened.add_done_callback(self._opened(id))
 
@@ -814,16 +820,21 @@ class Agent(WaysToAsk[Deps]):
             return ToolOutput.of_text(text, error="denied")
         session = self._made(None, None, parent.deps if parent is not None else None, None, is_kept=False)
         with session._running(usable_prompt(prompt), spec, parent=parent, label=label, listener=listener) as run:
-            if not run.has_turns_left:
-                return ToolOutput.of_text("The turns that this run may use are used up; answer now.", error="denied")
             finished = await converse(run, spec)
         if finished.pending:
             names = ", ".join(f'"{request.tool}"' for request in finished.pending)
             text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."
             return ToolOutput.of_text(text, error="denied")
+        if finished.limit is not None and (stopped := stopped_output(finished, label, has_type=spec is not None)):
+            return stopped
         if spec is not None and not finished.has_output:
             return ToolOutput.of_text(str(no_output(finished.stop, finished.problems, "")), error="failed")
         return ToolOutput.of_text(finished.answer)
+
+
+def _with_limits(session: Session[Deps], limits: Limits | None) -> Session[Deps]:
+    session.limits = limits if limits is not None else session.limits
+    return session
 
 
 def _history(messages: Sequence[Message | Mapping[str, Any]]) -> History:

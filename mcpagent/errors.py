@@ -55,7 +55,15 @@ class AgentStateError(McpAgentError):
 
 
 class LimitError(McpAgentError):
-    """A limit the user set (turns, tokens, cost, time) was reached without an answer."""
+    """A limit that was set (`Limits`) was reached before there was what was asked for.
+
+    `stop` names it (`events.StopReason`); `answer` is what there was by then, as text, "" if there was nothing.
+    """
+
+    def __init__(self, message: str, *, stop: str = "", answer: str = "") -> None:
+        super().__init__(message)
+        self.stop = stop
+        self.answer = answer
 
 
 class OutputProblem(NamedTuple):

@@ -7,22 +7,43 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.approval import PendingCall
 from mcpagent.errors import OutputProblem
+from mcpagent.limits.run_limits import LimitKind, LimitScope, UsedUp, shown_amount, stopped_words
 from mcpagent.messages import Citation, Spent, ToolCall, ToolResult, Usage
 
 logger = logging.getLogger("mcpagent")
 
 StopReason: TypeAlias = Literal[
-    "answered", "max_turns", "repeated_calls", "truncated", "refused", "calls_pending", "misfit"
+    "answered",
+    "max_turns",
+    "max_tool_calls",
+    "max_tokens",
+    "max_dollars",
+    "max_seconds",
+    "repeated_calls",
+    "truncated",
+    "refused",
+    "calls_pending",
+    "misfit",
 ]
-"""Why a run ended. "max_turns" and "repeated_calls" end with one forced answer; "truncated": the answer was cut;
-"calls_pending": calls wait for an approval or a result from outside; "misfit": the answer is not what `output_type`
-says, also when it was asked for once more."""
+"""Why a run ended. "max_turns", "max_tool_calls" and "repeated_calls" end with one forced answer; "max_tokens",
+"max_dollars" and "max_seconds" at once, with what there is; "truncated": the answer was cut; "calls_pending": calls
+wait for an approval or a result from outside; "misfit": the answer is not what `output_type` says, also when it was
+asked for once more."""
+
+LIMIT_STOPS: Mapping[LimitKind, StopReason] = {
+    "turns": "max_turns",
+    "tool_calls": "max_tool_calls",
+    "tokens": "max_tokens",
+    "dollars": "max_dollars",
+    "seconds": "max_seconds",
+}
+"""The reason for each limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +273,33 @@ class ConversationCompacted:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitReached:
+    """A limit is used up, so the run ends. Of `most`, `used` was taken; None if a price is not known.
+
+    `scope` says whose it is: the "run"'s, the "session"'s, or that of the "caller" of this agent.
+    """
+
+    limit: LimitKind
+    most: float
+    used: float | None
+    scope: LimitScope = "run"
+
+    @property
+    def text(self) -> str:
+        """In one line, such as `stopped after 300 tokens (Limits(tokens=250) of a run)`."""
+        return self.said()
+
+    @property
+    def allowed(self) -> str:
+        """How much there was, as `5 tool calls`."""
+        return shown_amount(self.limit, self.most)
+
+    def said(self, what: str = "", *, limit: str = "") -> str:
+        """The same, with `what` behind the amount, and `limit` in place of how it is written in Python."""
+        return stopped_words(UsedUp(self.limit, self.most, self.used), self.scope, what=what, limit=limit)
+
+
+@dataclass(frozen=True, slots=True)
 class StateSnapshot:
     """The whole state that tools share with a client, as JSON data."""
 
@@ -291,6 +339,8 @@ class RunFinished:
 
     Where an `output_type` was given, `output` is the value, if there is one (`has_output`), and `answer` its JSON;
     `problems` say what does not fit.
+
+    `limit` is the one that ended it, if one did: `answer` is what there was by then, "" if there was nothing.
     """
 
     answer: str
@@ -304,6 +354,7 @@ class RunFinished:
     output: Any = None
     has_output: bool = False
     problems: tuple[OutputProblem, ...] = ()
+    limit: LimitReached | None = None
 
 
 Event: TypeAlias = (
@@ -328,6 +379,7 @@ Event: TypeAlias = (
     | ToolsLoaded
     | ToolsRemoved
     | ConversationCompacted
+    | LimitReached
     | StateSnapshot
     | StateDelta
     | CustomEvent
@@ -342,7 +394,7 @@ def log_warnings(event: Event) -> None:
     """For whoever gave no listener: what went wrong is logged."""
     if isinstance(event, ServerFailed):
         logger.warning("%s", event.reason)
-    elif isinstance(event, Notice) and event.level == "warning":
+    elif isinstance(event, LimitReached) or (isinstance(event, Notice) and event.level == "warning"):
         logger.warning("%s", event.text)
 
 

@@ -29,6 +29,7 @@ from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import (
     Message,
     Part,
+    Spent,
     Text,
     ToolCall,
     ToolDefinition,
@@ -47,6 +48,7 @@ from mcpagent.toolsets.validation import fitted, held_to_promise
 
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
 NOT_WRITTEN = "This call was not run: it could not be written down before."
+_OVER_LIMIT = "This call was not run: the limit of {} is used up."
 _NOT_HERE = '"{}" needs an approval or an answer from outside, which nobody can give to a program here.'
 NOTHING_RETURNED = "(the tool returned nothing)"
 
@@ -147,6 +149,8 @@ async def run_call(
         if tool is not None
         else _refused(answer, call.name) or admission.refusal or ToolOutput(())
     )
+    if isinstance(decision, Approved) and tool is not None:
+        decision = _within_limits(tool, run) or decision
     if isinstance(decision, PendingCall) and batch.parent:
         decision = ToolOutput.of_text(_NOT_HERE.format(call.name), error="denied")
     if isinstance(decision, PendingCall):
@@ -180,6 +184,20 @@ async def run_call(
     if len(batch.parts) + len(batch.pending) < batch.total:  # else the message with all results is written at once
         await _keep_result(call, tool, batch.parts[position], run)
     _report(call, result, tool, output, () if batch.parent else changes, run, parent=batch.parent)
+
+
+def _over_limit(tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
+    """What the model is told if the run may make no further call; the call gets a result, as any does."""
+    limit = run.refuses_call(is_own=run.tools.is_own(tool))
+    return ToolOutput.of_text(_OVER_LIMIT.format(limit.allowed), error="cancelled") if limit is not None else None
+
+
+def _within_limits(tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
+    """As `_over_limit`; a call that may be made is counted, in the order in which they begin."""
+    refusal = _over_limit(tool, run)
+    if refusal is None and not run.tools.is_own(tool):
+        run.count(Spent(tool_calls=1))
+    return refusal
 
 
 async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput:
@@ -369,13 +387,15 @@ async def _decided(
     """Whether an admitted call runs, and with which arguments; else its output, or that it waits for an answer."""
     if answer is not None:
         return await _answered(call, answer, tool, run)
+    if (refusal := _over_limit(tool, run)) is not None:  # nobody is asked about what is not run
+        return refusal
     waiting = await _waiting(call, tool, run)
     if waiting is None:
         return Approved(call.arguments)
     if isinstance(waiting, PendingCall) and waiting.kind == "approval" and run.on_approval is not None:
         if not await _is_written(run):  # a person may take long
             return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
-        with run.watch.deciding(call):
+        with run.watch.deciding(call), run.asking_a_person():
             decided = await _asked(waiting, run.on_approval, run.asking)
         return waiting if isinstance(decided, PendingCall) else await _answered(call, decided, tool, run)
     return waiting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from typing import Any, Literal
@@ -10,10 +11,22 @@ from mcpagent.approval import PendingCall
 from mcpagent.compaction.compacting import make_room
 from mcpagent.conversation import change_words
 from mcpagent.errors import ContextOverflowError
-from mcpagent.events import Notice, RequestSent, ResponseReceived, RunFinished, StopReason, ToolsLoaded
+from mcpagent.events import (
+    LIMIT_STOPS,
+    AnswerRestarted,
+    Emit,
+    Event,
+    Notice,
+    RequestSent,
+    ResponseReceived,
+    RunFinished,
+    StopReason,
+    TextDelta,
+    ToolsLoaded,
+)
 from mcpagent.execution import run_calls
 from mcpagent.limits.repeats import REPEATS_TOLD, REPEATS_TOLD_SMALL, Repeats
-from mcpagent.messages import Spent, Step, ToolsChanged, user_message
+from mcpagent.messages import Message, Spent, Step, Text, ToolsChanged, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
@@ -37,58 +50,87 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
 
     With `wanted`, an answer that is not what it says is asked for once more.
 
-    After `max_turns` turns, or when the model insists on repeating calls, it is made to answer once more without
-    calling. Raises `ModelError` when the model fails and `LimitError` when a budget is used up; the history is valid
-    then too. Calls that wait for an answer end the run and stay open in the conversation.
+    When its turns or calls are used up, or when the model insists on repeating calls, it is made to answer once more
+    without calling; when another limit is reached, what it said so far is the answer. Raises `ModelError` when the
+    model fails; the history is valid then too. Calls that wait for an answer end the run and stay open in the
+    conversation.
     """
     started = time.monotonic()
     repeats = Repeats(REPEATS_TOLD_SMALL if run.is_small else REPEATS_TOLD)
     repeats.count_all(run.conversation.messages[run.begins_at :])
     last = LastAnswer.of_run(wanted, run.conversation.messages[run.begins_at :], is_reminded=not run.is_small)
     stop: StopReason = "calls_pending"
+    pending: tuple[PendingCall, ...] = ()
+    answer = ""
     with run.entered(), run.watch.running():
         async with run.exits:
-            await run.keep()
-            await _settled(run)
-            pending, answer = await _begin(run), _last_answer(run)
-            while not pending:
-                if not run.has_turns_left:
-                    reason = f"You have used all {run.options.max_turns} turns."
-                    stop, answer = "max_turns", await _forced_answer(run, reason, last)
-                    break
-                if (response := await step(run, output=last.format)) is None:
-                    continue
-                calls = response.message.tool_calls
-                if not calls and (note := await _objection(response, last, run, repeats)):
-                    run.conversation.append(user_message(note))
-                    continue
-                if not calls:
-                    stop, answer = _ended(response), response.message.text
-                    break
-                if repeats.goes_on_with(calls):
-                    run.conversation.close_open_calls(NOT_RUN)
-                    stop, answer = "repeated_calls", await _forced_answer(run, repeats.reason, last)
-                    break
-                outcome = await run_calls(calls, run)
-                if outcome.pending:
-                    answer, pending = response.message.text, outcome.pending
-                    break
-                if words := repeats.count(calls, outcome.message.tool_results):
-                    run.conversation.announce(words)
-                await run.refresh()
-                _deliver(run)
+            async with run.within_limits():
+                await run.keep()
+                await _settled(run)
+                pending, answer = await _begin(run), _last_answer(run)
+                while not pending:
+                    if (limit := run.must_answer()) is not None:
+                        await _forced_answer(run, f"You have used all {limit.allowed}.", last)
+                        break
+                    if (response := await step(run, output=last.format)) is None:
+                        continue
+                    calls = response.message.tool_calls
+                    if not calls and (note := await _objection(response, last, run, repeats)):
+                        run.conversation.append(user_message(note))
+                        continue
+                    if not calls:
+                        stop, answer = _ended(response), response.message.text
+                        break
+                    if repeats.goes_on_with(calls):
+                        run.conversation.close_open_calls(NOT_RUN)
+                        stop, answer = "repeated_calls", await _forced_answer(run, repeats.reason, last)
+                        break
+                    outcome = await run_calls(calls, run)
+                    if outcome.pending:
+                        answer, pending = response.message.text, outcome.pending
+                        break
+                    if words := repeats.count(calls, outcome.message.tool_results):
+                        run.conversation.announce(words)
+                    await run.refresh()
+                    _deliver(run)
+            run.tally.clock.stop()
             run.tally.is_over, run.tally.pending = True, pending
             await run.keep()
-        if not answer and not pending:
-            cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
-            run.emit(Notice(f"the model {cut if stop == 'truncated' else 'gave an empty answer'}", "warning"))
-        spent, seconds = run.tally.spent, time.monotonic() - started
-        said = next(message for message in reversed(run.conversation.messages) if message.role == "assistant")
-        about: dict[str, Any] = {"pending": pending, "spent": spent, "citations": said.citations}
-        about |= last.told(answer, stop)
-        finished = RunFinished(turns=run.tally.turns, usage=spent.usage, seconds=seconds, **about)
+        finished = _finished(run, last, stop, answer, time.monotonic() - started)
         run.emit(finished)
     return finished
+
+
+def _finished(run: RunContext[Any], last: LastAnswer, stop: StopReason, answer: str, seconds: float) -> RunFinished:
+    """The end, with whatever there is to tell of it; what a limit ended has as answer what was said until then."""
+    pending, taken = run.tally.pending, run.tally.taken
+    limit = run.tally.reached if not pending else None
+    if limit is not None:
+        stop, answer = LIMIT_STOPS[limit.limit], _said_so_far(run)
+    elif not answer and not pending:
+        cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
+        run.emit(Notice(f"the model {cut if stop == 'truncated' else 'gave an empty answer'}", "warning"))
+    said = (message for message in reversed(run.conversation.messages) if message.role == "assistant")
+    citations = next(said).citations if limit is None or answer else ()
+    told = last.told(answer, stop)
+    return RunFinished(
+        turns=run.tally.turns,
+        usage=taken.usage,
+        seconds=seconds,
+        pending=pending,
+        spent=taken,
+        citations=citations,
+        limit=limit,
+        **told,
+    )
+
+
+def _said_so_far(run: RunContext[Any]) -> str:
+    """The last words of the model in this run, "" if there are none."""
+    said = (
+        message.text for message in reversed(run.conversation.messages[run.begins_at :]) if message.role == "assistant"
+    )
+    return next((text for text in said if text.strip()), "")
 
 
 async def _settled(run: RunContext[Any]) -> None:
@@ -139,6 +181,25 @@ async def _makes_room(run: RunContext[Any]) -> bool:
     return False
 
 
+class _Heard:
+    """Tells what a request brings, and keeps the words of the answer that is arriving."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._pieces: list[str] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._pieces.append(event.text)
+        elif isinstance(event, AnswerRestarted):
+            self._pieces.clear()
+        self._emit(event)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+
 async def step(
     run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto", output: OutputFormat | None = None
 ) -> ModelResponse | None:
@@ -175,11 +236,15 @@ async def step(
             searches=tools.searching,
         )
     )
-    started = time.monotonic()
+    started, heard = time.monotonic(), _Heard(run.emit)
     try:
         with run.watch.asking(request, run.model) as answered:
-            response = await run.model.respond(told_form(run.model, request), run.emit)
+            response = await run.model.respond(told_form(run.model, request), heard)
             answered(response)
+    except asyncio.CancelledError:
+        if run.tally.clock.is_up and heard.text.strip():  # it took too long; what was written is the answer so far
+            run.conversation.append(Message("assistant", (Text(heard.text),)))
+        raise
     except ContextOverflowError:
         if await _makes_room(run):
             return None

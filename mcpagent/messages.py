@@ -420,12 +420,13 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What requests took: tokens, money, and how much of it was tool definitions. Values add up with `+`.
+    """What was taken: tokens, money, how much of it was tool definitions, turns, calls, time. Values add up with `+`.
 
     `dollars` (US) adds up the requests whose price is known; `cost_known` says that these are all of them.
     `definition_tokens` estimates (characters / 4) the definitions that the requests offered, `saved_tokens` what
     offering every known tool each time would have taken beyond that: below 0 if there are fewer tools than search
-    tools are worth.
+    tools are worth. `turns`, `tool_calls` and `seconds` are counted as `Limits` count them; sums that differ in seconds
+    alone are equal.
     """
 
     usage: Usage = field(default_factory=Usage)
@@ -433,6 +434,9 @@ class Spent:
     cost_known: bool = True
     definition_tokens: int = 0
     saved_tokens: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    seconds: float = field(default=0.0, compare=False)
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -441,6 +445,9 @@ class Spent:
             self.cost_known and other.cost_known,
             self.definition_tokens + other.definition_tokens,
             self.saved_tokens + other.saved_tokens,
+            turns=self.turns + other.turns,
+            tool_calls=self.tool_calls + other.tool_calls,
+            seconds=self.seconds + other.seconds,
         )
 
 

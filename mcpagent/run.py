@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import NoneType
@@ -13,8 +20,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError, OutputProblem
-from mcpagent.events import Emit, Event, StopReason, guarded, ignore
+from mcpagent.events import Emit, Event, LimitReached, StopReason, guarded, ignore
 from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
+from mcpagent.limits.run_clock import RunClock
+from mcpagent.limits.run_limits import FIRM, LimitKind, Limits, LimitScope, UsedUp, used_up
 from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
@@ -40,20 +49,21 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What one answer may take. Limits hold for a run with all agents that it calls as tools.
+    """What one answer may take, and how it is made.
 
-    `max_turns`: answers of the model; then it is made to answer without calling. `max_tokens` (input and output, as the
-    provider counts) and `max_dollars` (US): no further request is made once they are reached, and `LimitError` is
-    raised; a request under way may go beyond them. `tool_timeout_seconds` limits each call that has no limit of its
-    own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated) is kept beside
-    the conversation, and the model gets a short form and tools that read it; 0: never. `compaction` says how much of
-    the model's window a conversation may take; with None it is never made shorter, and one that is too long is an
-    error.
+    `limits` hold for a run with all agents that it calls as tools, `session_limits` for all runs of a session together,
+    also in other processes. What is reached ends the run (`StopReason`, `LimitReached`). When its turns or calls of
+    tools are used up, the model is made to answer without calling; with tokens, dollars or seconds it ends with what
+    there is: no further request and no call is made. A request under way may go beyond tokens and dollars; one that
+    takes too many seconds is cut off, and what it wrote stays. `tool_timeout_seconds` limits each call that has no
+    limit of its own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated)
+    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never. `compaction` says
+    how much of the model's window a conversation may take; with None it is never made shorter, and one that is too long
+    is an error.
     """
 
-    max_turns: int = 100
-    max_tokens: int | None = None
-    max_dollars: float | None = None
+    limits: Limits = field(default_factory=Limits)
+    session_limits: Limits = field(default_factory=Limits)
     tool_timeout_seconds: float = 300.0
     settings: ModelSettings = field(default_factory=ModelSettings)
     large_result_tokens: int = LARGE_RESULT_TOKENS
@@ -61,15 +71,8 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         expect("compaction", self.compaction, (Compaction, NoneType), "Compaction(...) or None")
-        expect("max_turns", self.max_turns, int, "a whole number, 1 or more", holds=lambda turns: turns >= 1)
-        for name in ("max_tokens", "max_dollars"):
-            expect(
-                name,
-                getattr(self, name),
-                (int, float, NoneType),
-                "a number above 0 or None",
-                holds=lambda limit: limit is None or limit > 0,
-            )
+        expect("limits", self.limits, Limits, "Limits(...)")
+        expect("session_limits", self.session_limits, Limits, "Limits(...)")
         seconds = self.tool_timeout_seconds
         expect("tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda limit: limit > 0)
         tokens = self.large_result_tokens
@@ -85,7 +88,8 @@ class RunResult(Generic[Output]):
 
     `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
     `usage`, what it cost, and what tool definitions took of it. `citations` are the sources that the answer names.
-    `problems` say where the answer is not what `output_type` says.
+    `problems` say where the answer is not what `output_type` says. `limit` is the one that ended it, if one did: the
+    answer is what there was by then, "" if there was nothing.
     """
 
     answer: str
@@ -96,6 +100,7 @@ class RunResult(Generic[Output]):
     pending: tuple[PendingCall, ...] = ()
     citations: tuple[Citation, ...] = ()
     problems: tuple[OutputProblem, ...] = ()
+    limit: LimitReached | None = None
     _output: Callable[[], Output] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -106,26 +111,54 @@ class RunResult(Generic[Output]):
     @property
     def output(self) -> Output:
         """The answer in the form of the `output_type` that was given, its text without one. Raises `OutputError` if it
-        is not of that form, or if the run ended without an answer (`stop`)."""
+        is not of that form, or if the run ended without an answer (`stop`): `LimitError` if a limit ended it."""
         return cast("Output", self.answer) if self._output is None else self._output()
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has used so far; right also when it is cut short. `nested_turns` are those of agents it called.
+    """What a run has used so far, with agents that it called; right also when it is cut short. `turns` are its own.
 
     `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
     to an end of its own, with an answer or with calls that wait (`pending`). `earlier` is what was taken for the same
-    question by a process that ended, which counts for the limits.
+    question by a process that ended, which counts for the limits. `clock` has the seconds. `reached` is the limit that
+    ends it.
     """
 
     spent: Spent = field(default_factory=Spent)
     turns: int = 0
-    nested_turns: int = 0
     waited_seconds: float = 0.0
     is_over: bool = False
     pending: tuple[PendingCall, ...] = ()
     earlier: Spent = field(default_factory=Spent)
+    clock: RunClock = field(default_factory=RunClock)
+    reached: LimitReached | None = None
+
+    @property
+    def taken(self) -> Spent:
+        """By this process, its seconds too."""
+        return self.spent + Spent(seconds=self.clock.seconds)
+
+    @property
+    def so_far(self) -> Spent:
+        """For this question."""
+        return self.earlier + self.taken
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBudget:
+    """What a session may take, and what its runs took before this one."""
+
+    limits: Limits = field(default_factory=Limits)
+    before: Spent = field(default_factory=Spent)
+
+
+class LimitStopError(LimitError):
+    """Ends a run from within; `converse` makes its result of it."""
+
+    def __init__(self, reached: LimitReached) -> None:
+        super().__init__(reached.text)
+        self.reached = reached
 
 
 class NoModel:
@@ -210,12 +243,12 @@ class RunContext(Generic[Deps]):
 
     What follows is for the loop: `refresh` brings the tools up to date before each request; `answers`, by call id, are
     for the calls that the conversation has open; `parent` is the run whose call this one answers, as the tool `label`:
-    its limits hold for both. `asking` is held while a person is asked: one question at a time. `is_small`: its model
-    is a small one. `keep` writes down what is new before the next step, where sessions are kept, and raises
-    `SessionStoreError` if it cannot. `begins_at` is the place of its first message, which is the prompt but for what
-    was announced before it. `provider_tools` are run by the model's provider. `of_call` is what agents took that this
-    one call has asked. `large` has what was set aside of this conversation, and sets results aside. `watch` stands
-    beside it.
+    its limits hold for both, and so does `budget`, what its session may take. `asking` is held while a person is asked:
+    one question at a time. `is_small`: its model is a small one. `keep` writes down what is new before the next step,
+    where sessions are kept, and raises `SessionStoreError` if it cannot. `begins_at` is the place of its first message,
+    which is the prompt but for what was announced before it. `provider_tools` are run by the model's provider.
+    `of_call` is what agents took that this one call has asked. `large` has what was set aside of this conversation, and
+    sets results aside. `watch` stands beside it.
     """
 
     deps: Deps
@@ -240,6 +273,7 @@ class RunContext(Generic[Deps]):
     parent: RunContext[Any] | None = field(default=None, repr=False)
     label: str = ""
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    budget: SessionBudget = field(default_factory=SessionBudget, repr=False)
     state: StateChannel = field(default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False)
     is_small: bool = field(default=False, repr=False)
     provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
@@ -292,48 +326,83 @@ class RunContext(Generic[Deps]):
         *_, question = self.lineage
         question.tally.waited_seconds += await settle(question.tally.waited_seconds)
 
-    @property
-    def has_turns_left(self) -> bool:
-        """Whether this run, and all that it is part of, may ask the model once more."""
-        return all(run.tally.turns + run.tally.nested_turns < run.options.max_turns for run in self.lineage)
-
     def count(self, spent: Spent) -> None:
-        """Adds what a request took, here and in all runs that this one is part of."""
+        """Adds what a request or a call took, here and in all runs that this one is part of."""
         for run in self.lineage:
             run.tally.spent += spent
             run.of_call.spent += spent
 
-    def check_limits(self) -> None:
-        """Raises `LimitError` when a budget is used up, here or in a run that this one is part of."""
-        for run in self.lineage:
-            check_budget(run.options, run.tally.earlier + run.tally.spent)
-
     def count_turn(self) -> None:
-        """Counts a request that is about to be made; raises `LimitError` when a budget is used up."""
+        """Counts a request that is about to be made; raises `LimitStopError` when a limit does not allow it."""
         self.check_limits()
         self.tally.turns += 1
-        if self.parent is not None:
-            self.parent.count_nested(1)
+        self.count(Spent(turns=1))
 
-    def count_nested(self, turns: int) -> None:
-        """Adds requests that agents made which this run has called."""
+    def check_limits(self) -> None:
+        """Raises `LimitStopError` when tokens, dollars or seconds are used up, here or for whoever called this."""
+        if (reached := self._reaches(FIRM)) is not None:
+            raise LimitStopError(reached)
+
+    def must_answer(self) -> LimitReached | None:
+        """The limit that ends the run, after one more answer of its model; None: it may go on.
+
+        Raises `LimitStopError` when the model may not even be asked for that.
+        """
+        self.check_limits()
+        reached = self.tally.reached or self._reaches(("turns",))
+        if reached is not None and not self.tally.so_far.turns:
+            raise LimitStopError(reached)
+        return reached
+
+    def refuses_call(self, *, is_own: bool) -> LimitReached | None:
+        """The limit that does not allow another call of a tool; an `is_own` one of the runtime's does not count."""
+        return self._reaches(FIRM if is_own else ("tool_calls", *FIRM))
+
+    def _reaches(self, kinds: Sequence[LimitKind]) -> LimitReached | None:
+        """The limit of these kinds that is used up, here or in a run that this one is part of; that is told once."""
         for run in self.lineage:
-            run.tally.nested_turns += turns
-            run.of_call.nested_turns += turns
+            so_far = run.tally.so_far
+            if used := used_up(run.options.limits.of_run(), so_far, kinds):
+                return self._tell(used, "run" if run is self else "caller")
+            if used := used_up(run.budget.limits, run.budget.before + so_far, kinds):
+                return self._tell(used, "session" if run is self else "caller")
+        return None
 
+    def _tell(self, used: UsedUp, scope: LimitScope) -> LimitReached:
+        reached = LimitReached(used.kind, used.most, used.used, scope)
+        if self.tally.reached is None:
+            self.tally.reached = reached
+            self.emit(reached)
+        return reached
 
-def check_budget(options: RunOptions, spent: Spent) -> None:
-    """Raises `LimitError` when this much is at or beyond `max_tokens` or `max_dollars`, or its price is not known."""
-    tokens = spent.usage.input_tokens + spent.usage.output_tokens
-    if options.max_tokens is not None and tokens >= options.max_tokens:
-        raise LimitError(f"stopped after {tokens:,} tokens without an answer (max_tokens {options.max_tokens:,})")
-    if options.max_dollars is None:
-        return
-    if not spent.cost_known:
-        what = "the price of this model, or of a tool that its provider ran,"
-        raise LimitError(f"{what} is not known, so max_dollars cannot be kept; use max_tokens")
-    if spent.dollars and spent.dollars >= options.max_dollars:
-        raise LimitError(f"stopped after ${spent.dollars:.4f} without an answer (max_dollars {options.max_dollars:g})")
+    @asynccontextmanager
+    async def within_limits(self) -> AsyncIterator[None]:
+        """Ends what stands in it when the run may go on no longer, which `tally.reached` says then."""
+        clock, earlier, session = self.tally.clock, self.tally.earlier.seconds, self.budget
+        offered: tuple[tuple[LimitScope, float | None, float], ...] = (
+            ("run", self.options.limits.seconds, earlier),
+            ("session", session.limits.seconds, earlier + session.before.seconds),
+        )
+        ends = sorted((most - before, scope, most) for scope, most, before in offered if most is not None)
+        try:
+            async with clock.limited(ends[0][0] if ends else None):
+                yield
+        except LimitStopError:
+            if self.tally.reached is None:
+                raise
+        except TimeoutError:
+            if not clock.is_up:
+                raise
+            left, scope, most = ends[0]
+            self._tell(UsedUp("seconds", most, most - left + clock.seconds), scope)
+
+    @contextmanager
+    def asking_a_person(self) -> Iterator[None]:
+        """What they take is in no limit of seconds, here and in the runs that this one is part of."""
+        with ExitStack() as clocks:
+            for run in self.lineage:
+                clocks.enter_context(run.tally.clock.standing())
+            yield
 
 
 Watch: TypeAlias = Callable[[RunContext[Any], str], RunWatch]

@@ -49,7 +49,7 @@ from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop
 from mcpagent.questions.given import Given
 from mcpagent.questions.ways_to_ask import WaysToAsk
-from mcpagent.run import Deps, RunContext, RunResult, Tally, current_run, nothing_to_keep
+from mcpagent.run import Deps, RunContext, RunResult, SessionBudget, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
@@ -82,6 +82,7 @@ class Session(WaysToAsk[Deps]):
 
     `id` names it for toolsets and listeners (`RunContext.thread_id`). One run at a time; sessions do not wait for each
     other. `deps` and `tool_context` are what tool functions find in their `RunContext`; a run may be given others.
+    `limits` are what all its runs together may take (`spent`), since it began.
     """
 
     # A dict of so many would take two kilobytes more for each session.
@@ -126,6 +127,7 @@ class Session(WaysToAsk[Deps]):
         "durable_run",
         "goes_on_from",
         "id",
+        "limits",
         "tool_context",
     )
 
@@ -148,6 +150,7 @@ class Session(WaysToAsk[Deps]):
         self.id = id or uuid4().hex
         self.deps = deps
         self.tool_context = tool_context or ToolContext()
+        self.limits = owner.definition.options.session_limits
         self._owner = owner
         self._store = store
         self._keeper: Keeper | None = None
@@ -340,6 +343,7 @@ class Session(WaysToAsk[Deps]):
             keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,
             begins_at=unfinished.begins_at,
             tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
+            budget=SessionBudget(self.limits, self._spent),
             on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
             answers=given,
             parent=parent,
@@ -364,8 +368,8 @@ class Session(WaysToAsk[Deps]):
             self._trace = run.watch.trace or self._trace
             if self._run is run:
                 self._run = None
-            self._spent += run.tally.earlier + run.tally.spent
-            self._owner.count(run.tally.spent)
+            self._spent += run.tally.so_far
+            self._owner.count(run.tally.taken)
             if run.conversation is self._conversation:
                 if not run.tally.is_over:
                     self._unfinished = UnfinishedRun(run.begins_at, run.tally.turns)
@@ -401,7 +405,9 @@ class Session(WaysToAsk[Deps]):
         new = self._conversation.messages[earlier:]
         about = (finished.answer, finished.stop, finished.usage, finished.spent)
         output = partial(typed_answer, finished, spec) if spec is not None else None
-        return RunResult(*about, new, finished.pending, finished.citations, finished.problems, output)
+        return RunResult(
+            *about, new, finished.pending, finished.citations, finished.problems, limit=finished.limit, _output=output
+        )
 
     def _answer(self, finished: RunFinished, spec: OutputSpec | None) -> Any:
         self._pending = finished.pending
@@ -800,7 +806,7 @@ class Session(WaysToAsk[Deps]):
         """What the session stands on now, in this run if one is under way."""
         listing, spent, pending, unfinished = self._tools.listing, self._spent, self._pending, self._unfinished
         if run is not None:
-            so_far = run.tally.earlier + run.tally.spent
+            so_far = run.tally.so_far
             if run.tally.is_over:
                 spent, pending = spent + so_far, run.tally.pending
             else:

@@ -27,6 +27,7 @@ from mcpagent import (
     EventStream,
     InputError,
     LimitError,
+    Limits,
     McpAgentError,
     Model,
     ModelError,
@@ -69,7 +70,7 @@ def make_agent(model: str | Model | None = None) -> Agent[Customer]:
         server_options=ServerOptions(selected_tools=[f"demo:{name}" for name in CALCULATIONS]),
         tools=[function_tool(my_orders, read_only=True)],
         with_tool_search_mode=True,
-        options=RunOptions(max_turns=20, max_tokens=200_000),
+        options=RunOptions(limits=Limits(turns=20, tokens=200_000)),
     )
 
 

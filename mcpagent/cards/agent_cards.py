@@ -16,6 +16,7 @@ from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice, ServerFailed
+from mcpagent.limits.run_limits import MOST_TURNS, Limits
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.fallback import FallbackModel
 from mcpagent.models.model_names import names_in
@@ -43,7 +44,7 @@ def agent_from_card(make: Make, card: str | Path | AgentCard | Team, **options: 
 def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, Any]:
     """The card's agent and all it can reach through `agents`, by name; of a `Team` nothing is read again.
 
-    Members come from the cards in the same folder. Each has its own context and its own `max_turns`. `options` are the
+    Members come from the cards in the same folder. Each has its own context and its own `limits`. `options` are the
     first one's alone, but for what must hold whoever makes a call: `approval`, and what servers share. `on_event` is
     called too when servers of members fail.
     """
@@ -112,10 +113,22 @@ def _with_tools(card: AgentCard, given: Sequence[Any]) -> list[Any]:
 
 def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
     """What the card says, unless something else was asked for."""
-    usual = RunOptions()
-    said = card.max_turns or int(_params(card).get("max_iterations") or 0)
-    turns = said if asked.max_turns == usual.max_turns else 0
-    return replace(asked, max_turns=turns or asked.max_turns, settings=merged(_settings(card), asked.settings))
+    settings, limits = merged(_settings(card), asked.settings), asked.limits
+    turns = int(_params(card).get("max_iterations") or 0) or None
+    said = card.limits.filled_by(_of_params(turns, card))
+    return replace(asked, limits=_without_usual_turns(limits).filled_by(said), settings=settings)
+
+
+def _of_params(turns: int | None, card: AgentCard) -> Limits:
+    try:
+        return Limits(turns=turns)
+    except ConfigError as error:
+        raise CardError(f"'request_params.max_iterations' cannot be used in {card.path}", str(error)) from None
+
+
+def _without_usual_turns(limits: Limits) -> Limits:
+    """The number of turns that every run has anyway is nothing that was asked for."""
+    return replace(limits, turns=None) if limits.turns == MOST_TURNS else limits
 
 
 def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
@@ -240,7 +253,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         model=_model_text(agent.model_choice),
         tool_search=_search_config(agent.tool_search),
         code_mode=agent.definition.code_mode is not None,
-        max_turns=options.max_turns if options.max_turns != RunOptions().max_turns else 0,
+        limits=_without_usual_turns(options.limits),
         request_params=params,
         provider_tools=tuple(map(_without_token, agent.provider_tools)),
         **servers,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ConfigError
+from mcpagent.limits.run_limits import Limits
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect_fields
 
@@ -47,6 +48,7 @@ class AgentCard:
     from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of `{target, name, ...}`.
     `tools`: server name -> patterns of the tools it may have; a server that is not named has all. With `code_mode` the
     model calls tools in Python programs. `provider_tools` are run by the model's provider.
+    `limits` are those of each answer.
     `agents` are the cards whose agents this one may call. `foreign` holds fields that other programs know and that
     mean nothing here.
     """
@@ -65,7 +67,7 @@ class AgentCard:
     code_mode: bool = False
     provider_tools: tuple[ProviderTool, ...] = ()
     agents: tuple[str, ...] = ()
-    max_turns: int = 0
+    limits: Limits = field(default_factory=Limits)
     child_timeout_sec: int = 0
     request_params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     api_key: str = ""

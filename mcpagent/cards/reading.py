@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.cards.card import STRATEGIES, AgentCard, CardError, ToolSearchConfig
 from mcpagent.config.bounded_files import LargerError, read_bounded
 from mcpagent.errors import ConfigError
+from mcpagent.limits.run_limits import KINDS, Limits
 from mcpagent.models.model_settings import SETTING_NAMES
 from mcpagent.models.provider_run.provider_tools import ProviderTool, provider_tools_of
 from mcpagent.text.safe_text import safe_line, safe_text
@@ -334,6 +335,17 @@ def _provider_tools(data: Mapping[str, Any], name: str, path: Path) -> tuple[Pro
         raise CardError(f"'{name}' cannot be used in {path}", str(error)) from None
 
 
+def _limits(data: Mapping[str, Any], name: str, path: Path) -> Limits:
+    value = _is("a mapping")(data, name, path)
+    if unknown := [key for key in value if key not in KINDS]:
+        details = f"Got: {_got(unknown[0])}. There are {', '.join(KINDS)}"
+        raise CardError(f"'{name}' has an unknown key in {path}", details)
+    try:
+        return Limits(**value)
+    except ConfigError as error:
+        raise CardError(f"'{name}' cannot be used in {path}", str(error)) from None
+
+
 def _got(value: object) -> str:
     return safe_line(repr(value), 60)
 
@@ -352,7 +364,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], str, Path], Any]] = {
     "code_mode": _is("a boolean"),
     "provider_tools": _provider_tools,
     "agents": _is("a list of strings"),
-    "max_turns": _positive,
+    "limits": _limits,
     "child_timeout_sec": _positive,
     "request_params": _is("a mapping"),
     "api_key": _string,

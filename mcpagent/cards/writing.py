@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from mcpagent.cards.card import AgentCard, CardError, ToolSearchConfig
 from mcpagent.cards.reading import FOREIGN, YAML, parse_card
+from mcpagent.limits.run_limits import Limits
 from mcpagent.models.provider_run.provider_tools import ProviderTool, as_data
 
 _FIELDS = [item.name for item in fields(AgentCard) if item.name not in ("foreign", "path", "instruction", "name")]
@@ -57,7 +58,11 @@ def _provider_tools(tools: Sequence[ProviderTool]) -> list[Any]:
     return [as_data(tool) for tool in tools]
 
 
-_WRITERS: Mapping[str, Callable[[Any], Any]] = {"tool_search": _tool_search, "provider_tools": _provider_tools}
+_WRITERS: Mapping[str, Callable[[Any], Any]] = {
+    "tool_search": _tool_search,
+    "provider_tools": _provider_tools,
+    "limits": Limits.given,
+}
 
 
 def _plain(value: Any) -> Any:

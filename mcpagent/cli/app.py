@@ -39,16 +39,21 @@ Files = Annotated[list[Path] | None, typer.Argument(metavar="FILES", help="Files
 Print = Annotated[bool, typer.Option("--print", "-p", hidden=True)]
 Json = Annotated[bool, typer.Option("--json", envvar="MCPAGENT_JSON", help="The same as --output json.")]
 
-_TRUSTING = ("trust_changes", "trust_project", "max_turns", "context_window")
+_TRUSTING = ("trust_changes", "trust_project")
 _ASKING = ("model", "thinking", "profile", "set", "provider_tool", "code", *opt.CATALOGUE, *opt.RULES)
-_LIMITS = ("max_tokens", "max_cost", "json_schema", "estimate")
+_LIMITS = ("max_turns", "max_calls", "max_tokens", "max_cost", "max_seconds", "context_window")
+_ONE_ANSWER = ("json_schema", "estimate")
 _KEEPING = ("continue_last", "session_db")
 _RECORDING = ("record", "replay", "trace", "timeout", "server_wait")
 _TELLING = ("quiet", "verbose", "debug", "color")
 
 
 @opt.taking(
-    ["output", *_ASKING, "denied_ok", *_TRUSTING, *_LIMITS, *_KEEPING, "session", *_RECORDING, *_TELLING], json=Json
+    [
+        *("output", *_ASKING, "denied_ok", *_TRUSTING, *_LIMITS, *_ONE_ANSWER),
+        *(*_KEEPING, "session", *_RECORDING, *_TELLING),
+    ],
+    json=Json,
 )
 def ask(
     options: opt.Options,
@@ -60,7 +65,7 @@ def ask(
     return _answer(options, prompt or "", files or ())
 
 
-@opt.taking([*_ASKING, *_TRUSTING, *_KEEPING, "resume", "sessions", *_RECORDING, "status_line", *_TELLING])
+@opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, *_KEEPING, "resume", "sessions", *_RECORDING, "status_line", *_TELLING])
 def chat(options: opt.Options) -> int:
     """Talk to the agent in the terminal. If stdin is no terminal, what is piped in is asked once."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
@@ -74,7 +79,7 @@ def chat(options: opt.Options) -> int:
     return run_chat(first_steps(options, terminal), terminal)
 
 
-@opt.taking([*_ASKING, *_TRUSTING, "max_tokens", "max_cost", "session_db", "trace", "server_wait", *_TELLING])
+@opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, "session_db", "trace", "server_wait", *_TELLING])
 def worker(
     options: opt.Options,
     database: Annotated[

@@ -13,7 +13,7 @@ from mcpagent.agent import Agent
 from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, outside
 from mcpagent.durable.steps import WORKFLOW, Workflow, storable_error
-from mcpagent.errors import AgentStateError, OutputError, SessionBusyError, SessionStoreError
+from mcpagent.errors import AgentStateError, LimitError, OutputError, SessionBusyError, SessionStoreError
 from mcpagent.messages import Message, dump_messages, load_messages
 from mcpagent.questions.given import Given, wanted_output
 from mcpagent.run import RunResult
@@ -275,7 +275,7 @@ def _kept_from_json(name: str, data: Any) -> KeptSession | None:
 def _result_to_json(result: RunResult) -> Any:
     try:
         output = {"output": result.output} if result.has_type else {}
-    except OutputError:
+    except (LimitError, OutputError):
         output = {"problems": [list(problem) for problem in result.problems]}
     return {
         **output,

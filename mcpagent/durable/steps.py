@@ -91,6 +91,9 @@ class Workflow:
                 parts = (not_run(call, NOT_KEPT),)
             else:
                 continue
+            tool = run.tools.find(call.name)
+            if self.recorded.get(sending.step_id, given) is not None and (tool is None or not run.tools.is_own(tool)):
+                run.count(Spent(tool_calls=1))  # as when it was run
             run.conversation.note_progress(call.id, CallProgress(parts=parts))
 
 
@@ -167,8 +170,8 @@ def _step_tool(tool: Tool) -> Tool:
             line = {"id": "", "name": tool.name, **output_document(output.for_model(), ())}
             if state := called.tool_context.dump_namespaces():
                 line["state"] = state
-            if called.of_call.spent != Spent() or called.of_call.nested_turns:
-                line["agents"] = {"spent": asdict(called.of_call.spent), "turns": called.of_call.nested_turns}
+            if called.of_call.spent != Spent():
+                line["agents"] = asdict(called.of_call.spent)
             return workflow.store.as_json(line)
 
         if not (tool.safe_to_repeat or tool.ordered):
@@ -195,10 +198,8 @@ def _recorded_output(given: str) -> ToolOutput:
     """What a call gave in an earlier execution; what it did to the run and its state is done again."""
     data, run = json.loads(given), run_context()
     run.tool_context.restore_namespaces(data.pop("state", {}))
-    if (agents := data.pop("agents", None)) is not None:
-        spent = agents["spent"]
+    if (spent := data.pop("agents", None)) is not None:
         run.count(Spent(**{**spent, "usage": Usage(**spent["usage"])}))
-        run.count_nested(int(agents["turns"]))
     return read(CallLine, data).output
 
 

@@ -6,7 +6,8 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import Any
 
 from mcpagent.messages import Message, ToolCall, ToolResult
 
@@ -48,9 +49,26 @@ def _if_it_stays(word: re.Match[str]) -> str:
     return text if text.isalpha() and text.lower() not in _OF_TIME else "#"
 
 
-def kind_of_failure(result: ToolResult) -> tuple[str, str]:
-    """In which way a call failed, whatever it was called with: what its words quote, and paths, say nothing of that."""
-    return result.error or "", skeleton(_NAMED.sub("#", result.text[:500]))
+def kind_of_failure(result: ToolResult, call: ToolCall | None = None) -> tuple[str, str]:
+    """In which way a call failed, whatever it was called with: its arguments, what its words quote, and paths, say
+    nothing of that."""
+    text = _NAMED.sub("#", result.text[:500])
+    for given in sorted(set(_words_of(call.arguments)) if call is not None else (), key=len, reverse=True):
+        text = text.replace(given, "#")
+    return result.error or "", skeleton(text)
+
+
+def _words_of(value: Any, most: int = 50) -> list[str]:
+    """The texts among the first arguments that could be repeated in the words of a failure."""
+    found: list[str] = []
+    waiting = [value]
+    while waiting and len(found) < most:
+        item = waiting.pop()
+        if isinstance(item, str):
+            found += [item] if 2 < len(item) <= 500 else []
+        elif isinstance(item, dict | list):
+            waiting += islice(item.values() if isinstance(item, dict) else item, most)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +153,7 @@ class Repeats:
         if result.error is None:
             self.failing.pop(call.name, None)
             return False
-        kind = kind_of_failure(result)
+        kind = kind_of_failure(result, call)
         before, times = self.failing.get(call.name, (kind, 0))
         times = times + 1 if before == kind else 1
         self.failing[call.name] = (kind, times)

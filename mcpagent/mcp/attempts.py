@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from mcp_types import RequestId
 from pydantic import RootModel
 
-from mcpagent.mcp.request_failures import Limits
+from mcpagent.mcp.request_failures import RequestLimits
+from mcpagent.run import current_run
 
 Progress: TypeAlias = Callable[[float, float | None, str], None]
 """Gets the progress of one request: how much is done, of how much, and a message."""
@@ -32,7 +33,7 @@ class Attempt:
     whatever becomes of what is sent for it from now on. `silent_from` is when something of its answer came last.
     """
 
-    def __init__(self, limits: Limits, on_progress: Progress | None, *, is_paused: bool) -> None:
+    def __init__(self, limits: RequestLimits, on_progress: Progress | None, *, is_paused: bool) -> None:
         self._loop = asyncio.get_running_loop()
         self._idle = limits.idle
         self._end = self._loop.time() + limits.total
@@ -41,6 +42,7 @@ class Attempt:
         self._large: dict[str, Any] | None = None
         self.silent_from = self._loop.time()
         self.timeout = asyncio.timeout_at(self._due())
+        self.run = current_run()
         self.sent_id: RequestId | None = None
         self.has_begun = False
 
@@ -94,7 +96,7 @@ class Attempts:
         return bool(self._open)
 
     @contextmanager
-    def opened(self, limits: Limits, on_progress: Progress | None) -> Iterator[Attempt]:
+    def opened(self, limits: RequestLimits, on_progress: Progress | None) -> Iterator[Attempt]:
         """A new one, from now until it is left: what this task sends meanwhile is sent for it."""
         attempt = Attempt(limits, on_progress, is_paused=self._asking > 0)
         before = _current.set(attempt)
@@ -107,11 +109,15 @@ class Attempts:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """While somebody here is asked by the server its silence is ours; the totals go on."""
+        """While somebody here is asked by the server its silence is ours, and runs take no time; the totals go on."""
+        runs = {id(run): run for attempt in self._open if (run := attempt.run) is not None}
         self._asking += 1
         self._pause(True)
         try:
-            yield
+            with ExitStack() as clocks:
+                for run in runs.values():
+                    clocks.enter_context(run.asking_a_person())
+                yield
         finally:
             self._asking -= 1
             self._pause(self._asking > 0)

@@ -37,9 +37,9 @@ from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
     EraError,
-    Limits,
     LostError,
     RefusedError,
+    RequestLimits,
     failure_of,
 )
 from mcpagent.mcp.server_news import ReportNews, ServerNews
@@ -287,7 +287,7 @@ class McpConnection:
         self,
         request: types.Request[Any, Any],
         *,
-        limits: Limits,
+        limits: RequestLimits,
         target: str = "",
         on_progress: Progress | None = None,
         may_be_task: bool = False,
@@ -317,7 +317,7 @@ class McpConnection:
                 request = await with_input(session, request, result, self._allowed)
             raise MCPError(code=INVALID_ANSWER, message=f"asks for input more than {MAX_INPUT_ROUNDS} times")
 
-    async def list_tools_page(self, cursor: str | None, limits: Limits) -> types.ListToolsResult:
+    async def list_tools_page(self, cursor: str | None, limits: RequestLimits) -> types.ListToolsResult:
         """One page of `tools/list`, through the SDK so that it learns what it needs for later calls."""
         params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
         async with self._attempt("tools/list", limits):
@@ -366,7 +366,7 @@ class McpConnection:
 
     @asynccontextmanager
     async def _attempt(
-        self, phase: str, limits: Limits, on_progress: Progress | None = None, *, is_vital: bool = True
+        self, phase: str, limits: RequestLimits, on_progress: Progress | None = None, *, is_vital: bool = True
     ) -> AsyncIterator[Attempt]:
         """One request within its limits: whatever goes wrong meanwhile is raised as an error of ours, in words."""
         if self._check is not None:
@@ -419,8 +419,8 @@ class McpConnection:
         return self._explain.error(f"failed during initialize: {safe_line(str(explained))}", "initialize")
 
     @property
-    def _connect_limits(self) -> Limits:
-        return Limits(self.config.connect_timeout_seconds, self.config.connect_timeout_seconds)
+    def _connect_limits(self) -> RequestLimits:
+        return RequestLimits(self.config.connect_timeout_seconds, self.config.connect_timeout_seconds)
 
     async def _check_alive(self) -> None:
         """After a call went unanswered: a server that does not answer a ping either is given up."""

@@ -16,9 +16,9 @@ from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     EraError,
     InvalidAnswerError,
-    Limits,
     LostError,
     RefusedError,
+    RequestLimits,
     failure_of,
 )
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
@@ -124,7 +124,7 @@ class Explainer:
         text = self._redact(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 
-    def timeout_text(self, phase: str, limits: Limits, *, was_total: bool, was_silent: bool) -> str:
+    def timeout_text(self, phase: str, limits: RequestLimits, *, was_total: bool, was_silent: bool) -> str:
         """What to say of a request that ran out of time: of all of it, by silence, or while other things came."""
         if was_total:
             what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"

@@ -35,10 +35,10 @@ from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
-    Limits,
     LostError,
     RefusedError,
     RequestFailure,
+    RequestLimits,
     failed_output,
     mistake_in,
 )
@@ -97,7 +97,7 @@ class ServerLink:
         on_tools_changed: OnToolsChanged | None = None,
     ) -> None:
         self.config = config
-        self.limits = Limits(config.timeout_seconds, config.total_timeout_seconds)
+        self.limits = RequestLimits(config.timeout_seconds, config.total_timeout_seconds)
         self._emit = emit
         self._environ = environ
         self._cache = cache

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcpagent.errors import OutputError
+from mcpagent.errors import LimitError, OutputError
 from mcpagent.events import RunFinished, StopReason
 from mcpagent.messages import Message
 from mcpagent.models.base import ModelResponse, OutputFormat
@@ -72,11 +72,15 @@ class LastAnswer:
 
 
 def typed_answer(finished: RunFinished, spec: OutputSpec | None) -> Any:
-    """What the run came to, in the form that was asked for; without one, its text. Raises `OutputError`."""
+    """What the run came to, in the form that was asked for; without one, its text. Raises `OutputError`, and
+    `LimitError` if a limit ended the run before there was anything of that form, or any text."""
+    if finished.has_output:
+        return finished.output if spec is not None else finished.answer
+    if finished.limit is not None and (spec is not None or not finished.answer.strip()):
+        what = "without an answer" if spec is None else "without an answer of output_type"
+        raise LimitError(finished.limit.said(what), stop=finished.stop, answer=finished.answer)
     if spec is None:
         return finished.answer
-    if finished.has_output:
-        return finished.output
     raise no_output(finished.stop, finished.problems, finished.answer)
 
 

@@ -119,7 +119,8 @@ class EventStream(Generic[Output]):
     def output(self) -> Output:
         """What the run came to, once `RunFinished` was read: the value of the `output_type`, or the text without one.
 
-        Raises `OutputError` if the answer is not of that type, and `AgentStateError` before the end.
+        Raises `OutputError` if the answer is not of that type, `LimitError` if a limit left nothing of it, and
+        `AgentStateError` before the end.
         """
         if self._finished is None:
             raise AgentStateError("the stream is not at its end; read its events to RunFinished first")

@@ -74,9 +74,10 @@ class WaysToAsk(Generic[Deps]):
         With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
         and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
         this run. Raises `ModelError` when the model fails, `InputError` for an unusable prompt or type, `OutputError`
-        for an answer that is not of the type, also when it was asked for once more, `LimitError` when a budget is used
-        up, `AgentStateError` while the session is answering, `CallsPendingError` when calls wait for an answer. After
-        an error or a cancellation the conversation goes on with the next `ask`.
+        for an answer that is not of the type, also when it was asked for once more, `LimitError` when a limit ends the
+        run before there is anything of an answer, or one of the type, `AgentStateError` while the session is
+        answering, `CallsPendingError` when calls wait for an answer. After an error or a cancellation the conversation
+        goes on with the next `ask`.
         """
         return self._asked.answer_to(
             lambda: Given(usable_prompt(prompt), wanted_output(output_type), deps, tool_context)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from mcpagent.definition import Definition
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
 from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
+from mcpagent.limits.run_limits import KINDS, Limits
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import (
     Image,
@@ -95,11 +96,14 @@ class RecordedSearch:
 
 @dataclass(frozen=True, slots=True)
 class StartLine:
-    """How the agent was made, as far as its requests depend on it; instructions that are computed are not in it."""
+    """How the agent was made, as far as its requests depend on it; instructions that are computed are not in it.
+
+    `limits` are those of a run, and of its seconds nothing: a replay takes none.
+    """
 
     instructions: str
     pinned: tuple[str, ...]
-    max_turns: int
+    limits: Mapping[str, int | float]
     search: RecordedSearch | None
     model: str
     search_cost: float | None = None
@@ -119,7 +123,7 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
     return StartLine(
         instructions if isinstance(instructions, str) else "",
         definition.pinned,
-        definition.options.max_turns,
+        replace(definition.options.limits.of_run(), seconds=None).given(),
         None if search is None else RecordedSearch(**kept),
         model,
         search_cost=search_cost,
@@ -138,9 +142,14 @@ def as_recorded(definition: Definition, line: StartLine) -> Definition:
         instructions=definition.instructions or for_model(line.instructions),
         tool_search=definition.tool_search or search,
         pinned=definition.pinned or line.pinned,
-        options=replace(definition.options, max_turns=line.max_turns),
+        options=replace(definition.options, limits=_recorded_limits(line)),
         provider_tools=definition.provider_tools or provider_tools_of(line.provider_tools, "provider_tools"),
     )
+
+
+def _recorded_limits(line: StartLine) -> Limits:
+    known: dict[str, Any] = {kind: line.limits[kind] for kind in KINDS if kind in line.limits}
+    return Limits(**known)
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------

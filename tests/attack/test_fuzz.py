@@ -209,7 +209,7 @@ def test_configuration(fuzz: Fuzz, tmp_path: Path) -> None:
 
 
 CARD_KEYS = one_of_words(
-    "name description model instruction servers tools mcp_servers mcp_connect tool_search agents max_turns default "
+    "name description model instruction servers tools mcp_servers mcp_connect tool_search agents limits default "
     "request_params api_key type skills use_history strategy enabled eager_tools target url base_url trust"
 )
 

@@ -53,6 +53,21 @@ def test_a_newcomer_asks_looks_around_and_leaves(tmp_path: Path) -> None:
     assert "+what is the weather in Tokyo?" in history
 
 
+@pytest.mark.slow
+def test_a_limit_ends_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    with on_a_terminal([*GOOD, "--max-seconds", "2", "--max-calls", "1"], tmp_path) as screen:
+        screen.wait_for(PROMPT)
+        screen.wait_for(r"mcp 1 ok")
+        screen.type("wait 30 seconds\r")
+        said = screen.wait_for(r"stopped after 2\.\d seconds")
+        assert "Traceback" not in said
+        screen.wait_for(PROMPT)
+        screen.type("thank you\r")
+        screen.wait_for(r"\(Offline stand-in")
+        screen.type("/exit\r")
+        assert screen.exit_code() == 0
+
+
 def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
         screen.wait_for(PROMPT)

@@ -14,6 +14,7 @@ from typing import Any, get_args
 from mcpagent.cli.frame.exit_codes import ERROR_KINDS, ExitCode
 from mcpagent.cli.oneshot.json_report import SCHEMA
 from mcpagent.events import StopReason
+from mcpagent.limits.run_limits import KINDS, LimitScope
 from mcpagent.mcp.server_status import ServerState
 from mcpagent.messages import ToolErrorKind
 
@@ -213,6 +214,14 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
         without_summary=_about(TEXT, "why there is no summary of them; one line, empty if there is"),
         usage=_about(USAGE, "what the summary took"),
         window_tokens=_about(_or_null(COUNT), "what the model takes; null if that is not known"),
+    ),
+    "limit_reached": _kind(
+        "a limit is used up, so the run ends",
+        limit={"enum": list(KINDS)},
+        most=_about(NUMBER, "the limit: turns, calls, tokens, US dollars or seconds"),
+        used=_about(_or_null(NUMBER), "what was taken of it; null if a price is not known"),
+        scope=_about({"enum": list(get_args(LimitScope))}, "whose it is"),
+        message=_about(TEXT, "one line"),
     ),
     "notice": _kind("a warning or a hint", level={"enum": ["info", "warning"]}, message=TEXT),
     "error": _kind("a server failed; the others work", kind={"const": "server"}, server=TEXT, message=TEXT, fatal=FLAG),

@@ -22,6 +22,7 @@ def test_nothing_is_asked_before_somebody_said_yes(tmp_path: Path, changing_mode
     assert not (tmp_path / FILE).exists()
 
 
+@pytest.mark.slow
 def test_what_was_written_is_kept_and_searched(tmp_path: Path, changing_model: str) -> None:
     find = ["tools", "search", "--search-strategy", "bm25", *SMALL, "marvin"]
     assert run(find, tmp_path).returncode == 1

@@ -106,7 +106,7 @@ def test_an_answer_over_search_and_calls(tmp_path: Path, capsys: pytest.CaptureF
         ),
         ([WEATHER, "what I know"], {"max_turns": 1}, {"subtype": "stopped_max_turns"}),
         ([ModelResponse(Message("assistant", ()), Usage(), "refusal")], {}, {"subtype": "stopped_refused"}),
-        ([PAID, "never"], {"max_tokens": 1}, {"error": "limit"}),
+        ([PAID, "never"], {"max_tokens": 1}, {"subtype": "stopped_max_tokens"}),
         ([ModelError("down", provider="x", status=503)], {}, {"error": "model"}),
         ([CredentialsError("no key")], {}, {"error": "credentials"}),
         (["no JSON"] * 2, {"json_schema": "schema.json"}, {"error": "answer"}),

@@ -15,18 +15,23 @@ import pytest
 
 from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.chat.status_line import Status, status_line
+from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.figures import money
 from mcpagent.cli.frame.options import Options
+from mcpagent.cli.oneshot.agent_options import make_agent
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.oneshot.prompts import answer_schema
 from mcpagent.cli.screen.lines import usage_line
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
-from mcpagent.errors import ConfigError, LimitError, OutputError
+from mcpagent.config import ServersConfig
+from mcpagent.errors import ConfigError, OutputError
 from mcpagent.events import RunFinished
+from mcpagent.limits.run_limits import MOST_TURNS, Limits
 from mcpagent.messages import Message, Spent, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
-from mcpagent.models.base import ModelResponse
+from mcpagent.models.base import Model, ModelResponse
 from tests.cli.event_schema import DOCUMENTS
+from tests.limits.endless import Endless
 from tests.terminal.process import SMALL_SERVER, environment, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
@@ -43,7 +48,7 @@ def words(text: str) -> Message:
     return Message("assistant", (Text(text),))
 
 
-def ask(tmp_path: Path, model: ScriptedModel, **changes: Any) -> tuple[int, str]:
+def ask(tmp_path: Path, model: Model, **changes: Any) -> tuple[int, str]:
     err = io.StringIO()
     silent = make_console(io.StringIO(), "auto", {})
     chosen = Options(
@@ -58,23 +63,61 @@ def ask(tmp_path: Path, model: ScriptedModel, **changes: Any) -> tuple[int, str]
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
+UNKNOWN = "the price of this model, or of a tool that its provider ran, is not known"
+
+
 @pytest.mark.parametrize(
     ("limit", "dollars", "said"),
     [
-        ({"max_tokens": 100}, 0.1, r"stopped after 100 tokens without an answer \(--max-tokens 100\)"),
-        ({"max_cost": 0.1}, 0.1, r"stopped after \$0\.1000 without an answer \(--max-cost 0\.1\)"),
-        ({"max_cost": 9.0}, None, r"price of this model, or of a tool .*, is not known.*use --max-tokens"),
+        ({"max_tokens": 100}, 0.1, "stopped after 100 tokens without an answer (--max-tokens 100)"),
+        ({"max_cost": 0.1}, 0.1, "stopped after $0.1000 without an answer (--max-cost 0.1)"),
+        ({"max_cost": 9.0}, None, f"stopped without an answer: {UNKNOWN}, so a limit of dollars cannot be kept"),
+        ({"max_calls": 1}, 0.1, "stopped after 1 tool call (--max-calls 1); the answer is what the model knew by then"),
+        ({"max_turns": 1}, 0.1, "stopped after 1 turn (--max-turns 1); the answer is what the model knew by then"),
     ],
 )
-def test_a_limit_that_is_reached_stops_before_the_next_request(
+def test_a_limit_ends_the_run_with_what_there_is(
     limit: dict[str, float], dollars: float | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = ScriptedModel([priced(WEATHER, 100, dollars), words("never")])
-    with pytest.raises(LimitError, match=said):
-        ask(tmp_path, model, output="json", **limit)
-    document = json.loads(capsys.readouterr().out)
-    assert (document["error"]["kind"], document["error"]["exit_code"]) == ("limit", 7)
-    assert document["usage"]["input_tokens"] == 100
+    asked_for_more = limit.keys() & {"max_calls", "max_turns"}
+    again = [priced(WEATHER, 100, dollars)] if "max_calls" in limit else []
+    for output in ("json", "stream-json", "text"):
+        model = ScriptedModel([priced(WEATHER, 100, dollars), *again, words("18 degrees, I think")])
+        code, told = ask(tmp_path, model, output=output, approve="all", **limit)
+        assert code == 7
+        assert said in told
+        out = capsys.readouterr().out
+        if output == "text":
+            assert out == ("18 degrees, I think\n" if asked_for_more else "")
+            continue
+        *_, document = (json.loads(line) for line in out.splitlines())
+        assert (document["result"], document["is_error"]) == ("18 degrees, I think" if asked_for_more else "", True)
+        assert document["usage"]["input_tokens"] == 100 * (1 + len(again))
+        assert document["stop_reason"] in {"max_turns", "max_tool_calls", "max_tokens", "max_dollars"}
+        if output == "stream-json":
+            [reached] = [item for item in map(json.loads, out.splitlines()) if item["type"] == "limit_reached"]
+            assert f"max_{reached['limit']}" == document["stop_reason"]
+            assert (reached["scope"], reached["used"] is None) == ("run", dollars is None)
+
+
+def test_an_answer_that_takes_too_long_is_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for output in ("text", "json"):
+        code, told = ask(
+            tmp_path, Endless(hangs_at=2, tool="get_weather"), output=output, approve="all", max_seconds=0.5
+        )
+        assert code == 7
+        assert "seconds (--max-seconds 0.5); the answer is what the model knew by then" in told
+        out = capsys.readouterr().out
+        assert (out if output == "text" else json.loads(out)["result"] + "\n") == "step 2\n"
+        assert output == "text" or json.loads(out)["stop_reason"] == "max_seconds"
+
+
+def test_the_flags_make_one_value(tmp_path: Path) -> None:
+    options = Options(max_turns=5, max_calls=4, max_tokens=3, max_cost=0.0, max_seconds=1.5, model="offline")
+    assert Options().max_turns == MOST_TURNS
+    agent = make_agent(options, Configuration(ServersConfig()), print)
+    assert agent.options.limits == Limits(5, 4, 3, sys.float_info.min, 1.5)
+    assert agent.options.session_limits == Limits()
 
 
 def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +135,11 @@ def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest
         ("--max-cost", "nan", "nan is no number"),
         ("--timeout", "0.05", "0.05 is less than 0.1"),
         ("--max-cost", "-1", "-1 is less than 0"),
+        ("--max-cost", "inf", "inf is no number"),
+        ("--max-seconds", "0", "0 is less than 0.1"),
+        ("--max-seconds", "nan", "nan is no number"),
+        ("--max-calls", "0", "greater than or equal to 1"),
+        ("--max-tokens", "1.5", "a valid integer"),
     ],
 )
 def test_a_limit_is_a_number(flag: str, value: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,6 +178,10 @@ def test_a_run_that_a_limit_ends_says_so_also_where_a_document_was_wanted(
         document = json.loads(capsys.readouterr().out)
         assert (document["stop_reason"], document.get("structured")) == ("max_turns", structured)
         assert {request.tool_choice for request in model.requests[1:]} == {"none"}
+        model = ScriptedModel([WEATHER, *replies])
+        assert ask(tmp_path, model, json_schema=schema_file, max_turns=1)[0] == 7
+        out = capsys.readouterr().out  # words are no document
+        assert out == "" if structured is None else json.loads(out) == structured
 
 
 def test_a_price_that_is_not_known_is_no_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

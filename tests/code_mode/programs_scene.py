@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mcpagent import Agent, CodeMode, RunOptions, ScriptedModel, ToolCall
+from mcpagent import Agent, CodeMode, Limits, RunOptions, ScriptedModel, ToolCall
 from mcpagent.events import Event
 from mcpagent.messages import ToolResult
 
@@ -73,7 +73,7 @@ async def told(
     model = ScriptedModel([*calls, "done"])
     listen = events.append if events is not None else None
     given = (tools or Tools()).all
-    options.setdefault("options", RunOptions(max_turns=1_000))
+    options.setdefault("options", RunOptions(limits=Limits(turns=1_000)))
     async with Agent(model, tools=given, code_mode=code, on_event=listen, **options) as agent:
         assert await agent.ask("go") == "done"
         found = [result for message in agent.messages for result in message.tool_results]

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ApprovalPolicy, CodeMode, ConfigError, PendingCall, RunOptions, ScriptedModel, ToolCall
+from mcpagent import (
+    Agent,
+    ApprovalPolicy,
+    CodeMode,
+    ConfigError,
+    Limits,
+    PendingCall,
+    RunOptions,
+    ScriptedModel,
+    ToolCall,
+)
 from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
 from tests.code_mode.programs_scene import SEARCH, Tools, told
 
@@ -37,6 +47,24 @@ async def test_state_output_and_the_last_value() -> None:
     )
     assert [first.text, second.text, third.text] == ["said A\nA", "3", "A 3"]
     assert first.error is second.error is third.error is None
+
+
+async def test_calls_over_a_limit_are_told_to_the_program_and_end_the_run() -> None:
+    tools = Tools()
+    program = (
+        F
+        + """
+for word in ["a", "b", "c"]:
+    try:
+        print(await shout(text=word))
+    except Exception as error:
+        print(error)
+"""
+    )
+    (result,) = await told(program, tools=tools, options=RunOptions(limits=Limits(tool_calls=2)))
+    assert tools.ran == [("shout", "a"), ("shout", "b")]
+    assert result.text.startswith("A\nB\n")
+    assert "This call was not run: the limit of 2 tool calls is used up." in result.text
 
 
 async def test_what_is_wrong_is_told_before_any_call() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, RunOptions, SessionStore, ToolSearch
+from mcpagent import Agent, Limits, RunOptions, SessionStore, ToolSearch
 from mcpagent.errors import ConfigError, ContextOverflowError, InputError, LimitError, ModelError
 from mcpagent.events import ConversationCompacted, Event, Notice, TextDelta
 from mcpagent.messages import (
@@ -343,7 +343,7 @@ async def test_an_agent_that_is_called_as_a_tool_is_compacted_too() -> None:
 
 async def test_limits_count_the_summary() -> None:
     model = WindowedModel(talks, 1_600)
-    async with Agent(model, options=RunOptions(max_tokens=1_200)) as agent:
+    async with Agent(model, options=RunOptions(limits=Limits(tokens=1_200))) as agent:
         with pytest.raises(LimitError, match="stopped after"):
             await _ask(agent, 20)
     assert is_for_summary(model.requests[-1])  # the answer itself was not asked for any more

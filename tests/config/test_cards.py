@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpagent import Agent, ConfigError, ToolSearch
+from mcpagent import Agent, ConfigError, Limits, ToolSearch
 from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import PendingCall
 from mcpagent.cards.card import AgentCard, CardError, ToolSearchConfig
@@ -132,8 +132,32 @@ def test_a_valid_block_is_read_in_order(form: str) -> None:
         ("servers: github", "'servers' must be a list of strings in PATH", "Got: str"),
         ("agents: [1]", "'agents' must be a list of strings in PATH", "Got: list"),
         ("default: 1", "'default' must be a boolean in PATH", "Got: int"),
-        ("max_turns: many", "'max_turns' must be an integer in PATH", "Got: str"),
-        ("max_turns: 0", "'max_turns' must be 1 or more in PATH", "Got: 0"),
+        ("limits: many", "'limits' must be a mapping in PATH", "Got: str"),
+        (
+            "limits: {turns: many}",
+            "'limits' cannot be used in PATH",
+            "Limits.turns: expected a whole number, 1 or more, or None, got str 'many'",
+        ),
+        (
+            "limits: {turns: 0}",
+            "'limits' cannot be used in PATH",
+            "Limits.turns: expected a whole number, 1 or more, or None, got 0",
+        ),
+        (
+            "limits: {turns: true}",
+            "'limits' cannot be used in PATH",
+            "Limits.turns: expected a whole number, 1 or more, or None, got True",
+        ),
+        (
+            "limits: {seconds: .nan}",
+            "'limits' cannot be used in PATH",
+            "Limits.seconds: expected a number above 0 or None, got nan",
+        ),
+        (
+            "limits: {steps: 3}",
+            "'limits' has an unknown key in PATH",
+            "Got: 'steps'. There are turns, tool_calls, tokens, dollars, seconds",
+        ),
         ("mcp_servers: []", "'mcp_servers' must be a mapping in PATH", "Got: list"),
         ("tools: {a: b}", "'tools.a' must be a list of patterns in PATH", "Write ['b']."),
         (
@@ -304,7 +328,12 @@ CARDS = st.builds(
         eager_tools=st.dictionaries(NAMES, PATTERN_LISTS, max_size=2),
     ),
     agents=st.lists(NAMES, max_size=2).map(tuple),
-    max_turns=st.integers(0, 9),
+    limits=st.builds(
+        Limits,
+        turns=st.none() | st.integers(1, 9),
+        tokens=st.none() | st.integers(1, 10**9),
+        seconds=st.none() | st.floats(0.5, 900),
+    ),
     request_params=st.dictionaries(WORDS, VALUES, max_size=2),
     api_key=st.sampled_from(["", "${KEY}"]),
     foreign=st.dictionaries(st.sampled_from(sorted(FOREIGN)), VALUES, max_size=2),
@@ -386,7 +415,9 @@ def write_team(folder: Path, **cards: str) -> Path:
 
 
 async def test_a_team_is_tools_of_each_other_each_with_its_own_context(tmp_path: Path) -> None:
-    write_team(tmp_path, lead="agents: [worker]\ndefault: true", worker="agents: [lead]\nmax_turns: 3\nmodel: offline")
+    write_team(
+        tmp_path, lead="agents: [worker]\ndefault: true", worker="agents: [lead]\nlimits: {turns: 3}\nmodel: offline"
+    )
     model = ScriptedModel([call("worker", prompt="hello"), "done"])
     async with Agent.from_card(tmp_path, model=model) as lead:
         assert await lead.ask("go") == "done"
@@ -486,7 +517,7 @@ async def test_a_fast_agent_card_loads_and_what_means_nothing_here_is_named(tmp_
     events: list[Event] = []
     async with Agent.from_card(tmp_path, on_event=events.append, server_options=PATIENT) as agent:
         assert agent.model.name.startswith("offline")
-        assert (agent.options.max_turns, agent.options.settings.max_output_tokens) == (3, 4096)
+        assert (agent.options.limits.turns, agent.options.settings.max_output_tokens) == (3, 4096)
     assert [event.text.removeprefix(f"{tmp_path}/") for event in events if isinstance(event, Notice)] == [
         "old.md: 'skills' has no counterpart here and does nothing",
         "old.md: {{currentDate}} in the instruction is not filled in here",
@@ -623,7 +654,7 @@ def test_a_card_of_an_agent_made_in_code() -> None:
         instructions="You help.",
         tool_search=ToolSearch(strategy="bm25", eager_tools={"g": ["a*"]}),
         tools=[CountedTools("x")],
-        options=RunOptions(max_turns=7),
+        options=RunOptions(limits=Limits(turns=7)),
     )
     card = agent.to_card("mine")
     assert card == AgentCard(
@@ -631,7 +662,7 @@ def test_a_card_of_an_agent_made_in_code() -> None:
         "You help.",
         model="offline",
         mcp_servers=config["mcpServers"],
-        max_turns=7,
+        limits=Limits(turns=7),
         tool_search=ToolSearchConfig(True, "mcp", "bm25", {"g": ("a*",)}),
     )
     assert parse_card(dump_card(card), Path("x.md")) == card
@@ -687,7 +718,7 @@ def test_one_key_is_not_for_a_chain() -> None:
 async def test_a_card_names_the_model_that_was_chosen_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "k")
     path = tmp_path / "helper.md"
-    path.write_text("---\nname: helper\nmodel: openai:gpt-4o\napi_key: ${MY_KEY}\nmax_turns: 7\n---\nYou help.\n")
+    path.write_text("---\nname: helper\nmodel: openai:gpt-4o\napi_key: ${MY_KEY}\nlimits: {turns: 7}\n---\nYou help.\n")
     async with Agent.from_card(path, mcp_config={"mcpServers": {}}) as agent:
         before = agent.to_card()
         await agent.use_model("ollama:qwen3")

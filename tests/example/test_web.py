@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from examples.web.app import Customer, make_agent, make_app, my_orders
 from mcpagent import (
     Agent,
+    Limits,
     Message,
     Model,
     ModelError,
@@ -260,7 +261,6 @@ SPENT = ModelResponse(Message("assistant", tuple(call("my_orders"))), Usage(900,
     [
         (" ", [], {}, 422, "prompt is empty"),
         ("go on", [OVERLOADED], {}, 502, "overloaded"),
-        ("go on", [SPENT], {"options": RunOptions(max_tokens=1000)}, 429, "max_tokens"),
     ],
 )
 async def test_an_error_is_one_line_of_json_with_its_status(
@@ -278,6 +278,17 @@ async def test_an_error_is_one_line_of_json_with_its_status(
         assert whole.status_code == document["status"] == status
         assert words in refusal(whole)
         assert document["error"] == refusal(whole)
+        assert (await ask(client, "ann")).json()["answer"] == "fine again"
+
+
+async def test_a_limit_is_the_end_of_an_answer_and_its_reason() -> None:
+    agent = small_agent(ScriptedModel([SPENT, SPENT, "fine again"]), options=RunOptions(limits=Limits(tokens=1000)))
+    async with over_loopback(make_app(agent)) as client:
+        whole = (await ask(client, "ann", "go on")).json()
+        assert (whole["answer"], whole["stop"], whole["tokens"]) == ("", "max_tokens", 1000)
+        async with client.stream("POST", "/chat/ann/stream", json={"prompt": "go on"}) as response:
+            *_, told_last = [piece async for piece in told(response.aiter_lines())]
+        assert told_last == ("answer", {"answer": "", "stop": "max_tokens"})
         assert (await ask(client, "ann")).json()["answer"] == "fine again"
 
 

@@ -34,7 +34,7 @@ CHANGING: dict[str, Callable[[int], str]] = {
 }
 
 
-async def run_with(text: Callable[[int], str], row: list[str], most: int) -> tuple[Any, int]:
+async def run_with(text: Callable[[int], str], row: list[str], most: int, *, at_once: bool = False) -> tuple[Any, int]:
     made: list[str] = []
 
     def look(what: str) -> str:
@@ -45,16 +45,21 @@ async def run_with(text: Callable[[int], str], row: list[str], most: int) -> tup
     def again(request: ModelRequest) -> Any:
         if request.tool_choice == "none" or len(made) >= most:
             return "That is all."
+        if at_once:
+            return [ToolCall("", "look", {"what": what}) for what in row]
         return ToolCall("", "look", {"what": row[len(made) % len(row)]})
 
     async with Agent(ScriptedModel([again] * (most + 3)), tools=[look]) as agent:
         return await agent.run("look"), len(made)
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("row", [["a"], ["a", "b"], ["a", "b", "c"]])
 @pytest.mark.parametrize("kind", CHANGING)
-async def test_results_that_differ_in_times_and_ids_alone_are_the_same_in_the_end(kind: str, row: list[str]) -> None:
-    result, made = await run_with(CHANGING[kind], row, 60)
+async def test_results_that_differ_in_times_and_ids_alone_are_the_same_in_the_end(
+    kind: str, row: list[str], at_once: bool
+) -> None:
+    result, made = await run_with(CHANGING[kind], row, 60, at_once=at_once)
     assert result.stop == "repeated_calls"
     assert made == MOST * len(row)
     assert sum("Do something else" in message.text for message in result.messages) == 1
@@ -81,7 +86,12 @@ FAILING: dict[str, Callable[[int], Exception]] = {
     "no file": lambda n: FileNotFoundError(2, "No such file or directory", f"/data/{'ab' * n}/x.txt"),
     "refused": lambda n: PermissionError(f'user "{"ann" * n}" may not do that'),
     "server": lambda n: RuntimeError(f"HTTP 500, request {n:08x}ab at {at(n)}"),
+    "said again": lambda n: LookupError(f"nothing is known of {asked_for(n - 1)} here"),
 }
+
+
+def asked_for(made: int) -> str:
+    return f"x{'y' * made} {'abcdefghijklmnopqrstuvwxyz'[made % 26]}and so on"
 
 
 async def failing(error: Callable[[int], Exception], most: int, *, heals_at: int = 0) -> tuple[Any, int]:
@@ -97,7 +107,7 @@ async def failing(error: Callable[[int], Exception], most: int, *, heals_at: int
     def again(request: ModelRequest) -> Any:
         if request.tool_choice == "none" or len(made) >= most:
             return "That is all."
-        return ToolCall("", "fetch", {"path": f"x{'y' * len(made)}"})
+        return ToolCall("", "fetch", {"path": asked_for(len(made))})
 
     async with Agent(ScriptedModel([again] * (most + 3)), tools=[fetch]) as agent:
         return await agent.run("fetch"), len(made)
@@ -110,6 +120,32 @@ async def test_a_tool_that_keeps_failing_is_spoken_of_and_then_not_called(kind: 
     told = [message.text for message in result.messages if "failed 5 times in a row" in message.text]
     assert len(told) == 1
     assert any('calls to "fetch" keep failing' in message.text for message in result.messages)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_two_tools_that_keep_failing_in_turns_are_not_called(at_once: bool) -> None:
+    made: list[str] = []
+
+    def one(path: str) -> str:
+        """Gives one."""
+        made.append(path)
+        raise ValueError("not to be had")
+
+    def other(path: str) -> str:
+        """Gives the other."""
+        made.append(path)
+        raise OSError("broken")
+
+    def again(request: ModelRequest) -> Any:
+        if request.tool_choice == "none":
+            return "That is all."
+        path = {"path": "p" * len(made)}
+        calls = [ToolCall("1", "one", path), ToolCall("2", "other", path)]
+        return calls if at_once else calls[len(made) % 2]
+
+    async with Agent(ScriptedModel([again] * 60), tools=[one, other]) as agent:
+        result = await agent.run("fetch")
+    assert (result.stop, len(made)) == ("repeated_calls", 2 * MOST)
 
 
 async def test_a_success_between_failures_begins_anew() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ServerOptions, ToolCall
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.events import Event, ResourceUpdated, ServerLogged
@@ -95,6 +96,26 @@ async def test_a_person_is_asked_with_the_origin_and_nothing_that_moves_the_curs
     async with talkative(way, Heard(), handlers=Handlers(elicit=elicit)) as toolset:
         assert await call(toolset, "ask_person") == "accept name='Ada' nickname='none'"
     assert asked == [("talk", "Who are [31myou?", ["name", "nickname"])]
+
+
+async def test_the_time_of_a_person_is_in_no_limit_of_a_run() -> None:
+    limit = 1.0
+
+    async def elicit(server: str, message: str, schema: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(limit * 1.5)
+        return {"name": "Ada"}
+
+    model = ScriptedModel([ToolCall("1", "ask_person", {}), "done"])
+    options = RunOptions(limits=Limits(seconds=limit))
+    async with serving(lambda _: build().streamable_http_app()) as address:
+        config = {"mcpServers": {"talk": {"url": f"{address}/mcp", "era": "legacy"}}}
+        servers = ServerOptions(handlers=Handlers(elicit=elicit))
+        async with Agent(model, mcp_config=config, server_options=servers, options=options) as agent:
+            result = await agent.run("go")
+            assert (result.stop, result.answer) == ("answered", "done")
+            [asked] = [result.text for message in agent.messages for result in message.tool_results]
+            assert asked == "accept name='Ada' nickname='none'"
+            assert result.spent.seconds < limit
 
 
 async def test_a_person_may_decline() -> None:

@@ -109,7 +109,7 @@ def test_what_can_be_called_was_read_as_it_is_now(mode: str, life: list[tuple[st
 
 
 @pytest.mark.parametrize("model", ["anthropic", "openai"])
-@pytest.mark.parametrize("load", ["add_tool", "search"])
+@pytest.mark.parametrize("load", ["add_tool", pytest.param("search", marks=pytest.mark.slow)])
 async def test_none_is_in_any_request_of_an_agent(model: str, load: Any) -> None:
     async with Simulator(Worker(load)) as simulator:
         made = MODELS[model](simulator.url)

@@ -18,7 +18,7 @@ from benchmarks.local_models import (
     running,
     server_program,
 )
-from mcpagent import Agent, ModelSettings, RunOptions
+from mcpagent import Agent, Limits, ModelSettings, RunOptions
 from mcpagent.demo.server import THEMES, tools_of
 from mcpagent.events import ignore
 from mcpagent.messages import Message, Text, ToolDefinition, ToolResult, user_message
@@ -55,7 +55,9 @@ def with_patterns() -> tuple[ToolDefinition, ...]:
 
 
 async def _calls_and_goes_on(model: HttpModel) -> None:
-    async with Agent(model, tools=[get_weather], options=RunOptions(settings=SETTINGS, max_turns=3)) as agent:
+    async with Agent(
+        model, tools=[get_weather], options=RunOptions(limits=Limits(turns=3), settings=SETTINGS)
+    ) as agent:
         first = await agent.run("What is the weather in Rome? Use get_weather.")
         second = await agent.run("Thank you.")
     [call, *_] = [call for message in first.messages for call in message.tool_calls]

@@ -15,6 +15,7 @@ from mcpagent import (
     ApprovalPolicy,
     CallsPendingError,
     InputError,
+    Limits,
     Message,
     ModelError,
     OutputError,
@@ -124,7 +125,7 @@ async def test_calls_in_the_second_try_are_run_and_there_is_no_third() -> None:
 
 async def test_a_forced_answer_has_its_second_try() -> None:
     model = ScriptedModel([PAY, "I paid.", GOOD])
-    async with Agent(model, tools=[pay], options=RunOptions(max_turns=1)) as agent:
+    async with Agent(model, tools=[pay], options=RunOptions(limits=Limits(turns=1))) as agent:
         result = await agent.run("Where?", output_type=City)
     assert (result.stop, result.output) == ("max_turns", ROME)
     assert [request.tool_choice for request in model.requests] == ["auto", "none", "none"]

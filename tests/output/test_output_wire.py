@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ModelSettings, OutputError, RunOptions, ToolSearch
+from mcpagent import Agent, Limits, ModelSettings, OutputError, RunOptions, ToolSearch
 from mcpagent.events import AnswerRestarted, Notice, RequestSent, RunFinished, TextDelta
 from mcpagent.models import AnthropicModel, FallbackModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
@@ -132,7 +132,7 @@ async def test_a_forced_answer_has_the_form_too(name: str) -> None:
     made, _, way = MODELS[name]
     writer = Writer(City, ROME, calls=[[("look", {"place": "Rome"})]])
     async with Simulator(writer) as simulator:
-        agent = Agent(made(simulator.url), tools=[look], options=RunOptions(max_turns=1))
+        agent = Agent(made(simulator.url), tools=[look], options=RunOptions(limits=Limits(turns=1)))
         async with agent:
             result = await agent.run("Where?", output_type=City)
     assert (result.stop, result.output) == ("max_turns", City(**ROME))
@@ -241,7 +241,7 @@ async def test_a_model_that_writes_calls_as_text_submits_as_text() -> None:
 
     async with Simulator(brain) as simulator:
         model = OpenAIChatModel("m", base_url=f"{simulator.url}/v1", provider="ollama", **KEPT)
-        async with Agent(model, tools=[look], options=RunOptions(max_turns=1)) as agent:
+        async with Agent(model, tools=[look], options=RunOptions(limits=Limits(turns=1))) as agent:
             assert await agent.ask("Where?", output_type=City) == City(**ROME)
 
 

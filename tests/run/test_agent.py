@@ -14,6 +14,7 @@ from mcpagent import (
     ApprovalPolicy,
     ConfigError,
     InputError,
+    Limits,
     Message,
     ModelError,
     ModelRequest,
@@ -184,7 +185,7 @@ async def test_every_failure_goes_back_to_the_model_in_words() -> None:
 
 async def test_max_turns_ends_with_one_forced_answer() -> None:
     model = ScriptedModel([call("read_file", path="1"), call("read_file", path="2"), "this is what I have"])
-    async with Agent(model, tools=[CountedTools("read_file")], options=RunOptions(max_turns=2)) as agent:
+    async with Agent(model, tools=[CountedTools("read_file")], options=RunOptions(limits=Limits(turns=2))) as agent:
         events = [event async for event in agent.stream("go")]
     finished = events[-1]
     assert isinstance(finished, RunFinished)
@@ -198,7 +199,7 @@ async def test_a_call_in_the_forced_answer_is_not_run() -> None:
     tools = CountedTools("read_file")
     last = Message("assistant", (Text("partly"), call("read_file", "late", path="2")))
     model = ScriptedModel([call("read_file", path="1"), last, "fine"])
-    async with Agent(model, tools=[tools], options=RunOptions(max_turns=1)) as agent:
+    async with Agent(model, tools=[tools], options=RunOptions(limits=Limits(turns=1))) as agent:
         assert await agent.ask("go") == "partly"
         assert await agent.ask("next") == "fine"
     assert len(tools.ran) == 1
@@ -513,8 +514,8 @@ async def test_any_model_object_will_do() -> None:
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ConfigError, match="pre_discovered_tools"):
         Agent(pre_discovered_tools="get_weather")
-    with pytest.raises(ConfigError, match="max_turns"):
-        Agent(options=RunOptions(max_turns=0))
+    with pytest.raises(ConfigError, match="turns"):
+        Agent(options=RunOptions(limits=Limits(turns=0)))
 
 
 async def test_twice_defined_tools_are_named() -> None:

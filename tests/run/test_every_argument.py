@@ -139,6 +139,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "Handlers": (Handlers, Handlers, {}),
     "ListCache": (ListCache, ListCache, {"folder": Path("lists")}),
     "PinStore": (PinStore, PinStore, {"folder": Path("pins")}),
+    "Limits": (mcpagent.Limits, mcpagent.Limits, {}),
     "RunOptions": (RunOptions, RunOptions, {}),
     "Compaction": (mcpagent.Compaction, mcpagent.Compaction, {}),
     "Tracing": (mcpagent.Tracing, mcpagent.Tracing, {}),
@@ -215,7 +216,7 @@ TAKEN: Mapping[str, str] = {
     "Agent.as_tool": (
         "name=x; description=x; output_type=None {} class; defer_loading=None True; timeout_seconds=None 5"
     ),
-    "Agent.session": "id=None x; messages=None []; tool_context=None",
+    "Agent.session": "id=None x; messages=None []; tool_context=None; limits=None",
     "Agent.ask": "prompt=x; output_type=None; tool_context=None",  # what it answers is of no other type
     "Agent.run": "prompt=x; output_type=None {} class; tool_context=None",
     "Agent.stream": "prompt=x; output_type=None {} class; tool_context=None",
@@ -241,8 +242,8 @@ TAKEN: Mapping[str, str] = {
     "load_servers": "source=[]; environ=None {}; label=x; folder=None; workspace=None; secret=None",
     "Handlers": "elicit=None; sample=None; visit=None; roots=[]",
     "ListCache": "max_age_seconds=5; stale_seconds=5",
-    "RunOptions": "max_turns=5; max_tokens=None 5; max_dollars=None 5; tool_timeout_seconds=5; large_result_tokens=5; "
-    "compaction=None",
+    "Limits": "turns=None 5; tool_calls=None 5; tokens=None 5; dollars=None 5; seconds=None 5",
+    "RunOptions": "tool_timeout_seconds=5; large_result_tokens=5; compaction=None",
     "Compaction": "window_tokens=None",
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
@@ -254,7 +255,7 @@ TAKEN: Mapping[str, str] = {
     ),
     "AgentCard": (
         "name=x; instruction=x; description=x; default=True; model=x; servers=[]; tools={}; mcp_config=x; "
-        "mcp_servers={}; mcp_connect=[]; tool_search=None; code_mode=True; provider_tools=[]; agents=[]; max_turns=5; "
+        "mcp_servers={}; mcp_connect=[]; tool_search=None; code_mode=True; provider_tools=[]; agents=[]; "
         "child_timeout_sec=5; request_params={}; api_key=x; tool_only=True; schema_version=5; foreign={}; path=x"
     ),
     "WebSearch": "max_uses=None 5; allowed_domains=[]; blocked_domains=[]; location=None",

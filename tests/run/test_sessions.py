@@ -19,6 +19,7 @@ from mcpagent import (
     ConfigError,
     InputError,
     LimitError,
+    Limits,
     Message,
     ModelRequest,
     ModelResponse,
@@ -628,10 +629,10 @@ def count(number: int) -> int:
 @pytest.mark.parametrize(
     ("options", "dollars", "asked", "said"),
     [
-        (RunOptions(max_tokens=250), 0.5, 3, "300 tokens without an answer (max_tokens 250)"),
-        (RunOptions(max_dollars=1.0), 0.5, 2, "without an answer (max_dollars 1)"),
+        (RunOptions(limits=Limits(tokens=250)), 0.5, 3, "300 tokens without an answer (Limits(tokens=250) of a run)"),
+        (RunOptions(limits=Limits(dollars=1.0)), 0.5, 2, "without an answer (Limits(dollars=1.0) of a run)"),
         (
-            RunOptions(max_dollars=1.0),
+            RunOptions(limits=Limits(dollars=1.0)),
             None,
             1,
             "the price of this model, or of a tool that its provider ran, is not known",
@@ -659,7 +660,9 @@ async def test_a_callers_budget_holds_for_the_agents_that_it_calls() -> None:
     helper_model = Costly()
     helper = Agent(helper_model, tools=[count])
     boss = ScriptedModel([call("helper", prompt="count"), "done"])
-    async with Agent(boss, tools=[helper.as_tool("helper", "Helps.")], options=RunOptions(max_tokens=250)) as agent:
+    async with Agent(
+        boss, tools=[helper.as_tool("helper", "Helps.")], options=RunOptions(limits=Limits(tokens=250))
+    ) as agent:
         with pytest.raises(LimitError):
             await agent.ask("go")
         assert helper_model.asked == 3
@@ -740,9 +743,9 @@ def test_a_wrong_type_is_told_when_the_agent_is_made(options: dict[str, Any], sa
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_turns": 0}, {"max_tokens": 0}, {"max_dollars": -1}, {"tool_timeout_seconds": 0}]
+    "wrong", [{"limits": None}, {"session_limits": {"turns": 1}}, {"limits": 5}, {"tool_timeout_seconds": 0}]
 )
-def test_limits_that_allow_nothing_are_told(wrong: dict[str, Any]) -> None:
+def test_options_that_allow_nothing_are_told(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         RunOptions(**wrong)
 

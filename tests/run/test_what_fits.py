@@ -420,9 +420,9 @@ async def test_what_is_found_takes_at_most_half_of_the_window(how: str) -> None:
     one = max(definition_tokens(tool) for tool in model.requests[-1].tools[len(VIRTUAL) :])
     assert tokens(model)[-1] > WINDOWS[0] / 2 - 6 * one
     if how == "add_tool":
-        refused = next(result for result in told if result.error)
-        assert (told[0].error, refused.error) == (None, "invalid_arguments")
-        assert "tokens of tool definitions more and no more" in refused.text
+        tried = [result for result in told if result.error != "cancelled"]  # what fails again and again is not run
+        assert (tried[0].error, tried[-1].error) == (None, "invalid_arguments")
+        assert "tokens of tool definitions more and no more" in tried[-1].text
     else:
         assert {result.error for result in told} == {"not_loaded" if how == "direct" else None}
 

@@ -12,6 +12,7 @@ import pytest
 from mcpagent import (
     Agent,
     Image,
+    Limits,
     ModelRequest,
     ModelResponse,
     ModelSettings,
@@ -83,9 +84,9 @@ MAKING: dict[str, tuple[Callable[[], object], str]] = {
     "timeout='x'": (lambda: RunOptions(tool_timeout_seconds=given("x")), "tool_timeout_seconds: .* got str 'x'"),
     "timeout=-1": (lambda: RunOptions(tool_timeout_seconds=-1), "tool_timeout_seconds: .* got -1"),
     "timeout=nan": (lambda: RunOptions(tool_timeout_seconds=NAN), "tool_timeout_seconds: .* got nan"),
-    "max_turns=True": (lambda: RunOptions(max_turns=True), "max_turns: .* got True"),
-    "max_turns=2.0": (lambda: RunOptions(max_turns=given(2.0)), "max_turns: .* got float 2.0"),
-    "max_tokens=True": (lambda: RunOptions(max_tokens=True), "max_tokens: .* got True"),
+    "turns=True": (lambda: RunOptions(limits=Limits(turns=True)), "Limits.turns: .* got True"),
+    "turns=2.0": (lambda: RunOptions(limits=Limits(turns=given(2.0))), "Limits.turns: .* got float 2.0"),
+    "tokens=True": (lambda: RunOptions(limits=Limits(tokens=True)), "Limits.tokens: .* got True"),
     "settings={}": (lambda: RunOptions(settings=given({})), "settings: expected ModelSettings"),
     "selected_tools=[1]": (
         lambda: agent(server_options=ServerOptions(selected_tools=[given(1)])),

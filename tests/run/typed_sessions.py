@@ -13,6 +13,7 @@ from mcpagent import (
     Definition,
     EventStream,
     Image,
+    Limits,
     Message,
     Model,
     PendingCall,
@@ -160,7 +161,7 @@ async def entered() -> None:
 
 
 def short_answers(definition: Definition) -> Definition:
-    return replace(definition, options=replace(definition.options, max_turns=3))
+    return replace(definition, options=replace(definition.options, limits=Limits(turns=3)))
 
 
 def decide(call: PendingCall) -> bool:
@@ -173,10 +174,10 @@ agent: Agent[Person] = Agent(
     model,
     tools=[greet, prefixed([greet], "polite"), combined([greet])],
     server_options=ServerOptions(selected_servers=["files"], startup_seconds=None),
-    options=RunOptions(max_turns=5, max_tokens=10_000, max_dollars=0.5),
+    options=RunOptions(limits=Limits(turns=5, tokens=10_000, dollars=0.5)),
     approval=ApprovalPolicy(required=True, decide=decide),
     wrappers=wrappers,
 )
-Agent(options={"max_turns": 5})  # type: ignore[arg-type]
+Agent(options={"limits": 5})  # type: ignore[arg-type]
 Agent(wrappers=[greet])  # type: ignore[list-item]
 Agent(approval=ApprovalPolicy(decide="yes"))  # type: ignore[arg-type]

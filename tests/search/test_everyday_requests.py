@@ -62,7 +62,10 @@ def test_every_tool_that_a_request_names_exists_and_no_two_are_one() -> None:
     assert {name.partition(".")[0] for name in wanted} == {name.partition(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy",
+    [pytest.param(name, marks=pytest.mark.slow if name == "multilingual" else ()) for name in STRATEGIES],
+)
 def test_everyday_requests_are_answered_no_worse_than_they_were(strategy: str) -> None:
     for package in STRATEGIES[strategy]:
         pytest.importorskip(package)

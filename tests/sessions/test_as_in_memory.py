@@ -15,7 +15,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from mcpagent import Agent, RunOptions, ScriptedModel, SessionStore, ToolCall, ToolContext, ToolSearch, dump_messages
+from mcpagent import (
+    Agent,
+    Limits,
+    RunOptions,
+    ScriptedModel,
+    SessionStore,
+    ToolCall,
+    ToolContext,
+    ToolSearch,
+    dump_messages,
+)
 from mcpagent.errors import McpAgentError
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.session import Session
@@ -97,7 +107,7 @@ class World:
             instructions="Be brief.",
             tool_search=search,
             tools=[tools_of(self)],
-            options=RunOptions(max_turns=6),
+            options=RunOptions(limits=Limits(turns=6)),
             approval=lambda context, definition, arguments: definition.name == "pay",
             sessions=store,
         )

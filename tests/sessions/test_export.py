@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from mcpagent import Agent, RunOptions, ScriptedModel, SessionStore, ToolCall, load_messages
+from mcpagent import Agent, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall, load_messages
 from mcpagent.errors import InputError
 from mcpagent.messages import Image, Message, ToolResult
 from mcpagent.prompt.builder import call_note
@@ -252,7 +252,7 @@ async def test_what_mcpagent_says_to_a_model_is_no_question() -> None:
         return f"seen {place}"
 
     model = ScriptedModel([*(ToolCall(str(number), "look", {"place": "a"}) for number in range(6)), "done"])
-    async with Agent(model, tools=[look], options=RunOptions(max_turns=20)) as agent:
+    async with Agent(model, tools=[look], options=RunOptions(limits=Limits(turns=20))) as agent:
         await agent.ask("Look at it.")
         text = exported(agent.snapshot(), "md")
     assert text.count("The model was told") == 2  # of the repeated calls, and to answer now

@@ -50,6 +50,7 @@ def killed(place: str, folder: Path, kills: int, times: int, seconds: float, see
     return told
 
 
+@pytest.mark.slow
 def test_some_kills_of_sessions_in_a_file(tmp_path: Path) -> None:
     assert killed("sqlite", tmp_path, 4, 1, 100)["acknowledged"] > 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, Limits
 from mcpagent.agent import ApprovalPolicy
 from mcpagent.events import Event, RunFinished, SubagentEvent, ToolCallStarted
 from mcpagent.models.base import ModelRequest
@@ -78,13 +78,16 @@ async def test_turns_of_all_are_bounded_by_the_outermost() -> None:
         return call("read", f"c{len(request.messages)}", path=f"{len(request.messages)}")
 
     helper_model, boss_model = ScriptedModel([work] * 50), ScriptedModel([ask_again] * 50)
-    helper = Agent(helper_model, tools=[CountedTools("read")], options=RunOptions(max_turns=4))
+    helper = Agent(helper_model, tools=[CountedTools("read")], options=RunOptions(limits=Limits(turns=4)))
     events: list[Event] = []
     boss = Agent(
-        boss_model, tools=[helper.as_tool("h", "Helps.")], on_event=events.append, options=RunOptions(max_turns=10)
+        boss_model,
+        tools=[helper.as_tool("h", "Helps.")],
+        on_event=events.append,
+        options=RunOptions(limits=Limits(turns=10)),
     )
     async with boss:
-        await boss.ask("go")
+        assert (await boss.run("go")).answer == ""
     finished = events[-1]
     assert isinstance(finished, RunFinished)
     assert finished.stop == "max_turns"

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from opentelemetry import trace
 
-from mcpagent import Agent, RunOptions, ScriptedModel, ToolSearch
+from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ToolSearch
 from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.errors import LimitError, ModelError
@@ -319,13 +319,14 @@ async def test_a_model_that_fails_ends_the_request_and_the_run_with_its_status(t
     assert "xyzzy" not in str([(span.attributes, span.events, span.status.description) for span in traced.spans])
 
 
-async def test_a_limit_that_is_reached_is_the_error_of_the_run(traced: Traced) -> None:
+async def test_a_limit_that_is_reached_is_the_end_of_the_run_and_no_error(traced: Traced) -> None:
     model = ScriptedModel([ModelResponse(Message("assistant", (call("add", a=1, b=1),)), Usage(99, 1), "tool_calls")])
-    options = RunOptions(max_tokens=10)
+    options = RunOptions(limits=Limits(tokens=10))
     async with Agent(model, tools=[add], options=options, wrappers=[traced.tracing()]) as agent:
         with pytest.raises(LimitError):
             await agent.ask("go")
-    assert attribute(traced.one("invoke_agent"), "error.type") == "LimitError"
+    assert attribute(traced.one("invoke_agent"), "mcpagent.stop") == "max_tokens"
+    assert attribute(traced.one("invoke_agent"), "error.type") is None
     assert attribute(traced.one("invoke_agent"), "gen_ai.usage.input_tokens") == 99
 
 

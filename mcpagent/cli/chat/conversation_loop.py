@@ -32,7 +32,7 @@ from mcpagent.cli.screen.keys_during_answer import on_interrupt, typing_ahead, u
 from mcpagent.cli.screen.lines import notice_line, unfolded_lines
 from mcpagent.cli.screen.rendering import Activity, TurnView, print_failed_server
 from mcpagent.cli.screen.terminal import Terminal, put, warning_line
-from mcpagent.errors import McpAgentError, SessionStoreError
+from mcpagent.errors import LimitError, McpAgentError, SessionStoreError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.server_options import stored_lists
@@ -281,6 +281,8 @@ class Chat:
                         self.going_on.stop_keeping(error)
                     if self.agent.own_session.is_unfinished:
                         await self.agent.resume()
+        except LimitError:
+            pass  # the line at the end of the run has said it
         finally:
             self._view = None
             view.close()
@@ -325,11 +327,11 @@ class Chat:
                 servers = self.desk.configuration.enabled
                 print_failed_server(self.terminal.out, event, servers, glyphs, in_chat=True)
         elif self._view is not None:
-            from mcpagent.cli.oneshot.headless import STOPPED
+            from mcpagent.cli.oneshot.headless import stopped_line
 
             self._view(event)
-            if isinstance(event, RunFinished) and event.stop in STOPPED:
-                self._say(warning_line(STOPPED[event.stop], glyphs))
+            if isinstance(event, RunFinished) and (words := stopped_line(event)):
+                self._say(warning_line(words, glyphs))
         elif isinstance(event, Notice):
             self._notify(notice_line(event, glyphs))
         self._refresh()

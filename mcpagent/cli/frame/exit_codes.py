@@ -19,7 +19,7 @@ from mcpagent.errors import (
     ServerError,
     SessionStoreError,
 )
-from mcpagent.events import StopReason
+from mcpagent.events import LIMIT_STOPS, StopReason
 
 
 class ExitCode(IntEnum):
@@ -39,7 +39,7 @@ class ExitCode(IntEnum):
     CREDENTIALS = 4, "a key is missing or was refused"
     SERVERS = 5, "a required server, or every server, failed; `mcp test`: one failed"
     DENIED = 6, "answered, but a tool call was denied; `--denied-ok` makes it 0"
-    LIMIT = 7, "a limit ended it: turns, tokens, money, the length of the answer, repeated calls"
+    LIMIT = 7, "a limit ended it: turns, calls, tokens, money, time, the length of the answer, repeated calls"
     SESSION = 8, "a conversation cannot be read or written, or another process has it"
     TIMEOUT = 124, "`--timeout` ended it"
     HUNG_UP = 129, "the terminal was closed"
@@ -88,7 +88,10 @@ def code_of_stop(stop: StopReason) -> ExitCode:
     """The code for a run that ended with an answer; one that a limit cut short is not a success."""
     if stop == "answered":
         return ExitCode.OK
-    return ExitCode.LIMIT if stop in ("max_turns", "repeated_calls", "truncated") else ExitCode.ERROR
+    return ExitCode.LIMIT if stop in _LIMITED else ExitCode.ERROR
+
+
+_LIMITED = frozenset({*LIMIT_STOPS.values(), "repeated_calls", "truncated"})
 
 
 Result = TypeVar("Result")

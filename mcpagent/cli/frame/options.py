@@ -65,8 +65,8 @@ def _at_least(low: float) -> Callable[[float | None], float | None]:
     """A check of an option's value: typer's own either takes "nan" or does not show what was given."""
 
     def checked(value: float | None) -> float | None:
-        if value is not None and math.isnan(value):
-            raise typer.BadParameter("nan is no number")
+        if value is not None and not math.isfinite(value):
+            raise typer.BadParameter(f"{value:g} is no number")
         if value is not None and value < low:
             raise typer.BadParameter(f"{value:g} is less than {low:g}")
         return value
@@ -184,6 +184,12 @@ class Options:
         min=1,
         help="Answers of the model per question; then one last answer without tools, and exit code 7.",
     )
+    max_calls: int | None = _option(
+        None,
+        metavar="N",
+        min=1,
+        help="Calls of tools per question, of search_tools and the like not; then one last answer, and exit code 7.",
+    )
     context_window: int | None = _option(
         None,
         metavar="TOKENS",
@@ -195,13 +201,21 @@ class Options:
         None,
         metavar="N",
         min=1,
-        help="No further request once the answer took so many tokens, in and out; exit code 7.",
+        help="No further request or call once the answer took so many tokens, in and out; what there is is the answer, "
+        "and exit code 7.",
     )
     max_cost: float | None = _option(
         None,
         metavar="DOLLARS",
         callback=_at_least(0),
-        help="No further request once the answer cost so much (US); exit code 7.",
+        help="The same once the answer cost so much (US).",
+    )
+    max_seconds: float | None = _option(
+        None,
+        metavar="SECONDS",
+        callback=_at_least(0.1),
+        help="The same after so many seconds, without those in which you are asked; what is under way is cut off. With "
+        "--timeout there is no answer.",
     )
     json_schema: Path | None = _option(
         None,

@@ -24,7 +24,7 @@ from mcpagent.text.safe_text import safe_line
 
 USER_FILE = "config.toml"
 PROJECT_FILE = ".mcpagent.toml"
-LIMITS = frozenset({"max_turns", "max_tokens", "max_cost", "timeout", "server_wait"})
+LIMITS = frozenset({"max_turns", "max_calls", "max_tokens", "max_cost", "max_seconds", "timeout", "server_wait"})
 PROJECT_KEYS = LIMITS | {"model", "tool_search", "always_load", "deny"}
 ONE_RUN_ONLY = frozenset({"config", "card", "record", "replay", "json_schema", "debug", "trust_project"})
 """Options that say something about one run, or that nobody should say once and for all."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcpagent.config import ServerConfig
     from mcpagent.definition import Wrapper
     from mcpagent.events import Emit
+    from mcpagent.limits.run_limits import Limits
     from mcpagent.mcp.lists.list_cache import ListCache
     from mcpagent.mcp.lists.pins import AllowChange, ToolChange
     from mcpagent.mcp.server_options import ServerOptions
@@ -93,12 +94,9 @@ def make_agent(
         "server_options": replace(servers, startup_seconds=startup_seconds, question_seconds=options.server_wait),
         "approval": _policy(approvals, waits=waits) if approvals is not None else False,
         "options": RunOptions(
-            max_turns=options.max_turns,
+            limits=_limits(options),
             settings=_settings(options),
-            max_tokens=options.max_tokens,
             compaction=Compaction(window_tokens=options.context_window),
-            # What costs nothing is within a limit of nothing.
-            max_dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
         ),
         "on_event": report,
         "sessions": sessions,
@@ -137,6 +135,20 @@ def session_store(options: Options, configuration: Configuration) -> SessionStor
     store = store_of(options)
     store.hide(secret for server in (*members, *configuration.enabled) for secret in secrets_of(server))
     return store
+
+
+def _limits(options: Options) -> Limits:
+    """What `--max-...` say."""
+    from mcpagent.limits.run_limits import Limits
+
+    return Limits(
+        turns=options.max_turns,
+        tool_calls=options.max_calls,
+        tokens=options.max_tokens,
+        # What costs nothing is within a limit of nothing.
+        dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
+        seconds=options.max_seconds,
+    )
 
 
 def _settings(options: Options) -> ModelSettings:

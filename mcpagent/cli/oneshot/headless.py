@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -42,8 +41,9 @@ from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.rendering import TurnView, print_failed_server
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put, readable_json, write_out
 from mcpagent.config import ServersConfig
-from mcpagent.errors import InputError, LimitError, OutputError
+from mcpagent.errors import InputError, OutputError
 from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
+from mcpagent.limits.run_limits import LimitKind
 from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.messages import Usage
@@ -52,14 +52,33 @@ from mcpagent.sessions.store import usable_id
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 
-STOPPED: Mapping[str, str] = {
-    "max_turns": "stopped at --max-turns; the answer is what the model knew by then",
+_FLAGS: Mapping[LimitKind, str] = {
+    "turns": "--max-turns",
+    "tool_calls": "--max-calls",
+    "tokens": "--max-tokens",
+    "dollars": "--max-cost",
+    "seconds": "--max-seconds",
+}
+_STOPPED: Mapping[str, str] = {
     "repeated_calls": "stopped: the model made the same call again and again",
     "truncated": "the answer is cut off: the model reached its limit of output tokens",
     "refused": "the model refused to answer",
     "calls_pending": "stopped: a call waits for an approval or a result from outside",
 }
-_FLAGS = {"max_tokens": "--max-tokens", "max_dollars": "--max-cost"}
+
+
+def stopped_line(finished: RunFinished) -> str:
+    """Why there is no answer, or not the whole one; "" if there is."""
+    limit = finished.limit
+    if limit is None:
+        return _STOPPED.get(finished.stop, "")
+    flag = (
+        f"{_FLAGS[limit.limit]} {limit.most:g}"
+        if limit.limit != "tokens"
+        else f"{_FLAGS[limit.limit]} {limit.most:.0f}"
+    )
+    words = limit.said("" if finished.answer else "without an answer", limit=flag if limit.scope == "run" else "")
+    return f"{words}; the answer is what the model knew by then" if finished.answer else words
 
 
 def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
@@ -142,8 +161,6 @@ class _OneShot:
                 raise OutputError(f"no answer that fits --json-schema: {told}", problems=finished.problems)
             self._write_answer(agent, finished)
             return self._judge(finished)
-        except LimitError as error:
-            raise LimitError(re.sub("|".join(_FLAGS), lambda found: _FLAGS[found[0]], str(error))) from None
         finally:
             await agent.aclose()
 
@@ -211,9 +228,13 @@ class _OneShot:
             self.report.finish(agent, finished, self.denials)
         elif finished.has_output:
             write_out(readable_json(finished.output) + "\n")
-        elif not self.shows_words:
+        elif not self.shows_words and (finished.limit is None or self._is_told(finished)):
             answer = for_model(finished.answer)
             write_out(answer if answer.endswith("\n") else answer + "\n")
+
+    def _is_told(self, finished: RunFinished) -> bool:
+        """Whether what a limit left of an answer belongs on stdout: where a document was wanted, words do not."""
+        return bool(finished.answer) and self.options.json_schema is None
 
     def _before_the_run(self, event: Event) -> None:
         """What happens while servers connect; the stream has the rest."""
@@ -245,13 +266,13 @@ class _OneShot:
         put(self.terminal.err, *lines, style="dim")
 
     def _judge(self, finished: RunFinished) -> ExitCode:
-        if finished.stop in STOPPED:
-            self.terminal.warn(STOPPED[finished.stop])
+        if words := stopped_line(finished):
+            self.terminal.warn(words)
         for line in dict.fromkeys(denial.line() for denial in self.denials):
             put(self.terminal.err, Text(line, "error"))
         if finished.stop == "answered" and self.denials and not self.options.denied_ok:
             return ExitCode.DENIED
-        return code_of_stop(finished.stop) if finished.answer.strip() else ExitCode.ERROR
+        return code_of_stop(finished.stop) if finished.answer.strip() or finished.limit else ExitCode.ERROR
 
     def _aside(self) -> AbstractContextManager[None]:
         return self.view.paused() if self.view is not None else nullcontext()

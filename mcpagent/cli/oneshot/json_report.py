@@ -19,6 +19,7 @@ from mcpagent.events import (
     AnswerRestarted,
     ConversationCompacted,
     Event,
+    LimitReached,
     Notice,
     ProviderCallFinished,
     ProviderCallStarted,
@@ -191,6 +192,8 @@ class JsonReport:
                 return _provider_document(event)
             case ConversationCompacted():
                 return {"type": "compacted", **asdict(event)}
+            case LimitReached():
+                return {"type": "limit_reached", **asdict(event), "message": event.text}
             case _:
                 return event_document(event)
 

@@ -26,6 +26,7 @@ from mcpagent.cli.screen.terminal import Glyphs, put, silent_console
 from mcpagent.events import (
     AnswerRestarted,
     Event,
+    LimitReached,
     Notice,
     ProviderCallFinished,
     ProviderCallStarted,
@@ -284,8 +285,9 @@ class TurnView:
         self._words_shown = True
 
     def _show_step(self, event: Event) -> None:
-        """What leaves a line; a call of the provider's stands below what was said before it."""
-        if isinstance(event, ProviderCallStarted | ProviderCallFinished):
+        """What leaves a line; a call of the provider's stands below what was said before it, and so does the end of an
+        answer that was cut off."""
+        if isinstance(event, ProviderCallStarted | ProviderCallFinished | LimitReached):
             self._show_words(self._blocks.finish())
         self._print(*event_lines(event, self._calls, self._glyphs, self._steps.width))
         if isinstance(event, ProviderCallStarted):

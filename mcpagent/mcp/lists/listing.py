@@ -16,7 +16,7 @@ from mcpagent.mcp.connection import McpConnection
 from mcpagent.mcp.lists.list_cache import CachedServer
 from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
 from mcpagent.mcp.redaction import Redactor
-from mcpagent.mcp.request_failures import REQUEST_FAILURES, CallTimeoutError, Limits, RefusedError
+from mcpagent.mcp.request_failures import REQUEST_FAILURES, CallTimeoutError, RefusedError, RequestLimits
 from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, line_for_model
@@ -62,9 +62,9 @@ class _ListReader:
         self._warn = warn
         self._redactor = Redactor(config)
         self._redact = self._redactor.result
-        self._limits = Limits(config.connect_timeout_seconds, config.connect_timeout_seconds)
+        self._limits = RequestLimits(config.connect_timeout_seconds, config.connect_timeout_seconds)
         others_seconds = min(OTHERS_SECONDS, config.connect_timeout_seconds * 0.5)
-        self._others_limits = Limits(others_seconds, others_seconds)
+        self._others_limits = RequestLimits(others_seconds, others_seconds)
 
     async def read(self) -> ServerLists:
         can = self._connection.session.server_capabilities

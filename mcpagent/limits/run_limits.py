@@ -1,0 +1,147 @@
+"""`Limits`: what a run, or a whole session, may take; which of them is used up, and how that is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from types import NoneType
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from mcpagent.messages import Spent
+from mcpagent.python.argument_checks import expect
+
+LimitKind: TypeAlias = Literal["turns", "tool_calls", "tokens", "dollars", "seconds"]
+"""Fields of `Limits`."""
+
+LimitScope: TypeAlias = Literal["run", "session", "caller"]
+"""Whose limit it is; "caller": that of the agent which called this one as a tool, or of its session."""
+
+KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
+
+FIRM: tuple[LimitKind, ...] = ("tokens", "dollars", "seconds")
+"""Once one of these is used up the model is asked nothing more; after the others it is asked for an answer."""
+
+MOST_TURNS = 100
+"""Turns of a run whose limits name no number of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run, or all runs of a session together, may take; None: as much as it needs.
+
+    Agents that are called as tools count towards their caller's. `turns`: requests that are answered, 100 in a run
+    without a number of its own. `tool_calls`: calls that are run, those of programs too, but for the runtime's own
+    tools such as `search_tools`. `tokens`: input and output, as the provider counts them. `dollars`: US. `seconds`:
+    from the prompt on, without those in which a person is asked about a call. Raises `ConfigError` for what allows
+    nothing or is no number.
+    """
+
+    turns: int | None = None
+    tool_calls: int | None = None
+    tokens: int | None = None
+    dollars: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("turns", "tool_calls", "tokens"):
+            wanted = "a whole number, 1 or more, or None"
+            expect(
+                f"Limits.{name}", getattr(self, name), (int, NoneType), wanted, holds=lambda it: it is None or it > 0
+            )
+        for name in ("dollars", "seconds"):
+            expect(
+                f"Limits.{name}", getattr(self, name), (int, float, NoneType), "a number above 0 or None", holds=_some
+            )
+
+    def of_run(self) -> Limits:
+        """For a run: with a number of turns."""
+        return self if self.turns is not None else replace(self, turns=MOST_TURNS)
+
+    def filled_by(self, others: Limits) -> Limits:
+        """With those of the others where these say nothing."""
+        return Limits(
+            *(mine if mine is not None else theirs for mine, theirs in zip(astuple(self), astuple(others), strict=True))
+        )
+
+    def given(self) -> dict[str, float]:
+        """What they say, by field."""
+        return {kind: most for kind in KINDS if (most := self.most(kind)) is not None}
+
+    def most(self, kind: LimitKind) -> float | None:
+        """What the field of this name says."""
+        value: float | None = getattr(self, kind)
+        return value
+
+
+def _some(limit: float | None) -> bool:
+    return limit is None or (limit > 0 and math.isfinite(limit))
+
+
+class UsedUp(NamedTuple):
+    """The limit that is reached, how much it is and what was used; None: that is not known, so it cannot be kept."""
+
+    kind: LimitKind
+    most: float
+    used: float | None
+
+
+def used_up(limits: Limits, spent: Spent, kinds: Sequence[LimitKind]) -> UsedUp | None:
+    """The first of these kinds of which nothing is left, after this was spent; None if there is something left of all.
+
+    Dollars are used up once a price is not known, since nobody can tell then; what costs nothing is within any limit.
+    """
+    for kind in kinds:
+        if (most := limits.most(kind)) is None:
+            continue
+        used = amount_of(spent, kind)
+        if kind == "dollars" and not spent.cost_known:
+            return UsedUp(kind, most, None)
+        if used >= most:
+            return UsedUp(kind, most, used)
+    return None
+
+
+def amount_of(spent: Spent, kind: LimitKind) -> float:
+    """What was spent of this kind."""
+    match kind:
+        case "turns":
+            return spent.turns
+        case "tool_calls":
+            return spent.tool_calls
+        case "tokens":
+            return spent.usage.input_tokens + spent.usage.output_tokens
+        case "dollars":
+            return spent.dollars
+        case "seconds":
+            return spent.seconds
+
+
+_OF: dict[LimitScope, str] = {
+    "run": "of a run",
+    "session": "of the session",
+    "caller": "of the agent that called this one",
+}
+
+
+def stopped_words(used: UsedUp, scope: LimitScope = "run", *, what: str = "", limit: str = "") -> str:
+    """Why a run ended, in one line; `what` stands behind the amount, `limit` in place of how Python has it."""
+    kind, most, amount = used
+    limit = limit or f"Limits({kind}={most!r}) {_OF[scope]}"
+    what = f" {what}" if what else ""
+    if amount is None:
+        unknown = "the price of this model, or of a tool that its provider ran, is not known"
+        return f"stopped{what}: {unknown}, so a limit of dollars cannot be kept ({limit}); set one of tokens"
+    return f"stopped after {shown_amount(kind, amount)}{what} ({limit})"
+
+
+def shown_amount(kind: LimitKind, amount: float) -> str:
+    """So much of this kind, as `5 tool calls`."""
+    match kind:
+        case "dollars":
+            return f"${amount:.4f}"
+        case "seconds":
+            return f"{amount:.1f} seconds"
+        case _:
+            name = kind.replace("_", " ")
+            return f"{amount:,.0f} {name if amount != 1 else name[:-1]}"
