@@ -122,7 +122,9 @@ def _bounded(request: ModelRequest, tokens: int) -> ModelRequest:
 async def _ask(request: ModelRequest, run: RunContext[Any]) -> ModelResponse:
     """As a request of the run, which its limits count; nothing of it is shown as an answer."""
     run.check_limits()
-    response = await run.model.respond(request, _beside_the_answer(run.emit))
+    with run.watch.asking(request, run.model) as answered:
+        response = await run.model.respond(request, _beside_the_answer(run.emit))
+        answered(response)
     expect(f"model {safe_line(run.model.name, 80)}: respond()", response, ModelResponse, "a ModelResponse")
     paid = bool(response.usage.input_tokens or response.usage.output_tokens)
     tokens = sum(run.tools.tokens([tool.name]) for tool in request.tools)

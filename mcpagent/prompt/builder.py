@@ -111,3 +111,9 @@ def misfit_note(problems: Sequence[str]) -> str:
 def is_misfit_note(text: str) -> bool:
     """Whether `misfit_note` wrote it."""
     return text.startswith(_words("misfit").template.partition("$")[0])
+
+
+def is_own_note(text: str) -> bool:
+    """Whether it is what a model was told of its answer, by `misfit_note` or `call_note`: nobody asked it."""
+    begins, _, ends = _words("call").template.partition("$tool")
+    return is_misfit_note(text) or (text.startswith(begins) and text.endswith(ends))

@@ -26,7 +26,7 @@ from mcpagent.messages import (
     Usage,
 )
 from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
-from mcpagent.prompt.builder import call_note
+from mcpagent.prompt.builder import is_own_note
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Standing, progress_from_json
 from mcpagent.text.safe_text import safe_line, without_halves
@@ -295,8 +295,7 @@ def _is_news(messages: Sequence[Message], place: int) -> bool:
     message, before, after = messages[place], messages[max(place - 1, 0)], messages[place + 1 : place + 2]
     if any(isinstance(part, ToolsChanged | ToolsShown | Compacted) for part in message.parts):
         return True
-    begins, _, ends = call_note("...").partition("...")
-    if place and message.text.startswith(begins) and message.text.endswith(ends):
+    if place and is_own_note(message.text):
         return True
     has_place = before.role == "tool" or (bool(after) and after[0].role == "user")
     return has_place and message.text.startswith(_NEWS)
