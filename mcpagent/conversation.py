@@ -462,7 +462,7 @@ class Conversation:
         if not is_pinned(message):
             pinned = replace(message, parts=(*message.parts, Pinned()))
             self._messages = [*self._messages[:place], pinned, *self._messages[place + 1 :]]
-            compactions = self._compactions
+            compactions = [*self._compactions]  # they say the same of it as before
             self._changed_from(place)
             self._compactions = compactions
         return True
