@@ -65,6 +65,17 @@ class Live:
         """What stands for all that was cut off so far."""
         return self.before.summary if self.before is not None else ""
 
+    def released(self) -> Live:
+        """The same, from which the question that stayed at the last cut may go now, if it is not asked any more."""
+        if self.before is None or not self.before.pinned:
+            return self
+        stays = (back for back in self.before.pinned if self._has_to_stay(self.place - back))
+        pinned = tuple(stays)
+        return self if pinned == self.before.pinned else replace(self, before=replace(self.before, pinned=pinned))
+
+    def _has_to_stay(self, at: int) -> bool:
+        return any(is_pinned(self.messages[one]) or one == self.asked for one in self._whole_step(at))
+
     def steps(self) -> Iterator[tuple[int, int]]:
         """From and to: a message, with the results of its calls."""
         start = self.begin
