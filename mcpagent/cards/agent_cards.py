@@ -115,7 +115,13 @@ def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
     usual = RunOptions()
     said = card.max_turns or int(_params(card).get("max_iterations") or 0)
     turns = said if asked.max_turns == usual.max_turns else 0
-    return replace(asked, max_turns=turns or asked.max_turns, settings=merged(_settings(card), asked.settings))
+    large = card.large_result_tokens if asked.large_result_tokens == usual.large_result_tokens else None
+    return replace(
+        asked,
+        max_turns=turns or asked.max_turns,
+        large_result_tokens=asked.large_result_tokens if large is None else large,
+        settings=merged(_settings(card), asked.settings),
+    )
 
 
 def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
@@ -241,6 +247,9 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         tool_search=_search_config(agent.tool_search),
         code_mode=agent.definition.code_mode is not None,
         max_turns=options.max_turns if options.max_turns != RunOptions().max_turns else 0,
+        large_result_tokens=large
+        if (large := options.large_result_tokens) != RunOptions().large_result_tokens
+        else None,
         request_params=params,
         provider_tools=tuple(map(_without_token, agent.provider_tools)),
         **servers,

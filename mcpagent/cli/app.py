@@ -39,7 +39,7 @@ Files = Annotated[list[Path] | None, typer.Argument(metavar="FILES", help="Files
 Print = Annotated[bool, typer.Option("--print", "-p", hidden=True)]
 Json = Annotated[bool, typer.Option("--json", envvar="MCPAGENT_JSON", help="The same as --output json.")]
 
-_TRUSTING = ("trust_changes", "trust_project", "max_turns", "context_window")
+_TRUSTING = ("trust_changes", "trust_project", "max_turns", "context_window", "large_result_tokens")
 _ASKING = ("model", "thinking", "profile", "set", "provider_tool", "code", *opt.CATALOGUE, *opt.RULES)
 _LIMITS = ("max_tokens", "max_cost", "json_schema", "estimate")
 _KEEPING = ("continue_last", "session_db")

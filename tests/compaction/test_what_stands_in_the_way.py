@@ -105,21 +105,27 @@ async def lives_on(seed: int) -> None:
             return "It is enough."
         if chance.random() < 0.5:
             sizes = chance.choices([10, 500, 5_000, 60_000], k=chance.randint(1, 3))
-            return Message("assistant", tuple(ToolCall(f"{made}_{at}", "get", {"size": s}) for at, s in enumerate(sizes)))
+            return Message(
+                "assistant", tuple(ToolCall(f"{made}_{at}", "get", {"size": s}) for at, s in enumerate(sizes))
+            )
         return "answer " * chance.choice([1, 50, 300]) if request.output is None else chance.choice(["[1]", "nothing"])
 
     def summary(_request: ModelRequest) -> Answer:
         failure = ModelError("test: no", provider="test", status=400)
         return chance.choice(["They talked. " * 20, "", "sum " * 9_000, ToolCall("", "get", {"size": 5}), failure])
 
-    model = WindowedModel(brain, window, known=chance.random() < 0.6, summary=summary, per_token=chance.choice([3.3, 5]))
+    model = WindowedModel(
+        brain, window, known=chance.random() < 0.6, summary=summary, per_token=chance.choice([3.3, 5])
+    )
     options = RunOptions(large_result_tokens=large, max_turns=6)
     async with Agent(model, tools=[get], options=options, with_tool_search_mode=chance.random() < 0.5) as agent:
         session = agent.session()
         for number in range(8):
             size = chance.choice([1, 100, 400, 400, 2_500])
             try:
-                await session.ask(f"{number} {'blah ' * size}", output_type=list[int] if chance.random() < 0.3 else None)
+                await session.ask(
+                    f"{number} {'blah ' * size}", output_type=list[int] if chance.random() < 0.3 else None
+                )
             except ContextOverflowError:
                 assert size == 2_500
             except OutputError:

@@ -134,6 +134,7 @@ def test_a_valid_block_is_read_in_order(form: str) -> None:
         ("default: 1", "'default' must be a boolean in PATH", "Got: int"),
         ("max_turns: many", "'max_turns' must be an integer in PATH", "Got: str"),
         ("max_turns: 0", "'max_turns' must be 1 or more in PATH", "Got: 0"),
+        ("large_result_tokens: -1", "'large_result_tokens' must be 0 or more in PATH", "Got: -1"),
         ("mcp_servers: []", "'mcp_servers' must be a mapping in PATH", "Got: list"),
         ("tools: {a: b}", "'tools.a' must be a list of patterns in PATH", "Write ['b']."),
         (
@@ -305,6 +306,7 @@ CARDS = st.builds(
     ),
     agents=st.lists(NAMES, max_size=2).map(tuple),
     max_turns=st.integers(0, 9),
+    large_result_tokens=st.none() | st.integers(0, 9),
     request_params=st.dictionaries(WORDS, VALUES, max_size=2),
     api_key=st.sampled_from(["", "${KEY}"]),
     foreign=st.dictionaries(st.sampled_from(sorted(FOREIGN)), VALUES, max_size=2),
@@ -623,7 +625,7 @@ def test_a_card_of_an_agent_made_in_code() -> None:
         instructions="You help.",
         tool_search=ToolSearch(strategy="bm25", eager_tools={"g": ["a*"]}),
         tools=[CountedTools("x")],
-        options=RunOptions(max_turns=7),
+        options=RunOptions(max_turns=7, large_result_tokens=0),
     )
     card = agent.to_card("mine")
     assert card == AgentCard(
@@ -632,9 +634,14 @@ def test_a_card_of_an_agent_made_in_code() -> None:
         model="offline",
         mcp_servers=config["mcpServers"],
         max_turns=7,
+        large_result_tokens=0,
         tool_search=ToolSearchConfig(True, "mcp", "bm25", {"g": ("a*",)}),
     )
     assert parse_card(dump_card(card), Path("x.md")) == card
+    again = Agent.from_card(card)
+    assert (again.options.max_turns, again.options.large_result_tokens) == (7, 0)
+    asked = Agent.from_card(card, options=RunOptions(large_result_tokens=500))
+    assert asked.options.large_result_tokens == 500
 
 
 KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "MY_KEY": "k"}

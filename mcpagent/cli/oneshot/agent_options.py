@@ -97,6 +97,7 @@ def make_agent(
             settings=_settings(options),
             max_tokens=options.max_tokens,
             compaction=Compaction(window_tokens=options.context_window),
+            large_result_tokens=options.large_result_tokens,
             # What costs nothing is within a limit of nothing.
             max_dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
         ),
