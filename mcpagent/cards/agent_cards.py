@@ -236,7 +236,8 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
     elif config is not None:
         values = config.servers if isinstance(config, ServersConfig) else tuple(config)
         servers["servers"] = tuple(server.name for server in values)
-    options, instructions = agent.options, agent.instructions
+    options, usual, instructions = agent.options, RunOptions(), agent.instructions
+    large = options.large_result_tokens
     params = {name: value for name, value in options.settings.given().items() if name in REQUEST_PARAMS}
     if "stop" in params:
         params["stop"] = list(params["stop"])
@@ -246,10 +247,8 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         model=_model_text(agent.model_choice),
         tool_search=_search_config(agent.tool_search),
         code_mode=agent.definition.code_mode is not None,
-        max_turns=options.max_turns if options.max_turns != RunOptions().max_turns else 0,
-        large_result_tokens=large
-        if (large := options.large_result_tokens) != RunOptions().large_result_tokens
-        else None,
+        max_turns=options.max_turns if options.max_turns != usual.max_turns else 0,
+        large_result_tokens=large if large != usual.large_result_tokens else None,
         request_params=params,
         provider_tools=tuple(map(_without_token, agent.provider_tools)),
         **servers,

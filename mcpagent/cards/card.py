@@ -47,9 +47,8 @@ class AgentCard:
     from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of `{target, name, ...}`.
     `tools`: server name -> patterns of the tools it may have; a server that is not named has all. With `code_mode` the
     model calls tools in Python programs. `provider_tools` are run by the model's provider.
-    `agents` are the cards whose agents this one may call. A result of more than `large_result_tokens` is kept beside the
-    conversation; None: as usual. `foreign` holds fields that other programs know and that
-    mean nothing here.
+    `agents` are the cards whose agents this one may call. A result of more than `large_result_tokens` is kept beside
+    the conversation; None: as usual. `foreign` holds fields that other programs know and that mean nothing here.
     """
 
     name: str

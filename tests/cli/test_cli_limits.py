@@ -138,7 +138,7 @@ def test_a_result_of_more_tokens_than_were_named_is_read_in_pieces(
 ) -> None:
     long = Message("assistant", (ToolCall("1", "get_weather", {"city": "Rome " * 2_000}),))
     model = ScriptedModel([long, "Mild."])
-    assert ask(tmp_path, model, large_result_tokens=tokens)[0] == 0
+    assert ask(tmp_path, model, approve="all", large_result_tokens=tokens)[0] == 0
     assert capsys.readouterr().out == "Mild.\n"
     [result] = model.requests[1].messages[2].tool_results
     offered = [tool.name for tool in model.requests[1].tools]
