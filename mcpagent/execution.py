@@ -173,7 +173,8 @@ async def run_call(
     result = ToolResult(
         call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error, time.monotonic() - started
     )
-    result = await run.large.set_aside(result, tokens=tool.large_result_tokens if tool is not None else None)
+    tokens = tool.large_result_tokens if tool is not None else None
+    result = await run.large.set_aside(result, tokens=tokens, blocks=output.blocks)
     changes = (*admission.changes, *output.changes)
     run.conversation.note(output.changes)
     batch.parts[position] = (result, *changes)

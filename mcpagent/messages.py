@@ -196,7 +196,7 @@ class KeptAside:
     """Where the whole of a result is kept, of which the conversation has a short form (`mcpagent.large_results`).
 
     `handle` is what readers are given for it. `tokens` estimates what the whole would have taken of the window,
-    `kind` says in one word what it is: "JSON", "CSV", "text".
+    `kind` says in one word what it is: "JSON", "CSV", "text". Of a "binary" one with 0 tokens all text is there.
     """
 
     handle: str

@@ -14,10 +14,21 @@ from mcpagent.python.argument_checks import expect, expect_fields, expect_kind
 
 
 @dataclass(frozen=True, slots=True)
+class BinaryBlock:
+    """What a tool gave that is neither text nor a picture: `media_type` such as "audio/wav", `data` in Base64, where it
+    is from."""
+
+    media_type: str
+    data: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutput:
     """What running a tool gave: content for the model, changes of the offered tools, events to tell.
 
     `structured` is the same as data, where a server gives that too, for its tool's `output_schema` to be held against.
+    `blocks` are kept beside the conversation; the content names them.
     """
 
     content: tuple[Text | Image, ...]
@@ -26,6 +37,7 @@ class ToolOutput:
     events: tuple[Event, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     structured: Any = None
+    blocks: tuple[BinaryBlock, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:

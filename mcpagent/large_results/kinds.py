@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.text.for_model import line_for_model
 
-Kind: TypeAlias = Literal["JSON", "NDJSON", "CSV", "TSV", "XML", "HTML", "images", "text"]
+Kind: TypeAlias = Literal["JSON", "NDJSON", "CSV", "TSV", "XML", "HTML", "images", "binary", "text"]
 
 MAX_SHAPE = 600
 """Characters that tell a shape."""

@@ -11,6 +11,7 @@ from itertools import accumulate
 
 from mcpagent.large_results.kinds import Data, read_data
 from mcpagent.messages import Image, Text
+from mcpagent.tools import BinaryBlock
 
 IMAGE_TOKENS = 1_600
 """About what a picture of usual size takes of a window, whatever its file's size is."""
@@ -31,22 +32,23 @@ def estimated_tokens(content: Iterable[Text | Image]) -> int:
 
 @dataclass(frozen=True)
 class LargeOutput:
-    """What a result said: its texts as one, a line each, and its images in order."""
+    """What a result said: its texts as one, a line each, its images and its other binary blocks in order."""
 
     text: str = field(repr=False)
     images: tuple[Image, ...] = field(default=(), repr=False)
+    blocks: tuple[BinaryBlock, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, content: Iterable[Text | Image]) -> LargeOutput:
+    def of(cls, content: Iterable[Text | Image], blocks: tuple[BinaryBlock, ...] = ()) -> LargeOutput:
         """That of a result's content."""
         parts = tuple(content)
         text = "\n".join(part.text for part in parts if isinstance(part, Text))
-        return cls(text, tuple(part for part in parts if isinstance(part, Image)))
+        return cls(text, tuple(part for part in parts if isinstance(part, Image)), blocks)
 
     @property
     def size(self) -> int:
-        """Characters, those of images in Base64 too."""
-        return len(self.text) + sum(len(image.data) for image in self.images)
+        """Characters, those of images and blocks in Base64 too."""
+        return len(self.text) + sum(len(binary.data) for binary in (*self.images, *self.blocks))
 
     @property
     def weight(self) -> int:
@@ -66,14 +68,14 @@ class LargeOutput:
         A result that comes again has the same one, so that a model which repeats itself is still seen to.
         """
         digest = hashlib.sha256(self.text.encode(errors="surrogatepass"))
-        for image in self.images:
-            digest.update(f"\0{image.media_type}\0{image.data}".encode(errors="surrogatepass"))
+        for binary in (*self.images, *self.blocks):
+            digest.update(f"\0{binary.media_type}\0{binary.data}".encode(errors="surrogatepass"))
         return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
 
     @cached_property
     def data(self) -> Data:
         """What the text was read as, once."""
-        return read_data(self.text) if self.text else Data("images")
+        return read_data(self.text) if self.text else Data("images" if self.images else "binary")
 
     # -- lines, counted from 1 ----------------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ READ = _definition(
     start_char=_number("First character, where lines are long"),
     end_char=_number("Last character"),
     image=_number("Number of an image, to see it"),
+    block=_number("Number of another binary block, to see its bytes: those from start_char on"),
 )
 SEARCH = _definition(
     READER_NAMES[1],

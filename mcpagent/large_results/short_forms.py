@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mcpagent.large_results.kinds import shape_in_words
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.text.for_model import fenced, for_model, line_for_model
@@ -22,6 +24,11 @@ def short_form(output: LargeOutput) -> str:
     return "\n".join((_first_line(output), _how_to_read(output), *shown))
 
 
+def kept_form(output: LargeOutput) -> str:
+    """What is said before a result that is not large, of which binary blocks are kept."""
+    return f"[Set aside as {output.handle}: {'; '.join(_binaries(output))}]\n{_how_to_read(output)}"
+
+
 def brief_form(output: LargeOutput) -> str:
     """In one or two lines."""
     begins = line_for_model(output.text[: 4 * BRIEF_HEAD], BRIEF_HEAD)
@@ -40,12 +47,16 @@ def _described(output: LargeOutput) -> str:
         shape = shape_in_words(output.data)
         lines = f"{output.lines:,} line{'s' if output.lines != 1 else ''}"
         parts.append(f"{output.data.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}")
-    for place, image in enumerate(output.images[:10], 1):
-        size = len(image.data) * 3 // 4
-        parts.append(f"image {place}: {line_for_model(image.media_type, 40)}, {size:,} bytes")
-    if len(output.images) > 10:
-        parts.append(f"{len(output.images)} images in all")
-    return "; ".join(parts) or "nothing"
+    return "; ".join((*parts, *_binaries(output))) or "nothing"
+
+
+def _binaries(output: LargeOutput) -> Iterator[str]:
+    for what, binaries in (("image", output.images), ("block", output.blocks)):
+        for place, binary in enumerate(binaries[:10], 1):
+            size = len(binary.data) * 3 // 4 - binary.data[-2:].count("=")
+            yield f"{what} {place}: {line_for_model(binary.media_type, 40)}, {size:,} bytes"
+        if len(binaries) > 10:
+            yield f"{len(binaries)} {what}s in all"
 
 
 def _how_to_read(output: LargeOutput) -> str:

@@ -38,7 +38,7 @@ from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.tools import BinaryBlock, Tool, ToolOutput
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -334,11 +334,13 @@ class CallLine:
     progress: tuple[tuple[float, float | None, str], ...]
     events: tuple[CustomEvent | ToolsSearched, ...]
     changes: tuple[RecordedShown | RecordedChange, ...]
+    blocks: tuple[BinaryBlock, ...] = ()
 
     @property
     def output(self) -> ToolOutput:
         """What the tool gave, as a value."""
-        return ToolOutput(self.content, self.error, tuple(map(_change, self.changes)), self.events)
+        changes = tuple(map(_change, self.changes))
+        return ToolOutput(self.content, self.error, changes, self.events, blocks=self.blocks)
 
     def notifications(self, tool: ToolDefinition) -> list[ToolProgress]:
         """The progress that the tool told of."""
@@ -370,6 +372,7 @@ def output_document(output: ToolOutput, progress: Sequence[ToolProgress]) -> Doc
             else {name: asdict(change)[name] for name in ("added", "removed", "was")}
             for change in output.changes
         ],
+        **({"blocks": [asdict(block) for block in output.blocks]} if output.blocks else {}),
     }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from mcpagent import Agent, RunOptions
+from mcpagent import Agent, RunOptions, Session
 from mcpagent.errors import ContextOverflowError, InputError, ModelError, OutputError
-from mcpagent.messages import Compacted, Message, Pinned, Text, ToolCall
+from mcpagent.messages import Compacted, Message, Pinned, ToolCall
 from mcpagent.models import ModelRequest
 from mcpagent.models.scripted import Answer
 from tests.compaction.windowed import WindowedModel, asks_then_tells, is_paired
@@ -88,15 +89,9 @@ async def test_a_question_that_nobody_asks_any_more_is_not_in_the_way_of_the_nex
         assert len(session.messages) > 4
 
 
-async def lives_on(seed: int) -> None:
-    """A conversation of anything: it never ends for its length, but where a question alone takes most of the window."""
-    chance = random.Random(seed)
-    window, large = chance.choice([4_000, 8_000]), chance.choice([0, 200, 10_000])
+def anything(chance: random.Random) -> WindowedModel:
+    """A model that says, calls and summarises by chance."""
     made = 0
-
-    def get(size: int, number: int = 0) -> str:
-        """Gets."""
-        return f"data, {number}; " * (size // 8)
 
     def brain(request: ModelRequest) -> Answer:
         nonlocal made
@@ -105,46 +100,54 @@ async def lives_on(seed: int) -> None:
             return "It is enough."
         if chance.random() < 0.5:
             sizes = chance.choices([10, 500, 5_000, 60_000], k=chance.randint(1, 3))
-            return Message(
-                "assistant", tuple(ToolCall(f"{made}_{at}", "get", {"size": s}) for at, s in enumerate(sizes))
-            )
+            calls = (ToolCall(f"{made}_{at}", "get", {"size": size}) for at, size in enumerate(sizes))
+            return Message("assistant", tuple(calls))
         return "answer " * chance.choice([1, 50, 300]) if request.output is None else chance.choice(["[1]", "nothing"])
 
     def summary(_request: ModelRequest) -> Answer:
         failure = ModelError("test: no", provider="test", status=400)
         return chance.choice(["They talked. " * 20, "", "sum " * 9_000, ToolCall("", "get", {"size": 5}), failure])
 
-    model = WindowedModel(
-        brain, window, known=chance.random() < 0.6, summary=summary, per_token=chance.choice([3.3, 5])
-    )
-    options = RunOptions(large_result_tokens=large, max_turns=6)
-    async with Agent(model, tools=[get], options=options, with_tool_search_mode=chance.random() < 0.5) as agent:
-        session = agent.session()
-        for number in range(8):
-            size = chance.choice([1, 100, 400, 400, 2_500])
-            try:
-                await session.ask(
-                    f"{number} {'blah ' * size}", output_type=list[int] if chance.random() < 0.3 else None
-                )
-            except ContextOverflowError:
-                assert size == 2_500
-            except OutputError:
-                pass
-            if chance.random() < 0.2 and session.messages:
-                session.pin(chance.randrange(len(session.messages)))
-            if chance.random() < 0.1:
-                session.rewind(chance.randrange(len(session.messages) + 1))
-            try:
-                again = await session.compact() and await session.compact()
-            except (InputError, ModelError):
-                again = None
-            assert not again
-            assert is_paired(session.messages)
-            assert Text("") not in [part for message in session.sent_messages for part in message.parts]
-    assert all(is_paired(tuple(request.messages)) for request in model.requests)
+    window, known, per_token = chance.choice([4_000, 8_000]), chance.random() < 0.6, chance.choice([3.3, 5])
+    return WindowedModel(brain, window, known=known, summary=summary, per_token=per_token)
+
+
+async def happens(session: Session[Any], chance: random.Random) -> None:
+    """Something that people do between questions."""
+    if chance.random() < 0.2 and session.messages:
+        session.pin(chance.randrange(len(session.messages)))
+    if chance.random() < 0.1:
+        session.rewind(chance.randrange(len(session.messages) + 1))
+    try:
+        again = await session.compact() and await session.compact()
+    except (InputError, ModelError):
+        again = None
+    assert not again
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 async def test_whatever_happens_it_goes_on(seed: int) -> None:
-    await lives_on(seed)
+    """It never ends for its length, but where a question alone takes most of the window."""
+    chance = random.Random(seed)
+    model = anything(chance)
+
+    def get(size: int, number: int = 0) -> str:
+        """Gets."""
+        return f"data, {number}; " * (size // 8)
+
+    options = RunOptions(large_result_tokens=chance.choice([0, 200, 10_000]), max_turns=6)
+    async with Agent(model, tools=[get], options=options, with_tool_search_mode=chance.random() < 0.5) as agent:
+        session = agent.session()
+        for number in range(8):
+            size = chance.choice([1, 100, 400, 400, 2_500])
+            wanted: Any = list[int] if chance.random() < 0.3 else None
+            try:
+                await session.ask(f"{number} {'blah ' * size}", output_type=wanted)
+            except ContextOverflowError:
+                assert size == 2_500
+            except OutputError:
+                pass
+            await happens(session, chance)
+            assert is_paired(session.messages)
+    assert all(is_paired(tuple(request.messages)) for request in model.requests)

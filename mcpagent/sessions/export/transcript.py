@@ -339,7 +339,8 @@ def _state(
         return State("unknown", "sent, without a result: it may have run") if call.id in progress else _NOT_RUN
     if result.error is None and result.set_aside is not None:
         aside = result.set_aside
-        return State("done", f"set aside as {safe_line(aside.handle, 40)}, about {aside.tokens:,} tokens")
+        much = f"about {aside.tokens:,} tokens" if aside.tokens else aside.kind
+        return State("done", f"set aside as {safe_line(aside.handle, 40)}, {much}")
     if result.error is None:
         return State("done")
     if result.error == "cancelled" and result.text in (UNKNOWN, CANCELLED):
