@@ -46,9 +46,14 @@ class LargeOutput:
         return cls(text, tuple(part for part in parts if isinstance(part, Image)), blocks)
 
     @property
+    def binaries(self) -> tuple[Image | BinaryBlock, ...]:
+        """Images, then blocks."""
+        return (*self.images, *self.blocks)
+
+    @property
     def size(self) -> int:
         """Characters, those of images and blocks in Base64 too."""
-        return len(self.text) + sum(len(binary.data) for binary in (*self.images, *self.blocks))
+        return len(self.text) + sum(len(binary.data) for binary in self.binaries)
 
     @property
     def weight(self) -> int:
@@ -68,7 +73,7 @@ class LargeOutput:
         A result that comes again has the same one, so that a model which repeats itself is still seen to.
         """
         digest = hashlib.sha256(self.text.encode(errors="surrogatepass"))
-        for binary in (*self.images, *self.blocks):
+        for binary in self.binaries:
             digest.update(f"\0{binary.media_type}\0{binary.data}".encode(errors="surrogatepass"))
         return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mcpagent.large_results.kinds import shape_in_words
 from mcpagent.large_results.large_output import LargeOutput
+from mcpagent.messages import Image
 from mcpagent.text.for_model import fenced, for_model, line_for_model
+from mcpagent.tools import BinaryBlock
 
 HEAD, TAIL = 1_200, 600
 """Characters of the beginning and the end."""
@@ -51,7 +53,8 @@ def _described(output: LargeOutput) -> str:
 
 
 def _binaries(output: LargeOutput) -> Iterator[str]:
-    for what, binaries in (("image", output.images), ("block", output.blocks)):
+    kinds: tuple[tuple[str, Sequence[Image | BinaryBlock]], ...] = (("image", output.images), ("block", output.blocks))
+    for what, binaries in kinds:
         for place, binary in enumerate(binaries[:10], 1):
             size = len(binary.data) * 3 // 4 - binary.data[-2:].count("=")
             yield f"{what} {place}: {line_for_model(binary.media_type, 40)}, {size:,} bytes"

@@ -183,7 +183,7 @@ def _written(output_type: Any) -> str:
         return output_type.__name__
     if origin is Union or origin is UnionType:
         return " | ".join(map(_written, inner))
-    if isinstance(origin, type) and origin is not Callable:
+    if isinstance(origin, type) and not any(isinstance(one, list) for one in inner):  # the arguments of a `Callable`
         return f"{origin.__name__}[{', '.join('...' if one is ... else _written(one) for one in inner)}]"
     return str(output_type)
 

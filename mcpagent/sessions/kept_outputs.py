@@ -50,5 +50,5 @@ class KeptOutputs(MemoryShelf):
         if row is None:
             return None
         kept = [[str(value) for value in binary] for binary in json.loads(row.images)]
-        images = tuple(Image(*binary) for binary in kept if len(binary) == 2)
+        images = tuple(Image(binary[0], binary[1]) for binary in kept if len(binary) == 2)
         return LargeOutput(row.output, images, tuple(BinaryBlock(*binary) for binary in kept if len(binary) == 3))

@@ -106,7 +106,8 @@ def anything(chance: random.Random) -> WindowedModel:
 
     def summary(_request: ModelRequest) -> Answer:
         failure = ModelError("test: no", provider="test", status=400)
-        return chance.choice(["They talked. " * 20, "", "sum " * 9_000, ToolCall("", "get", {"size": 5}), failure])
+        answers: list[Answer] = ["They talked. " * 20, "", "sum " * 9_000, ToolCall("", "get", {"size": 5}), failure]
+        return chance.choice(answers)
 
     window, known, per_token = chance.choice([4_000, 8_000]), chance.random() < 0.6, chance.choice([3.3, 5])
     return WindowedModel(brain, window, known=known, summary=summary, per_token=per_token)
