@@ -8,6 +8,7 @@ from mcpagent import SessionStore
 from mcpagent.cli.chat.resumed import finished_length, last_request, question_places, questions_of, resumed_lines
 from mcpagent.conversation import UNKNOWN, not_run
 from mcpagent.messages import Message, Text, ToolCall, ToolDefinition, ToolsChanged
+from mcpagent.prompt.builder import call_note, misfit_note
 from tests.chat.test_cli_chat_commands import SEARCH, answer, scene
 
 ADD = ToolCall("", "add_tool", {"tool_names": ["read_file"]})
