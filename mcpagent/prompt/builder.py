@@ -90,6 +90,11 @@ def summary_note(keep: str = "", *, words: int = 600) -> str:
     return _words("summarise").substitute(words=words, keep=asked)
 
 
+def asks_for_summary(text: str) -> bool:
+    """Whether `summary_note` stands in it, alone or behind a part of a conversation."""
+    return _words("summarise").template.partition("\n")[0] in text
+
+
 def piece_words(summary: str, transcript: str, note: str) -> str:
     """The same for a part of a conversation that is too long to be sent as it was; both texts are data."""
     before = fenced(summary, "Summary of what came before it") if summary else ""

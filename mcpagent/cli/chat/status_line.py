@@ -20,6 +20,7 @@ from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import Spent, Usage
+from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.text.safe_text import safe_line
 
 
@@ -49,7 +50,7 @@ class Status:
             approve,
             agent.servers,
             offered=len(offered),
-            known=len(tools.known),
+            known=len(tools.known) + sum(tool.name in READER_NAMES for tool in offered),
             offered_tokens=sum(map(tools.catalog.tokens, offered)),
             known_tokens=known_tokens,
             used=used,
