@@ -69,7 +69,7 @@ async def history(desk: Desk, argument: str) -> None:
     if first:
         desk.note(f"the first {first:,} are not listed; /history 1 shows the first, /export all of them")
     for place in range(first, len(messages)):
-        desk.say(_line(place, messages[place], left_out, desk.width))
+        desk.say(history_line(place, messages[place], left_out, desk.width))
     if left_out.messages:
         desk.note(
             f"{counted(left_out.messages, 'message')} the model is not sent any more; it has this in their place:"
@@ -78,7 +78,7 @@ async def history(desk: Desk, argument: str) -> None:
         desk.say(*(Text(f"  {line}", "dim") for line in safe_text(told).splitlines()))
 
 
-def _line(place: int, message: Message, left_out: LeftOut, width: int) -> Text:
+def history_line(place: int, message: Message, left_out: LeftOut, width: int) -> Text:
     """` 12  call    read_file path=a.txt          summarised`."""
     kind, said = _told(message)
     marks = ["summarised"] if left_out.has(place) else []
