@@ -61,6 +61,11 @@ class Status:
             spent=agent.spent,
         )
 
+    @property
+    def most(self) -> int | None:
+        """The window; of a model that is not asked yet, what is known of its name."""
+        return self.window or context_window_of(self.model)
+
     def count(self, *states: str) -> int:
         """Servers in one of these states."""
         return sum(status.state in states for status in self.servers.values())
@@ -89,7 +94,7 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
     """
     fields = [short_model(status.model)]
     if status.used:
-        window = status.window or context_window_of(status.model)
+        window = status.most
         share = f"{100 * status.used / window:.0f}% {tokens(status.used)}/{tokens(window)}" if window else ""
         fields.append(f"ctx {share or tokens(status.used)}")
     if status.known:
@@ -132,10 +137,7 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
         "cwd": folder,
         "workspace": {"current_dir": folder},
         "model": {"id": status.model, "display_name": short_model(status.model)},
-        "context": {
-            "tokens": status.used,
-            "window": (status.window or context_window_of(status.model)) if status.used else None,
-        },
+        "context": {"tokens": status.used, "window": status.most if status.used else None},
         "tools": {name: getattr(status, name) for name in names},
         "mcp": {
             "ready": status.count("ready", "cached"),
