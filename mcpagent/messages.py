@@ -135,6 +135,16 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class BinaryBlock:
+    """What a tool gave that is neither text nor a picture: `media_type` such as "audio/wav", `data` in Base64, where it
+    is from. It is no part of a message: no model takes any."""
+
+    media_type: str
+    data: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Thinking:
     """A model's reasoning; `provider_data` is the block as that provider sent it (signature, encrypted content)."""
 

@@ -9,18 +9,17 @@ from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
 from mcpagent.events import Event
-from mcpagent.messages import Image, Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown, texts_for_model
+from mcpagent.messages import (
+    BinaryBlock,
+    Image,
+    Text,
+    ToolDefinition,
+    ToolErrorKind,
+    ToolsChanged,
+    ToolsShown,
+    texts_for_model,
+)
 from mcpagent.python.argument_checks import expect, expect_fields, expect_kind
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryBlock:
-    """What a tool gave that is neither text nor a picture: `media_type` such as "audio/wav", `data` in Base64, where it
-    is from."""
-
-    media_type: str
-    data: str
-    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from mcpagent.large_results.kinds import Data, read_data
-from mcpagent.messages import Image, Text
-from mcpagent.tools import BinaryBlock
+from mcpagent.messages import BinaryBlock, Image, Text
 
 IMAGE_TOKENS = 1_600
 """About what a picture of usual size takes of a window, whatever its file's size is."""

@@ -103,7 +103,7 @@ def can_query() -> bool:
 
 
 async def _run(open_output: Open, reader: Read, arguments: dict[str, Any]) -> ToolOutput:
-    handle = str(arguments.get("handle") or "").strip().strip("\"'`[]")
+    handle = str(arguments.get("handle") or "").strip().strip("\"'`[].,:;")
     output = await open_output(handle)
     if output is None:
         return ToolOutput.of_text(NOTHING_KEPT.format(handle=f'"{safe_line(handle, 40)}"'), error="invalid_arguments")

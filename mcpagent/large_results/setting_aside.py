@@ -11,10 +11,10 @@ from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
 from mcpagent.large_results.readers import reader_tools
 from mcpagent.large_results.shelves import MemoryShelf, Opened, OpenedFor, Shelf
 from mcpagent.large_results.short_forms import brief_form, kept_form, short_form
-from mcpagent.messages import Image, KeptAside, Message, Text, ToolResult, ToolsChanged
+from mcpagent.messages import BinaryBlock, Image, KeptAside, Message, Text, ToolResult, ToolsChanged
 from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import BinaryBlock, Tool
+from mcpagent.tools import Tool
 
 LARGE_RESULT_TOKENS = 10_000
 """A result that is estimated to take more of the window is set aside."""

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from mcpagent.large_results.kinds import shape_in_words
 from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.messages import Image
+from mcpagent.messages import BinaryBlock, Image
 from mcpagent.text.for_model import fenced, for_model, line_for_model
-from mcpagent.tools import BinaryBlock
 
 HEAD, TAIL = 1_200, 600
 """Characters of the beginning and the end."""

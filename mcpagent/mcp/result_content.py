@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mcpagent.mcp.transports.beside_loop import json_in_steps
-from mcpagent.messages import Image, Text
+from mcpagent.messages import BinaryBlock, Image, Text
 from mcpagent.text.for_model import fenced, for_model, line_for_model, set_apart
-from mcpagent.tools import BinaryBlock, ToolOutput
+from mcpagent.tools import ToolOutput
 
 Content = Text | Image | BinaryBlock
 

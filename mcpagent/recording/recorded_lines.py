@@ -19,6 +19,7 @@ from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentErro
 from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import (
+    BinaryBlock,
     Image,
     Message,
     Text,
@@ -38,7 +39,7 @@ from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
-from mcpagent.tools import BinaryBlock, Tool, ToolOutput
+from mcpagent.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

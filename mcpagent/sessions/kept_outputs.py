@@ -7,10 +7,9 @@ import json
 from mcpagent.errors import SessionBusyError, SessionStoreError
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.shelves import MemoryShelf
-from mcpagent.messages import Image
+from mcpagent.messages import BinaryBlock, Image
 from mcpagent.sessions.backend import OutputRow
 from mcpagent.sessions.store import SessionStore, written
-from mcpagent.tools import BinaryBlock
 
 
 class KeptOutputs(MemoryShelf):

@@ -18,10 +18,10 @@ from enum import Enum
 from itertools import islice
 from typing import Any, TypeAlias
 
-from mcpagent.messages import Image, Text
+from mcpagent.messages import BinaryBlock, Image, Text
 from mcpagent.text.media_types import MAX_IMAGE_BYTES, image_type, printable_text
 from mcpagent.text.safe_text import without_halves
-from mcpagent.tools import BinaryBlock, ToolOutput, ToolReturn
+from mcpagent.tools import ToolOutput, ToolReturn
 from mcpagent.toolsets.tables import Table, is_missing, table_of
 
 MAX_ITEMS = 1_000

@@ -20,7 +20,7 @@ from tests.simulator.server import Fault, Simulator
 from tests.simulator.values import Said, View
 
 WINDOW = 7_000
-ROME = {"name": "Rome", "people": 5}
+ROME: dict[str, Any] = {"name": "Rome", "people": 5}
 DOWN: Fault = (529, {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, {})
 
 

@@ -13,9 +13,9 @@ from mcpagent.errors import InputError
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.reading_ranges import read_range
 from mcpagent.mcp.result_content import output_of_call, output_of_prompt, output_of_resource
-from mcpagent.messages import Text, ToolResult
+from mcpagent.messages import BinaryBlock, Text, ToolResult
 from mcpagent.models.base import ModelRequest
-from mcpagent.tools import BinaryBlock, ToolOutput
+from mcpagent.tools import ToolOutput
 from mcpagent.toolsets.function_results import tool_output
 
 BYTES = b"%PDF-1.7\0\xff" + bytes(range(256)) * 20
