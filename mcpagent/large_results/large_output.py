@@ -11,11 +11,8 @@ from itertools import accumulate
 
 from mcpagent.large_results.kinds import Data, read_data
 from mcpagent.messages import BinaryBlock, Image, Text
-
-IMAGE_TOKENS = 1_600
-"""About what a picture of usual size takes of a window, whatever its file's size is."""
-
-CHARACTERS_PER_TOKEN = 4
+from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
+from mcpagent.window.estimates import IMAGE_TOKENS
 
 _BLOCK = 65_536
 _HANDLE_DIGITS = 12

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from mcpagent.errors import InputError, McpAgentError, OutputProblem
 from mcpagent.models.base import OutputFormat
-from mcpagent.output.json_documents import document_in, partial_document, without_nulls
+from mcpagent.output.json_documents import document_in, partial_document
 from mcpagent.text.safe_text import safe_line
 from mcpagent.toolsets.functions import untitled
 from mcpagent.toolsets.json_schema.schema_form import UncheckedError
-from mcpagent.toolsets.validation import problems
+from mcpagent.toolsets.validation import problems, without_nulls
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
