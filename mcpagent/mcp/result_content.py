@@ -119,7 +119,7 @@ def _embedded(resource: dict[str, Any]) -> Content:
 
 def _binary(what: str, block: dict[str, Any], data: Any) -> Content:
     """Data that is no picture: a block, or words for what cannot be read."""
-    address, media_type = (line_for_model(str(block.get(key) or ""), 200) for key in ("uri", "mimeType"))
+    address, media_type = (_field(block.get(key), 200) for key in ("uri", "mimeType"))
     plain = "".join(data.split()) if isinstance(data, str) else ""  # some write it in lines
     if isinstance(data, str) and _decoded_size(plain) is not None:
         return BinaryBlock(media_type or what, plain, address)
