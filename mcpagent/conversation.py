@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, overload
 
 from mcpagent.errors import InputError
 from mcpagent.messages import (
+    BinaryBlock,
     Compacted,
     Image,
     Message,
@@ -104,11 +105,12 @@ NOT_KEPT = "This call was not run: its arguments hold a secret, which was not wr
 class CallProgress:
     """What is known of a call under way: it was sent, or has come to these parts (its result and what that brought).
 
-    `is_repeatable`: it does no harm to send it again.
+    `is_repeatable`: it does no harm to send it again. `blocks` are of a result that is still to be set aside.
     """
 
     is_repeatable: bool = False
     parts: tuple[Part, ...] = ()
+    blocks: tuple[BinaryBlock, ...] = ()
 
     @property
     def is_unknown(self) -> bool:
@@ -462,7 +464,7 @@ class Conversation:
         if not is_pinned(message):
             pinned = replace(message, parts=(*message.parts, Pinned()))
             self._messages = [*self._messages[:place], pinned, *self._messages[place + 1 :]]
-            compactions = self._compactions
+            compactions = [*self._compactions]  # they say the same of it as before
             self._changed_from(place)
             self._compactions = compactions
         return True

@@ -115,7 +115,7 @@ async def run_calls(
         async with asyncio.TaskGroup() as group:
             for position, call in enumerate(calls):
                 if (earlier := known.get(call.id)) is not None and earlier.parts:
-                    batch.parts[position] = await _as_kept(earlier.parts, run)  # so it came in a process that ended
+                    batch.parts[position] = await _as_kept(earlier, run)  # so it came in a process that ended
                     run.conversation.note(change for change in earlier.parts if not isinstance(change, ToolResult))
                     continue
                 admission = await admit(call, run)
@@ -177,7 +177,8 @@ async def run_call(
     result = ToolResult(
         call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error, time.monotonic() - started
     )
-    result = await run.large.set_aside(result, tokens=tool.large_result_tokens if tool is not None else None)
+    tokens = tool.large_result_tokens if tool is not None else None
+    result = await run.large.set_aside(result, tokens=tokens, blocks=output.blocks)
     changes = (*admission.changes, *output.changes)
     run.conversation.note(output.changes)
     batch.parts[position] = (result, *changes)
@@ -214,16 +215,16 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> To
     return batch.last
 
 
-async def _as_kept(parts: Sequence[Part], run: RunContext[Any]) -> tuple[Part, ...]:
+async def _as_kept(known: CallProgress, run: RunContext[Any]) -> tuple[Part, ...]:
     """What a call came to, large results set aside, which a durable run has as its tool gave them."""
-    tools = {part.name: run.tools.find(part.name) for part in parts if isinstance(part, ToolResult)}
-    limits = {name: tool.large_result_tokens if tool is not None else None for name, tool in tools.items()}
-    return tuple(
-        [
-            await run.large.set_aside(part, tokens=limits[part.name]) if isinstance(part, ToolResult) else part
-            for part in parts
-        ]
-    )
+    parts: list[Part] = []
+    for part in known.parts:
+        if isinstance(part, ToolResult):
+            tool = run.tools.find(part.name)
+            tokens = tool.large_result_tokens if tool is not None else None
+            part = await run.large.set_aside(part, tokens=tokens, blocks=known.blocks)
+        parts.append(part)
+    return tuple(parts)
 
 
 async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:

@@ -135,6 +135,16 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class BinaryBlock:
+    """What a tool gave that is neither text nor a picture: `media_type` such as "audio/wav", `data` in Base64, where it
+    is from. It is no part of a message: no model takes any."""
+
+    media_type: str
+    data: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Thinking:
     """A model's reasoning; `provider_data` is the block as that provider sent it (signature, encrypted content)."""
 
@@ -196,7 +206,7 @@ class KeptAside:
     """Where the whole of a result is kept, of which the conversation has a short form (`mcpagent.large_results`).
 
     `handle` is what readers are given for it. `tokens` estimates what the whole would have taken of the window,
-    `kind` says in one word what it is: "JSON", "CSV", "text".
+    `kind` says in one word what it is: "JSON", "CSV", "text". Of a "binary" one with 0 tokens all text is there.
     """
 
     handle: str

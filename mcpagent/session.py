@@ -273,7 +273,7 @@ class Session(WaysToAsk[Deps]):
         with self._running({}) as run:
             run.tally.is_over, run.tally.pending = True, pending
             await run.refresh()
-            with run.entered():
+            with run.entered(), run.watch.running():
                 made = await compact_now(run, keep)
         self._unfinished = unfinished
         self._keep_soon()

@@ -9,7 +9,16 @@ from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
 from mcpagent.events import Event
-from mcpagent.messages import Image, Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown, texts_for_model
+from mcpagent.messages import (
+    BinaryBlock,
+    Image,
+    Text,
+    ToolDefinition,
+    ToolErrorKind,
+    ToolsChanged,
+    ToolsShown,
+    texts_for_model,
+)
 from mcpagent.python.argument_checks import expect, expect_fields, expect_kind
 
 
@@ -18,6 +27,7 @@ class ToolOutput:
     """What running a tool gave: content for the model, changes of the offered tools, events to tell.
 
     `structured` is the same as data, where a server gives that too, for its tool's `output_schema` to be held against.
+    `blocks` are kept beside the conversation; the content names them.
     """
 
     content: tuple[Text | Image, ...]
@@ -26,6 +36,7 @@ class ToolOutput:
     events: tuple[Event, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     structured: Any = None
+    blocks: tuple[BinaryBlock, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:

@@ -116,7 +116,14 @@ def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
     settings, limits = merged(_settings(card), asked.settings), asked.limits
     turns = int(_params(card).get("max_iterations") or 0) or None
     said = card.limits.filled_by(_of_params(turns, card))
-    return replace(asked, limits=_without_usual_turns(limits).filled_by(said), settings=settings)
+    usual = RunOptions()
+    large = card.large_result_tokens if asked.large_result_tokens == usual.large_result_tokens else None
+    return replace(
+        asked,
+        limits=_without_usual_turns(limits).filled_by(said),
+        large_result_tokens=asked.large_result_tokens if large is None else large,
+        settings=settings,
+    )
 
 
 def _of_params(turns: int | None, card: AgentCard) -> Limits:
@@ -243,7 +250,8 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
     elif config is not None:
         values = config.servers if isinstance(config, ServersConfig) else tuple(config)
         servers["servers"] = tuple(server.name for server in values)
-    options, instructions = agent.options, agent.instructions
+    options, usual, instructions = agent.options, RunOptions(), agent.instructions
+    large = options.large_result_tokens
     params = {name: value for name, value in options.settings.given().items() if name in REQUEST_PARAMS}
     if "stop" in params:
         params["stop"] = list(params["stop"])
@@ -254,6 +262,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         tool_search=_search_config(agent.tool_search),
         code_mode=agent.definition.code_mode is not None,
         limits=_without_usual_turns(options.limits),
+        large_result_tokens=large if large != usual.large_result_tokens else None,
         request_params=params,
         provider_tools=tuple(map(_without_token, agent.provider_tools)),
         **servers,

@@ -48,9 +48,9 @@ class AgentCard:
     from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of `{target, name, ...}`.
     `tools`: server name -> patterns of the tools it may have; a server that is not named has all. With `code_mode` the
     model calls tools in Python programs. `provider_tools` are run by the model's provider.
-    `limits` are those of each answer.
-    `agents` are the cards whose agents this one may call. `foreign` holds fields that other programs know and that
-    mean nothing here.
+    `limits` are those of each answer. `agents` are the cards whose agents this one may call. A result of more than
+    `large_result_tokens` is kept beside the conversation; None: as usual. `foreign` holds fields that other programs
+    know and that mean nothing here.
     """
 
     name: str
@@ -68,6 +68,7 @@ class AgentCard:
     provider_tools: tuple[ProviderTool, ...] = ()
     agents: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    large_result_tokens: int | None = None
     child_timeout_sec: int = 0
     request_params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     api_key: str = ""

@@ -266,11 +266,14 @@ def _string(data: Mapping[str, Any], name: str, path: Path) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _positive(data: Mapping[str, Any], name: str, path: Path) -> int:
-    value: int = _is("an integer")(data, name, path)
-    if value < 1:
-        raise CardError(f"'{name}' must be 1 or more in {path}", f"Got: {value}")
-    return value
+def _at_least(least: int) -> Callable[[Mapping[str, Any], str, Path], int]:
+    def read(data: Mapping[str, Any], name: str, path: Path) -> int:
+        value: int = _is("an integer")(data, name, path)
+        if value < least:
+            raise CardError(f"'{name}' must be {least} or more in {path}", f"Got: {value}")
+        return value
+
+    return read
 
 
 def _pattern_mapping(value: object, name: str, path: Path) -> dict[str, tuple[str, ...]]:
@@ -365,7 +368,8 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], str, Path], Any]] = {
     "provider_tools": _provider_tools,
     "agents": _is("a list of strings"),
     "limits": _limits,
-    "child_timeout_sec": _positive,
+    "large_result_tokens": _at_least(0),
+    "child_timeout_sec": _at_least(1),
     "request_params": _is("a mapping"),
     "api_key": _string,
     "tool_only": _is("a boolean"),

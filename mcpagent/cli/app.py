@@ -41,7 +41,7 @@ Json = Annotated[bool, typer.Option("--json", envvar="MCPAGENT_JSON", help="The 
 
 _TRUSTING = ("trust_changes", "trust_project")
 _ASKING = ("model", "thinking", "profile", "set", "provider_tool", "code", *opt.CATALOGUE, *opt.RULES)
-_LIMITS = ("max_turns", "max_calls", "max_tokens", "max_cost", "max_seconds", "context_window")
+_LIMITS = ("max_turns", "max_calls", "max_tokens", "max_cost", "max_seconds", "context_window", "large_result_tokens")
 _ONE_ANSWER = ("json_schema", "estimate")
 _KEEPING = ("continue_last", "session_db")
 _RECORDING = ("record", "replay", "trace", "timeout", "server_wait")

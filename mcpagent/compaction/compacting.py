@@ -23,7 +23,7 @@ from mcpagent.compaction.summarising import Summary, SummaryWanted, summarised
 from mcpagent.conversation import Conversation
 from mcpagent.errors import ModelError
 from mcpagent.events import ConversationCompacted, Notice
-from mcpagent.messages import Compacted, Image, Message, Text, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.messages import Compacted, Image, Message, Pinned, Text, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.models.base import ModelRequest, tool_limits
 from mcpagent.run import RunContext
 from mcpagent.text.safe_text import safe_line
@@ -188,7 +188,7 @@ def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
 
 async def _compacted(run: RunContext[Any], live: Live, fit: WindowFit, most: float) -> tuple[Compacted, Summary] | None:
     """What to say so that messages take no more than `most` tokens, which is less than now; None if it cannot be."""
-    room = fit.room or 0
+    room, whole = fit.room or 0, live
     behind = message_tokens(run.conversation.messages[-1]) if run.conversation.has_unanswered_prompt else 0
     most -= behind
     enough = min((room + (fit.limit or 0) - fit.fixed) // 2, most)
@@ -200,11 +200,14 @@ async def _compacted(run: RunContext[Any], live: Live, fit: WindowFit, most: flo
         return short, Summary("")
     stays = sum(message_tokens(live.messages[at]) for at in live.staying(live.end))
     cut = tail_of(live, room - _summary_tokens(room) - HEAD_TOKENS - stays)
-    if cut > live.begin:
+    if cut == live.begin:
+        live = live.released()
+    if cut > live.begin or live.before is not whole.before:
         placed = "x" * 4 * _summary_tokens(room)
         if live.tokens(shortest(live, cut, placed, room)) <= most:
             return await _cut_at(run, live, fit, cut, room)
     # Nothing stands before the steps that have to stay: what is too long is in them.
+    live = whole
     shortened = shortest(live, live.begin, live.summary, room)
     if shortened != live.before and live.tokens(shortened) <= most:
         return shortened, Summary("")
@@ -232,7 +235,7 @@ async def _cut_at(
 
 
 def _is_sent(message: Message) -> bool:
-    return any(not isinstance(part, Compacted) for part in message.parts)
+    return any(not isinstance(part, Compacted | Pinned) for part in message.parts)
 
 
 def _summary_tokens(room: int) -> int:

@@ -6,7 +6,7 @@ first; only if that is not enough the messages before a cut are left out, for wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mcpagent.messages import Compacted, Image, Message, Text, ToolResult, ToolsChanged
@@ -64,6 +64,17 @@ class Live:
     def summary(self) -> str:
         """What stands for all that was cut off so far."""
         return self.before.summary if self.before is not None else ""
+
+    def released(self) -> Live:
+        """The same, from which the question that stayed at the last cut may go now, if it is not asked any more."""
+        if self.before is None or not self.before.pinned:
+            return self
+        stays = (back for back in self.before.pinned if self._has_to_stay(self.place - back))
+        pinned = tuple(stays)
+        return self if pinned == self.before.pinned else replace(self, before=replace(self.before, pinned=pinned))
+
+    def _has_to_stay(self, at: int) -> bool:
+        return any(is_pinned(self.messages[one]) or one == self.asked for one in self._whole_step(at))
 
     def steps(self) -> Iterator[tuple[int, int]]:
         """From and to: a message, with the results of its calls."""
@@ -140,12 +151,15 @@ class Live:
 
     def results(self, start: int, end: int, length: int) -> list[ToolResult]:
         """Those results, from one place to another, that are longer, with their beginnings; pinned ones stay."""
-        all_of_them = (
-            result
-            for message in self.messages[start:end]
-            if message.role == "tool" and not is_pinned(message)
-            for result in message.tool_results
-        )
+        return self._shorter((at for at in range(start, end) if not is_pinned(self.messages[at])), length)
+
+    def pinned_results(self, cut: int, length: int) -> list[ToolResult]:
+        """The same of all that stays for being pinned, before and behind the cut."""
+        behind = (at for at in range(cut, self.end) if is_pinned(self.messages[at]))
+        return self._shorter((*self.staying(cut), *behind), length)
+
+    def _shorter(self, places: Iterable[int], length: int) -> list[ToolResult]:
+        all_of_them = (result for at in places for result in self.messages[at].tool_results)
         return [short for result in all_of_them if (short := shorter(result, length)) is not result]
 
 
@@ -202,12 +216,14 @@ def _unanswered(live: Live, steps: Sequence[tuple[int, int]]) -> int:
 
 def shortest(live: Live, cut: int, summary: str, aim: int, *, is_cut: bool = False) -> Compacted:
     """All before the cut left out, and of what stays so many results shortened, so far, that it fits; or as far as can
-    be. Results that were answered are shortened first."""
+    be. Results that were answered are shortened first, those that are pinned last: they are kept whole elsewhere."""
     waiting = max(_unanswered(live, list(live.steps())), cut)
     part = live.part(cut, (), summary, is_cut=is_cut)
-    for old, new in ((OLD_LENGTH, 10**9), *((min(OLD_LENGTH, length), length) for length in LENGTHS)):
+    long = 10**9
+    usual = ((OLD_LENGTH, long, long), *((min(OLD_LENGTH, length), length, long) for length in LENGTHS))
+    for old, new, pinned in (*usual, *((LENGTHS[-1], LENGTHS[-1], length) for length in LENGTHS)):
         if live.tokens(part) <= aim:
             break
         results = (*live.results(cut, waiting, old), *live.results(waiting, live.end, new))
-        part = live.part(cut, results, summary, is_cut=is_cut)
+        part = live.part(cut, (*results, *live.pinned_results(cut, pinned)), summary, is_cut=is_cut)
     return part

@@ -36,7 +36,8 @@ MOST_PIECES = 12
 LEAST_PIECE = 400
 """Tokens: a piece that is refused is not cut into smaller ones."""
 
-CHARACTERS_PER_TOKEN = 3
+_PER_TOKEN = 3
+"""Characters of a conversation that is told as text: fewer than most have, so that a piece surely fits."""
 
 _OF_THE_ANSWER = (
     TextDelta,
@@ -122,7 +123,9 @@ def _bounded(request: ModelRequest, tokens: int) -> ModelRequest:
 async def _ask(request: ModelRequest, run: RunContext[Any]) -> ModelResponse:
     """As a request of the run, which its limits count; nothing of it is shown as an answer."""
     run.check_limits()
-    response = await run.model.respond(request, _beside_the_answer(run.emit))
+    with run.watch.asking(request, run.model) as answered:
+        response = await run.model.respond(request, _beside_the_answer(run.emit))
+        answered(response)
     expect(f"model {safe_line(run.model.name, 80)}: respond()", response, ModelResponse, "a ModelResponse")
     paid = bool(response.usage.input_tokens or response.usage.output_tokens)
     tokens = sum(run.tools.tokens([tool.name]) for tool in request.tools)
@@ -144,9 +147,9 @@ async def _in_pieces(
     """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
     settings = replace(run.options.settings, tool_choice=None)
     piece, summary = max(asked.piece, LEAST_PIECE), asked.before
-    left = transcript(asked.messages, MOST_PIECES * piece * CHARACTERS_PER_TOKEN)
+    left = transcript(asked.messages, MOST_PIECES * piece * _PER_TOKEN)
     while left:
-        size = piece * CHARACTERS_PER_TOKEN
+        size = piece * _PER_TOKEN
         request = ModelRequest("", (user_message(piece_words(summary, left[:size], note)),), settings=settings)
         try:
             said = count(await _ask(_bounded(request, asked.tokens), run))
@@ -154,7 +157,7 @@ async def _in_pieces(
             if piece // 2 < LEAST_PIECE:
                 raise
             piece //= 2
-            left = left[: MOST_PIECES * piece * CHARACTERS_PER_TOKEN]
+            left = left[: MOST_PIECES * piece * _PER_TOKEN]
             continue
         if not said:
             return ""

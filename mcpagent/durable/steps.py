@@ -20,7 +20,7 @@ from mcpagent.definition import Definition
 from mcpagent.errors import McpAgentError
 from mcpagent.events import Emit
 from mcpagent.execution import NOTHING_RETURNED, failure_output
-from mcpagent.messages import Part, Spent, Text, ToolCall, ToolResult, Usage
+from mcpagent.messages import BinaryBlock, Part, Spent, Text, ToolCall, ToolResult, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, WrappedModel
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.recording.recorded_lines import CallLine, ResponseLine, output_document, read, response_line
@@ -80,11 +80,13 @@ class Workflow:
         run = run_context()
         self.reserved = {call.id: (DBOS.reserve_step(), DBOS.reserve_step()) for call in calls}
         for call in calls:
+            blocks: tuple[BinaryBlock, ...] = ()
             sending, giving = self.reserved[call.id]
             if (given := self.recorded.get(giving.step_id)) is not None:
                 output = _recorded_output(given)
                 result = ToolResult(call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error)
                 parts: tuple[Part, ...] = (result, *output.changes)
+                blocks = output.blocks
             elif self.recorded.get(sending.step_id) is not None:
                 parts = (not_run(call, UNKNOWN),)
             elif self.recorded and is_cut(call):
@@ -94,7 +96,7 @@ class Workflow:
             tool = run.tools.find(call.name)
             if self.recorded.get(sending.step_id, given) is not None and (tool is None or not run.tools.is_own(tool)):
                 run.count(Spent(tool_calls=1))  # as when it was run
-            run.conversation.note_progress(call.id, CallProgress(parts=parts))
+            run.conversation.note_progress(call.id, CallProgress(parts=parts, blocks=blocks))
 
 
 NEVER_SECONDS = 1e8

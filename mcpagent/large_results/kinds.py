@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.text.for_model import line_for_model
 
-Kind: TypeAlias = Literal["JSON", "NDJSON", "CSV", "TSV", "XML", "HTML", "images", "text"]
+Kind: TypeAlias = Literal["JSON", "NDJSON", "CSV", "TSV", "XML", "HTML", "images", "binary", "text"]
 
 MAX_SHAPE = 600
 """Characters that tell a shape."""
@@ -65,7 +65,10 @@ def _parsed(text: str) -> Any:
     """By the quickest reader that is there; it nests no deeper than 200. Raises `ValueError`."""
     from pydantic_core import from_json
 
-    return from_json(text.lstrip("\ufeff"), allow_inf_nan=False, cache_strings="keys")
+    try:
+        return from_json(text.lstrip("\ufeff"), allow_inf_nan=False, cache_strings="keys")
+    except TypeError:  # of half characters, which are no Unicode
+        raise ValueError("it has half a character in it") from None
 
 
 def _lines_read(text: str) -> list[Any]:

@@ -10,12 +10,9 @@ from functools import cached_property
 from itertools import accumulate
 
 from mcpagent.large_results.kinds import Data, read_data
-from mcpagent.messages import Image, Text
-
-IMAGE_TOKENS = 1_600
-"""About what a picture of usual size takes of a window, whatever its file's size is."""
-
-CHARACTERS_PER_TOKEN = 4
+from mcpagent.messages import BinaryBlock, Image, Text
+from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
+from mcpagent.window.estimates import IMAGE_TOKENS
 
 _BLOCK = 65_536
 _HANDLE_DIGITS = 12
@@ -31,22 +28,28 @@ def estimated_tokens(content: Iterable[Text | Image]) -> int:
 
 @dataclass(frozen=True)
 class LargeOutput:
-    """What a result said: its texts as one, a line each, and its images in order."""
+    """What a result said: its texts as one, a line each, its images and its other binary blocks in order."""
 
     text: str = field(repr=False)
     images: tuple[Image, ...] = field(default=(), repr=False)
+    blocks: tuple[BinaryBlock, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, content: Iterable[Text | Image]) -> LargeOutput:
+    def of(cls, content: Iterable[Text | Image], blocks: tuple[BinaryBlock, ...] = ()) -> LargeOutput:
         """That of a result's content."""
         parts = tuple(content)
         text = "\n".join(part.text for part in parts if isinstance(part, Text))
-        return cls(text, tuple(part for part in parts if isinstance(part, Image)))
+        return cls(text, tuple(part for part in parts if isinstance(part, Image)), blocks)
+
+    @property
+    def binaries(self) -> tuple[Image | BinaryBlock, ...]:
+        """Images, then blocks."""
+        return (*self.images, *self.blocks)
 
     @property
     def size(self) -> int:
-        """Characters, those of images in Base64 too."""
-        return len(self.text) + sum(len(image.data) for image in self.images)
+        """Characters, those of images and blocks in Base64 too."""
+        return len(self.text) + sum(len(binary.data) for binary in self.binaries)
 
     @property
     def weight(self) -> int:
@@ -66,14 +69,14 @@ class LargeOutput:
         A result that comes again has the same one, so that a model which repeats itself is still seen to.
         """
         digest = hashlib.sha256(self.text.encode(errors="surrogatepass"))
-        for image in self.images:
-            digest.update(f"\0{image.media_type}\0{image.data}".encode(errors="surrogatepass"))
+        for binary in self.binaries:
+            digest.update(f"\0{binary.media_type}\0{binary.data}".encode(errors="surrogatepass"))
         return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
 
     @cached_property
     def data(self) -> Data:
         """What the text was read as, once."""
-        return read_data(self.text) if self.text else Data("images")
+        return read_data(self.text) if self.text else Data("images" if self.images else "binary")
 
     # -- lines, counted from 1 ----------------------------------------------------------------------------------------
 

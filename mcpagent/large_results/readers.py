@@ -55,6 +55,7 @@ READ = _definition(
     start_char=_number("First character, where lines are long"),
     end_char=_number("Last character"),
     image=_number("Number of an image, to see it"),
+    block=_number("Number of another binary block, to see its bytes: those from start_char on"),
 )
 SEARCH = _definition(
     READER_NAMES[1],
@@ -102,7 +103,7 @@ def can_query() -> bool:
 
 
 async def _run(open_output: Open, reader: Read, arguments: dict[str, Any]) -> ToolOutput:
-    handle = str(arguments.get("handle") or "").strip().strip("\"'`[]")
+    handle = str(arguments.get("handle") or "").strip().strip("\"'`[].,:;")
     output = await open_output(handle)
     if output is None:
         return ToolOutput.of_text(NOTHING_KEPT.format(handle=f'"{safe_line(handle, 40)}"'), error="invalid_arguments")

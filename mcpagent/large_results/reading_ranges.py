@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ MAX_ANSWER = 16_000
 """Characters of an output that one call of a reader gives, about 4,000 tokens."""
 
 USUAL_LINES = 100
+
+MAX_BYTES, _ROW = 3_000, 16
+"""Of a binary block that one call gives, and of a line."""
 
 
 def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
@@ -31,8 +35,12 @@ def read_range(output: LargeOutput, arguments: Mapping[str, Any]) -> str | Image
     """The range asked for; without one the first lines. Raises `InputError` for one that is none."""
     if (number := whole_number(arguments, "image")) is not None:
         return _image(output, number)
-    if not output.text:
+    if (number := whole_number(arguments, "block")) is not None:
+        return _block(output, number, arguments)
+    if not output.text and output.images:
         raise InputError(f"It has no text, only {len(output.images)} images: ask for one with image=1")
+    if not output.text:
+        raise InputError(f"It has no text, only {len(output.blocks)} binary blocks: ask for one with block=1")
     if any(whole_number(arguments, name) is not None for name in ("start_char", "end_char")):
         return _characters(output, arguments)
     return _lines(output, arguments)
@@ -42,6 +50,24 @@ def _image(output: LargeOutput, number: int) -> Image:
     if not 1 <= number <= len(output.images):
         raise InputError(f"image: it has {len(output.images)} images, got {number}")
     return output.images[number - 1]
+
+
+def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> str:
+    """Bytes of a block as hexadecimal digits and, where they are letters, as such; `start_char` counts bytes."""
+    if not 1 <= number <= len(output.blocks):
+        raise InputError(f"block: it has {len(output.blocks)} binary blocks, got {number}")
+    data = base64.b64decode(output.blocks[number - 1].data)
+    if not data:
+        return "It has 0 bytes."
+    start, end = _range(arguments, "char", len(data), MAX_BYTES)
+    end = min(end, start + MAX_BYTES - 1)
+    rows: list[str] = []
+    for place in range(start - 1, end, _ROW):
+        row = data[place : min(place + _ROW, end)]
+        letters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        rows.append(f"{place + 1:>8} {row.hex(' '):<{3 * _ROW - 1}} {letters}")
+    more = f". Go on with start_char={end + 1}" if end < len(data) else ""
+    return _answer(f"Bytes {start:,} to {end:,} of {len(data):,}{more}", "\n".join(rows))
 
 
 def _range(arguments: Mapping[str, Any], what: str, most: int, usual: int) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from typing import TypeVar
 from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
 from mcpagent.large_results.readers import reader_tools
 from mcpagent.large_results.shelves import MemoryShelf, Opened, OpenedFor, Shelf
-from mcpagent.large_results.short_forms import brief_form, short_form
-from mcpagent.messages import Image, KeptAside, Message, Text, ToolResult, ToolsChanged
+from mcpagent.large_results.short_forms import brief_form, kept_form, short_form
+from mcpagent.messages import BinaryBlock, Image, KeptAside, Message, Text, ToolResult, ToolsChanged
 from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool
@@ -52,10 +52,18 @@ class LargeResults:
             self._readers = {tool.name: tool for tool in self._bind(reader_tools(self.open))}
         return self._readers
 
-    async def set_aside(self, result: ToolResult, *, tokens: int | None = None, force: bool = False) -> ToolResult:
+    async def set_aside(
+        self,
+        result: ToolResult,
+        *,
+        tokens: int | None = None,
+        force: bool = False,
+        blocks: tuple[BinaryBlock, ...] = (),
+    ) -> ToolResult:
         """The result as the conversation has it: its short form, if it is large; the very same value if it is not.
 
         `tokens` is the tool's own line, None for the session's, 0 for none. What readers gave is not set aside again.
+        With `blocks`, which no content can hold, it is kept too, and says so before all that it said.
 
         With `force`, for whoever makes room in a conversation: any result, large or not, of whatever tool, in one or
         two lines; one that is set aside already is cut down to its first line. The same value comes back where that
@@ -67,22 +75,26 @@ class LargeResults:
             return _first_line(result) if force else result
         line = self.tokens if tokens is None else tokens
         size = estimated_tokens(result.content)
-        if not force and (not line or size <= line or result.name in READER_NAMES):
+        is_large = size > line > 0
+        if not force and (not line or not (is_large or blocks) or result.name in READER_NAMES):
             return result
-        is_much = sum(len(part.text if isinstance(part, Text) else part.data) for part in result.content) > _LARGE
-        output, text = await _beside_loop(lambda: self._judged(result, brief=force), is_much=is_much)
-        short = (Text(text),)
-        if estimated_tokens(short) >= size:
+        form = brief_form if force else short_form if is_large else kept_form
+        given = LargeOutput.of(result.content, blocks)
+
+        def judged() -> tuple[LargeOutput, str]:
+            output = replace(given, text=self._shelf.clean(given.text))
+            return output, form(output)
+
+        output, text = await _beside_loop(judged, is_much=given.size > _LARGE)
+        whole = result.content if form is kept_form else ()
+        short = (Text(text), *whole)
+        if not blocks and estimated_tokens(short) >= size:
             return result
         await self._shelf.put(output, result.name)
         _OPENED.put(self._session, output.handle, output)
         self.has_some = True
-        return replace(result, content=short, set_aside=KeptAside(output.handle, output.tokens, output.data.kind))
-
-    def _judged(self, result: ToolResult, *, brief: bool) -> tuple[LargeOutput, str]:
-        given = LargeOutput.of(result.content)
-        output = LargeOutput(self._shelf.clean(given.text), given.images)
-        return output, (brief_form if brief else short_form)(output)
+        about = (0, "binary") if whole else (output.tokens, output.data.kind)
+        return replace(result, content=short, set_aside=KeptAside(output.handle, *about))
 
     async def open(self, handle: str) -> LargeOutput | None:
         """What was set aside under this handle in this session; None if nothing is kept."""

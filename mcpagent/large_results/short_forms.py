@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from mcpagent.large_results.kinds import shape_in_words
 from mcpagent.large_results.large_output import LargeOutput
+from mcpagent.messages import BinaryBlock, Image
 from mcpagent.text.for_model import fenced, for_model, line_for_model
 
 HEAD, TAIL = 1_200, 600
@@ -20,6 +23,11 @@ def short_form(output: LargeOutput) -> str:
     else:
         shown = [fenced(head(output.text, HEAD), "It begins"), fenced(_tail(output.text, TAIL), "It ends")]
     return "\n".join((_first_line(output), _how_to_read(output), *shown))
+
+
+def kept_form(output: LargeOutput) -> str:
+    """What is said before a result that is not large, of which binary blocks are kept."""
+    return f"[Set aside as {output.handle}: {'; '.join(_binaries(output))}]\n{_how_to_read(output)}"
 
 
 def brief_form(output: LargeOutput) -> str:
@@ -40,12 +48,17 @@ def _described(output: LargeOutput) -> str:
         shape = shape_in_words(output.data)
         lines = f"{output.lines:,} line{'s' if output.lines != 1 else ''}"
         parts.append(f"{output.data.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}")
-    for place, image in enumerate(output.images[:10], 1):
-        size = len(image.data) * 3 // 4
-        parts.append(f"image {place}: {line_for_model(image.media_type, 40)}, {size:,} bytes")
-    if len(output.images) > 10:
-        parts.append(f"{len(output.images)} images in all")
-    return "; ".join(parts) or "nothing"
+    return "; ".join((*parts, *_binaries(output))) or "nothing"
+
+
+def _binaries(output: LargeOutput) -> Iterator[str]:
+    kinds: tuple[tuple[str, Sequence[Image | BinaryBlock]], ...] = (("image", output.images), ("block", output.blocks))
+    for what, binaries in kinds:
+        for place, binary in enumerate(binaries[:10], 1):
+            size = len(binary.data) * 3 // 4 - binary.data[-2:].count("=")
+            yield f"{what} {place}: {line_for_model(binary.media_type, 40)}, {size:,} bytes"
+        if len(binaries) > 10:
+            yield f"{len(binaries)} {what}s in all"
 
 
 def _how_to_read(output: LargeOutput) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mcpagent.mcp.transports.beside_loop import json_in_steps
-from mcpagent.messages import Image, Text
+from mcpagent.messages import BinaryBlock, Image, Text
 from mcpagent.text.for_model import fenced, for_model, line_for_model, set_apart
 from mcpagent.tools import ToolOutput
 
-Content = Text | Image
+Content = Text | Image | BinaryBlock
 
 _ROUND = str.maketrans("[]<>", "()()")
 _ESCAPED = str.maketrans({"<": "%3C", ">": "%3E", " ": "%20"})
@@ -21,13 +21,24 @@ _ESCAPED = str.maketrans({"<": "%3C", ">": "%3E", " ": "%20"})
 
 def output_of_call(result: dict[str, Any]) -> ToolOutput:
     """A `tools/call` result. Structured content is given as JSON text if there is no text of its own."""
-    content = tuple(part for block in result.get("content") or () for part in parts_of_block(block))
+    content, blocks = _apart(part for block in result.get("content") or () for part in parts_of_block(block))
     structured = result.get("structuredContent")
     if structured is not None and not any(isinstance(part, Text) and part.text.strip() for part in content):
         content += (Text(json_in_steps(structured)),)
     if not says_true(result.get("isError")):
-        return ToolOutput(content, structured=structured)
-    return ToolOutput(content or (Text("the tool failed and did not say why"),), "failed")
+        return ToolOutput(content, structured=structured, blocks=blocks)
+    return ToolOutput(content or (Text("the tool failed and did not say why"),), "failed", blocks=blocks)
+
+
+def _apart(parts: Iterable[Content]) -> tuple[tuple[Text | Image, ...], tuple[BinaryBlock, ...]]:
+    """What a model is shown, in which the blocks are named, and the blocks."""
+    shown, blocks = list[Text | Image](), list[BinaryBlock]()
+    for part in parts:
+        if isinstance(part, BinaryBlock):
+            blocks.append(part)
+            part = Text(_described(part))
+        shown.append(part)
+    return tuple(shown), tuple(blocks)
 
 
 def says_true(value: Any) -> bool:
@@ -37,14 +48,16 @@ def says_true(value: Any) -> bool:
 
 def output_of_prompt(result: dict[str, Any]) -> ToolOutput:
     """A `prompts/get` result: its messages one after the other, each after its role."""
-    parts: list[Content] = []
+    parts, blocks = list[Text | Image](), list[BinaryBlock]()
     for message in result.get("messages") or ():
         parts.append(Text(f"[{line_for_model(str(message.get('role')), 20)}]"))
-        parts.extend(map(_said, parts_of_block(message.get("content"))))
-    return ToolOutput(_joined(parts))
+        shown, found = _apart(parts_of_block(message.get("content")))
+        parts.extend(map(_said, shown))
+        blocks += found
+    return ToolOutput(_joined(parts), blocks=tuple(blocks))
 
 
-def _said(part: Content) -> Content:
+def _said(part: Text | Image) -> Text | Image:
     """What stands after a role: no words in it can pass for another one."""
     if isinstance(part, Image):
         return part
@@ -61,8 +74,9 @@ def output_of_resource(result: dict[str, Any]) -> ToolOutput:
         elif media_type.startswith("image/"):
             parts.extend(parts_of_block({"type": "image", "mimeType": media_type, "data": item.get("blob")}))
         else:
-            parts.append(Text(_described("resource", item, item.get("blob"))))
-    return ToolOutput(tuple(parts))
+            parts.append(_binary("resource", item, item.get("blob")))
+    content, blocks = _apart(parts)
+    return ToolOutput(content, blocks=blocks)
 
 
 def parts_of_block(block: Any) -> tuple[Content, ...]:
@@ -75,7 +89,7 @@ def parts_of_block(block: Any) -> tuple[Content, ...]:
     if kind == "image":
         return (_image(block),)
     if kind == "audio":
-        return (Text(_described("audio", block, block.get("data"))),)
+        return (_binary("audio", block, block.get("data")),)
     if kind == "resource_link":
         return (Text(_link(block)),)
     if kind == "resource" and isinstance(block.get("resource"), dict):
@@ -95,20 +109,29 @@ def _image(block: dict[str, Any]) -> Content:
     )
 
 
-def _embedded(resource: dict[str, Any]) -> Text:
+def _embedded(resource: dict[str, Any]) -> Content:
     if isinstance(resource.get("text"), str):
         return Text(
             f"[resource {line_for_model(str(resource.get('uri')), 200)}]\n{set_apart(for_model(resource['text']))}"
         )
-    return Text(_described("resource", resource, resource.get("blob")))
+    return _binary("resource", resource, resource.get("blob"))
 
 
-def _described(what: str, block: dict[str, Any], data: Any) -> str:
+def _binary(what: str, block: dict[str, Any], data: Any) -> Content:
+    """Data that is no picture: a block, or words for what cannot be read."""
+    address, media_type = (_field(block.get(key), 200) for key in ("uri", "mimeType"))
+    plain = "".join(data.split()) if isinstance(data, str) else ""  # some write it in lines
+    if isinstance(data, str) and _decoded_size(plain) is not None:
+        return BinaryBlock(media_type or what, plain, address)
+    details = [detail for detail in (address, media_type) if detail]
+    return Text(f"[{what}: {', '.join((*details, 'invalid data'))}; not shown]")
+
+
+def _described(block: BinaryBlock) -> str:
     """One line for content that is not shown: what it is, its address, type and size."""
-    size = _decoded_size(data) if isinstance(data, str) else None
-    details = [line_for_model(str(block[key]), 200) for key in ("uri", "mimeType") if block.get(key)]
-    details.append(f"{size} bytes" if size is not None else "invalid data")
-    return f"[{what}: {', '.join(details)}; not shown]"
+    what = "audio" if block.media_type.startswith("audio") else "resource"
+    details = [detail for detail in (block.address, block.media_type) if detail and detail != what]
+    return f"[{what}: {', '.join((*details, f'{_decoded_size(block.data)} bytes'))}; not shown]"
 
 
 def _link(block: dict[str, Any]) -> str:
@@ -130,9 +153,9 @@ def _decoded_size(data: str) -> int | None:
         return None
 
 
-def _joined(parts: Sequence[Content]) -> tuple[Content, ...]:
+def _joined(parts: Sequence[Text | Image]) -> tuple[Text | Image, ...]:
     """Neighbouring texts as one, a line each."""
-    joined: list[Content] = []
+    joined: list[Text | Image] = []
     for part in parts:
         last = joined[-1] if joined else None
         if isinstance(part, Text) and isinstance(last, Text):

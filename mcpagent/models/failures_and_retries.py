@@ -41,15 +41,30 @@ _STATUS_OF_TYPE = {
 _OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
 _OVERFLOW_WORDS = (
     "prompt is too long",
+    "prompt too long",
+    "prompt exceeds max length",
+    "prompt 超长",
     "context window",
     "context length",
     "context size",
+    "context limit",
     "maximum number of tokens",
+    "maximum prompt length",
     "too many tokens",
+    "model token limit",
+    "input token count",
+    "prompt token count",
     "input is too long",
-    "exceed context limit",
+    "input length",
+    "`inputs` must have less than",
+    "`inputs` tokens + `max_new_tokens` must be",
+    "reduce the length of the messages",
 )
-"""As Anthropic, OpenAI, vLLM, llama.cpp, Gemini and OpenRouter word it; none of them has a code in common."""
+"""As Anthropic, OpenAI, vLLM, llama.cpp, Gemini, OpenRouter, xAI, Moonshot, Zhipu, DashScope, Vertex, Copilot and TGI
+word it; they have no code in common."""
+
+_TOO_LARGE = "request too large"
+"""As OpenAI and Groq say that one request alone is over the tokens of a minute: waiting never helps."""
 
 _WINDOW = re.compile(r"(?:maximum context length is|context length of only|n_ctx:) ([1-9][0-9]{2,8})\b")
 
@@ -113,9 +128,11 @@ class Failure:
     def is_overflow(self) -> bool:
         """The conversation is longer than the model takes."""
         text = self.message.lower()
-        return self.code in _OVERFLOW_CODES or (
-            self.status in (400, 413, 422, 500) and any(words in text for words in _OVERFLOW_WORDS)
-        )
+        if self.code in _OVERFLOW_CODES or self.status == 413:
+            return True
+        if self.status == 429:
+            return _TOO_LARGE in text
+        return self.status in (400, 422, 500) and any(words in text for words in _OVERFLOW_WORDS)
 
     @property
     def is_quota(self) -> bool:

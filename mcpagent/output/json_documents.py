@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 _FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)```", re.DOTALL)
-_DEEPEST = 64
 
 
 def document_in(text: str) -> Any:
@@ -39,46 +38,3 @@ def partial_document(text: str) -> Any:
         return from_json(begun, allow_partial="trailing-strings", allow_inf_nan=False)
     except ValueError:
         return None
-
-
-def without_nulls(schema: Any, value: Any) -> Any:
-    """A value without the nulls under names that its schema does not require."""
-    return _without_nulls(schema, schema, value, 0)
-
-
-def _without_nulls(root: Any, schema: Any, value: Any, depth: int) -> Any:
-    if not isinstance(value, dict | list) or depth > _DEEPEST:
-        return value
-    branches = _branches(root, schema, 0)
-    if isinstance(value, list):
-        items = [branch["items"] for branch in branches if "items" in branch]
-        return [_without_nulls(root, {"anyOf": items}, item, depth + 1) for item in value]
-    required = [set(branch.get("required") or ()) for branch in branches if isinstance(branch.get("properties"), dict)]
-    known: dict[str, list[Any]] = {}
-    for branch in branches:
-        named = branch.get("properties")
-        for name, rule in named.items() if isinstance(named, dict) else ():
-            known.setdefault(name, []).append(rule)
-    return {
-        name: _without_nulls(root, {"anyOf": known.get(name, [])}, item, depth + 1)
-        for name, item in value.items()
-        if item is not None or name not in known or all(name in names for names in required)
-    }
-
-
-def _branches(root: Any, schema: Any, depth: int) -> list[dict[str, Any]]:
-    """The schemas that one stands for, references followed."""
-    if not isinstance(schema, dict) or depth > 8:
-        return []
-    found = [schema]
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
-        target: Any = root
-        for step in reference.removeprefix("#").split("/")[1:]:
-            target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
-        found += _branches(root, target, depth + 1)
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        listed = schema.get(keyword)
-        for one in listed if isinstance(listed, list) else ():
-            found += _branches(root, one, depth + 1)
-    return found

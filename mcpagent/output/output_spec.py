@@ -12,15 +12,16 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from mcpagent.errors import InputError, McpAgentError, OutputProblem
 from mcpagent.models.base import OutputFormat
-from mcpagent.output.json_documents import document_in, partial_document, without_nulls
+from mcpagent.output.json_documents import document_in, partial_document
 from mcpagent.text.safe_text import safe_line
 from mcpagent.toolsets.functions import untitled
 from mcpagent.toolsets.json_schema.schema_form import UncheckedError
-from mcpagent.toolsets.validation import problems
+from mcpagent.toolsets.validation import problems, without_nulls
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -168,8 +169,23 @@ def _of_type(output_type: Any) -> OutputSpec:
 
 def _shown(output_type: Any) -> str:
     """A name for people, and for models: that of a class; of all else, how it is written, without modules."""
-    named = output_type.__name__ if isinstance(output_type, type) and not get_args(output_type) else None
-    return safe_line(named or _MODULES.sub("", str(output_type)), 60)
+    return safe_line(_MODULES.sub("", _written(output_type)), 60)
+
+
+def _written(output_type: Any) -> str:
+    """Without what `Annotated` adds: the address of a validator would be another one in each process."""
+    origin, inner = get_origin(output_type), get_args(output_type)
+    if origin is Annotated:
+        return _written(inner[0])
+    if output_type is NoneType:
+        return "None"
+    if isinstance(output_type, type) and not inner:
+        return output_type.__name__
+    if origin is Union or origin is UnionType:
+        return " | ".join(map(_written, inner))
+    if isinstance(origin, type) and not any(isinstance(one, list) for one in inner):  # the arguments of a `Callable`
+        return f"{origin.__name__}[{', '.join('...' if one is ... else _written(one) for one in inner)}]"
+    return str(output_type)
 
 
 def _by_type(adapter: TypeAdapter[Any]) -> Callable[[Any], Reading]:

@@ -90,6 +90,11 @@ def summary_note(keep: str = "", *, words: int = 600) -> str:
     return _words("summarise").substitute(words=words, keep=asked)
 
 
+def asks_for_summary(text: str) -> bool:
+    """Whether `summary_note` stands in it, alone or behind a part of a conversation."""
+    return _words("summarise").template.partition("\n")[0] in text
+
+
 def piece_words(summary: str, transcript: str, note: str) -> str:
     """The same for a part of a conversation that is too long to be sent as it was; both texts are data."""
     before = fenced(summary, "Summary of what came before it") if summary else ""
@@ -111,3 +116,9 @@ def misfit_note(problems: Sequence[str]) -> str:
 def is_misfit_note(text: str) -> bool:
     """Whether `misfit_note` wrote it."""
     return text.startswith(_words("misfit").template.partition("$")[0])
+
+
+def is_own_note(text: str) -> bool:
+    """Whether it is what a model was told of its answer, by `misfit_note` or `call_note`: nobody asked it."""
+    begins, _, ends = _words("call").template.partition("$tool")
+    return is_misfit_note(text) or (text.startswith(begins) and text.endswith(ends))

@@ -20,6 +20,7 @@ from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolPr
 from mcpagent.limits.run_limits import KINDS, Limits
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import (
+    BinaryBlock,
     Image,
     Message,
     Text,
@@ -343,11 +344,13 @@ class CallLine:
     progress: tuple[tuple[float, float | None, str], ...]
     events: tuple[CustomEvent | ToolsSearched, ...]
     changes: tuple[RecordedShown | RecordedChange, ...]
+    blocks: tuple[BinaryBlock, ...] = ()
 
     @property
     def output(self) -> ToolOutput:
         """What the tool gave, as a value."""
-        return ToolOutput(self.content, self.error, tuple(map(_change, self.changes)), self.events)
+        changes = tuple(map(_change, self.changes))
+        return ToolOutput(self.content, self.error, changes, self.events, blocks=self.blocks)
 
     def notifications(self, tool: ToolDefinition) -> list[ToolProgress]:
         """The progress that the tool told of."""
@@ -379,6 +382,7 @@ def output_document(output: ToolOutput, progress: Sequence[ToolProgress]) -> Doc
             else {name: asdict(change)[name] for name in ("added", "removed", "was")}
             for change in output.changes
         ],
+        **({"blocks": [asdict(block) for block in output.blocks]} if output.blocks else {}),
     }
 
 

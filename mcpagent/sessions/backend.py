@@ -55,7 +55,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class OutputRow:
-    """A result that was set aside, as it is kept: its text, and its images as JSON."""
+    """A result that was set aside, as it is kept: its text, and its images and other blocks as JSON."""
 
     handle: str
     tool: str

@@ -7,7 +7,7 @@ import json
 from mcpagent.errors import SessionBusyError, SessionStoreError
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.shelves import MemoryShelf
-from mcpagent.messages import Image
+from mcpagent.messages import BinaryBlock, Image
 from mcpagent.sessions.backend import OutputRow
 from mcpagent.sessions.store import SessionStore, written
 
@@ -28,7 +28,9 @@ class KeptOutputs(MemoryShelf):
 
     async def put(self, output: LargeOutput, tool: str) -> None:
         """Writes it down before its short form is; whoever writes next is told what is wrong with the store."""
-        images = json.dumps([[image.media_type, image.data] for image in output.images])
+        binaries = [[image.media_type, image.data] for image in output.images]
+        binaries += [[block.media_type, block.data, block.address] for block in output.blocks]
+        images = json.dumps(binaries)
         try:
             if self.is_written:
                 await written(
@@ -46,4 +48,6 @@ class KeptOutputs(MemoryShelf):
         row = await written(self._store.output(self._session, handle))
         if row is None:
             return None
-        return LargeOutput(row.output, tuple(Image(str(kind), str(data)) for kind, data in json.loads(row.images)))
+        kept = [[str(value) for value in binary] for binary in json.loads(row.images)]
+        images = tuple(Image(binary[0], binary[1]) for binary in kept if len(binary) == 2)
+        return LargeOutput(row.output, images, tuple(BinaryBlock(*binary) for binary in kept if len(binary) == 3))

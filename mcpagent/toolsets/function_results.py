@@ -16,9 +16,9 @@ from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
-from mcpagent.messages import Image, Text
+from mcpagent.messages import BinaryBlock, Image, Text
 from mcpagent.text.media_types import MAX_IMAGE_BYTES, image_type, printable_text
 from mcpagent.text.safe_text import without_halves
 from mcpagent.tools import ToolOutput, ToolReturn
@@ -31,12 +31,15 @@ MAX_TABLE_CHARACTERS = 20_000
 """No further row of a table is shown once it takes so much."""
 
 
+_Shown: TypeAlias = Image | BinaryBlock
+
+
 def tool_output(value: object) -> ToolOutput:
     """The value as content.
 
-    Text stays as it is, `Text` and `Image` parts are kept, None is no content. Bytes are text, an image, or a line that
-    says how many they are. A table (see `table_of`) is a line with its size and its first rows as CSV. Everything else
-    is JSON; images in it follow as parts of their own. An iterator is read, up to `MAX_ITEMS`.
+    Text stays as it is, `Text` and `Image` parts are kept, None is no content. Bytes are text, an image, or a block of
+    which a line says how large it is. A table (see `table_of`) is a line with its size and its first rows as CSV.
+    Everything else is JSON; images in it follow as parts of their own. An iterator is read, up to `MAX_ITEMS`.
     Raises what reading the value raises, and `ValueError` for one that holds itself.
     """
     if isinstance(value, ToolOutput):
@@ -49,17 +52,19 @@ def tool_output(value: object) -> ToolOutput:
         return ToolOutput(())
     if isinstance(value, list | tuple) and value and all(isinstance(item, Text | Image) for item in value):
         return ToolOutput(tuple(value))
-    images: list[Image] = []
+    images: list[_Shown] = []  # and other binary data: what JSON has no place for
     try:
         table = table_of(value)
         data = _plain(value, images) if table is None else None
         text = _csv_text(table, images) if table is not None else _written(data)
     except RecursionError:
         raise ValueError("the result holds itself, or nests too deeply; return plain data") from None
+    shown = tuple(one for one in images if isinstance(one, Image))
+    blocks = tuple(one for one in images if isinstance(one, BinaryBlock))
     if text == _reference(1) and len(images) == 1:
-        return ToolOutput((images[0],))
+        return ToolOutput(shown)
     is_data = data is not None and not isinstance(data, str) and not images
-    return ToolOutput((Text(text), *images), structured=data if is_data else None)
+    return ToolOutput((Text(text), *shown), structured=data if is_data else None, blocks=blocks)
 
 
 async def first_items(source: AsyncIterable[object]) -> list[object]:
@@ -101,7 +106,7 @@ def _written(data: Any) -> str:
     return str(data) if isinstance(data, str) else to_json(data, inf_nan_mode="strings").decode()
 
 
-def _plain(value: Any, images: list[Image]) -> Any:
+def _plain(value: Any, images: list[_Shown]) -> Any:
     """The value as JSON data; images are put into `images`, and their number into the data."""
     if isinstance(value, Enum):
         return _plain(value.value, images)
@@ -126,7 +131,7 @@ def _plain_scalar(value: Any) -> Any:
     return value
 
 
-def _plain_part(value: Text | Image | bytes | bytearray | memoryview, images: list[Image]) -> str:
+def _plain_part(value: Text | Image | bytes | bytearray | memoryview, images: list[_Shown]) -> str:
     if isinstance(value, Text):
         return str(_plain_scalar(value.text))
     if not isinstance(value, Image):
@@ -134,16 +139,16 @@ def _plain_part(value: Text | Image | bytes | bytearray | memoryview, images: li
         if (text := printable_text(data)) is not None:
             return text
         media_type = image_type(data)
-        if media_type is None:
-            return f"({_count(len(data), 'byte')}, not text)"
-        if len(data) > MAX_IMAGE_BYTES:
-            return f"({media_type} of {_count(len(data), 'byte')}, too large to show)"
+        if media_type is None or len(data) > MAX_IMAGE_BYTES:
+            images.append(BinaryBlock(media_type or "application/octet-stream", base64.b64encode(data).decode()))
+            size = _count(len(data), "byte")
+            return f"({size}, not text)" if media_type is None else f"({media_type} of {size}, too large to show)"
         value = Image(media_type, base64.b64encode(data).decode())
     images.append(value)
-    return _reference(len(images))
+    return _reference(sum(isinstance(one, Image) for one in images))
 
 
-def _plain_holder(value: Any, images: list[Image]) -> Any:
+def _plain_holder(value: Any, images: list[_Shown]) -> Any:
     """What holds other values, each of them plain; of all else what pydantic makes: dates, decimals, its own models."""
     if isinstance(value, Mapping):
         return {_key(key): _plain(item, images) for key, item in value.items()}
@@ -171,7 +176,7 @@ def _key(key: object) -> str:
     return _written(_plain(key, []))
 
 
-def _plain_array(array: Any, images: list[Image]) -> Any:
+def _plain_array(array: Any, images: list[_Shown]) -> Any:
     """An array of NumPy or of its kind: nested lists, or its shape and first rows if it is large; or one number."""
     if array.shape == ():
         return _plain_number(array, images)
@@ -183,7 +188,7 @@ def _plain_array(array: Any, images: list[Image]) -> Any:
     return {"shape": [int(length) for length in array.shape], "dtype": str(array.dtype), "first": first}
 
 
-def _plain_number(number: Any, images: list[Image]) -> Any:
+def _plain_number(number: Any, images: list[_Shown]) -> Any:
     kind, text = getattr(number.dtype, "kind", ""), str(number)
     if text in ("NaT", "--"):  # no moment; a masked place
         return None
@@ -192,13 +197,13 @@ def _plain_number(number: Any, images: list[Image]) -> Any:
     return text if kind in ("M", "m", "c") else _plain(number.item(), images)
 
 
-def _plain_table(table: Table, images: list[Image]) -> dict[str, Any]:
+def _plain_table(table: Table, images: list[_Shown]) -> dict[str, Any]:
     rows = [[None if is_missing(cell) else _plain(cell, images) for cell in row] for row in table.rows]
     data: dict[str, Any] = {"columns": _plain(table.columns, images), "rows": rows}
     return data | ({"more_rows": table.row_count - len(rows)} if table.row_count > len(rows) else {})
 
 
-def _csv_text(table: Table, images: list[Image]) -> str:
+def _csv_text(table: Table, images: list[_Shown]) -> str:
     """The size, the names of the columns, the first rows, and how many more there are. CSV takes the fewest tokens."""
     text = io.StringIO()
     text.write(f"{_count(table.row_count, 'row')}, {_count(len(table.columns), 'column')}\n")
@@ -214,7 +219,7 @@ def _csv_text(table: Table, images: list[Image]) -> str:
     return text.getvalue() + f"and {_count(more, 'more row')}" if more else text.getvalue().rstrip("\n")
 
 
-def _cell(value: object, images: list[Image]) -> str:
+def _cell(value: object, images: list[_Shown]) -> str:
     if is_missing(value):
         return ""
     text = _written(_plain(value, images))

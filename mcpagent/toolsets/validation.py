@@ -63,28 +63,58 @@ async def fitted(schema: dict[str, Any], arguments: dict[str, Any]) -> tuple[dic
     Models write null for what they leave out. Where that does not fit, and without it they do, it is left out.
     """
     found = await verdict_beside(schema, arguments)
-    if found.problem and (fewer := _without_nulls(schema, arguments)) != arguments:
+    if found.problem and (fewer := without_nulls(schema, arguments)) != arguments:
         again = await verdict_beside(schema, fewer)
         if not again.problem:
             return fewer, again
     return arguments, found
 
 
-def _without_nulls(schema: Any, value: Any, depth: int = 0) -> Any:
+def without_nulls(schema: Any, value: Any) -> Any:
     """A value without the nulls under names that its schema does not require."""
-    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+    return _without_nulls(schema, [schema], value, 0)
+
+
+def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any:
+    if not isinstance(value, dict | list) or depth > MAX_DEPTH:
         return value
+    branches = _branches(root, schemas)
     if isinstance(value, list):
-        return [_without_nulls(schema.get("items"), item, depth + 1) for item in value]
-    if not isinstance(value, dict):
-        return value
-    known, required = schema.get("properties"), schema.get("required")
-    known, required = known if isinstance(known, dict) else {}, required if isinstance(required, list) else []
+        items = [branch["items"] for branch in branches if "items" in branch]
+        return [_without_nulls(root, items, item, depth + 1) for item in value]
+    required = [set(branch.get("required") or ()) for branch in branches if isinstance(branch.get("properties"), dict)]
+    known: dict[str, list[Any]] = {}
+    for branch in branches:
+        named = branch.get("properties")
+        for name, rule in named.items() if isinstance(named, dict) else ():
+            known.setdefault(name, []).append(rule)
     return {
-        name: _without_nulls(known.get(name), item, depth + 1)
+        name: _without_nulls(root, known.get(name, []), item, depth + 1)
         for name, item in value.items()
-        if item is not None or name in required or name not in known
+        if item is not None or name not in known or all(name in names for names in required)
     }
+
+
+def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
+    """The schemas that these stand for, references followed; each once, since unions of what refers to itself double
+    with each level."""
+    found: dict[int, dict[str, Any]] = {}
+    waiting = [*reversed(schemas)]
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, dict) or id(schema) in found:
+            continue
+        found[id(schema)] = schema
+        for keyword in ("allOf", "oneOf", "anyOf"):
+            listed = schema.get(keyword)
+            waiting += reversed(listed) if isinstance(listed, list) else ()
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#"):
+            target: Any = root
+            for step in reference.removeprefix("#").split("/")[1:]:
+                target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+            waiting.append(target)
+    return [*found.values()]
 
 
 async def output_problem(schema: dict[str, Any], structured: Any) -> str:

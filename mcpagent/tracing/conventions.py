@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ModelError
-from mcpagent.events import RequestSent, ToolsSearched
+from mcpagent.events import ConversationCompacted, RequestSent, ToolsSearched
 from mcpagent.messages import Origin, Spent, ToolResult, Usage
 from mcpagent.models.base import Model, ModelResponse, ResponseStop
 from mcpagent.models.model_settings import ModelSettings
@@ -166,6 +166,16 @@ def search_attributes(found: ToolsSearched) -> dict[str, AttributeValue]:
         "mcpagent.search.found": found.found,
         "mcpagent.search.matches": found.matches,
         "mcpagent.tools.known_count": found.known,
+    }
+
+
+def compacted_attributes(made: ConversationCompacted) -> dict[str, AttributeValue]:
+    """How much shorter a conversation is, in tokens of a request, messages and results."""
+    return {
+        "mcpagent.tokens.before": made.tokens_before,
+        "mcpagent.tokens.after": made.tokens_after,
+        "mcpagent.messages.summarised": made.summarised,
+        "mcpagent.results.shortened": made.shortened,
     }
 
 

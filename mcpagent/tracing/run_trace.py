@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from mcpagent.events import (
     AnswerRestarted,
+    ConversationCompacted,
     Event,
     Notice,
     ProviderCall,
@@ -33,6 +34,7 @@ from mcpagent.tracing.conventions import (
     FINISHED,
     asked_attributes,
     call_attributes,
+    compacted_attributes,
     error_type,
     model_attributes,
     offer_attributes,
@@ -176,8 +178,9 @@ class RunTrace(RunWatch):
             "gen_ai.conversation.id": self._conversation_id,
             "gen_ai.request.stream": True,
             **settings_attributes(request.settings),
-            **self._offer,
+            **(self._offer or {"mcpagent.purpose": "summary"}),
         }
+        self._offer = {}  # what is asked without an offer is a summary, when a conversation is compacted
         if (content := self._tracer.content) is not None:
             attributes["gen_ai.input.messages"] = content.messages(request.messages)
             attributes["gen_ai.system_instructions"] = content.system(request.system)
@@ -302,6 +305,9 @@ class RunTrace(RunWatch):
     def _take_loaded(self, event: ToolsLoaded) -> None:
         self._happened("mcpagent.tools.loaded", {"mcpagent.tools": event.names, "mcpagent.tokens": event.tokens})
 
+    def _take_compacted(self, event: ConversationCompacted) -> None:
+        self._happened("mcpagent.compacted", compacted_attributes(event))
+
     def _take_restart(self, event: AnswerRestarted) -> None:
         self._happened("mcpagent.answer.restarted", self._words("mcpagent.reason", event.reason))
 
@@ -377,6 +383,7 @@ _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {
     ProviderCallStarted: RunTrace._take_provider_start,
     ProviderCallFinished: RunTrace._take_provider_end,
     AnswerRestarted: RunTrace._take_restart,
+    ConversationCompacted: RunTrace._take_compacted,
     Notice: RunTrace._take_notice,
     RunFinished: RunTrace._take_end,
 }

@@ -112,6 +112,8 @@ def _of_end(span: TraceSpan) -> Iterator[str]:
         yield f"failed: {_shown(found.get('error.type', 'error'))}{words}"
     if found.get("mcpagent.replayed"):
         yield "read from an earlier process"
+    if found.get("mcpagent.purpose") == "summary":
+        yield "a summary, to save room"
     stop = found.get("mcpagent.stop", "answered")
     if stop != "answered":
         yield f"stopped: {_shown(stop)}"

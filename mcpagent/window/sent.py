@@ -122,6 +122,8 @@ def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
             parts.append(short[part.call_id])
         else:
             parts.append(part)
+    if changed and all(isinstance(part, Pinned) for part in parts):  # somebody pinned what said nothing else
+        parts = []
     return replace(message, parts=tuple(parts)) if changed else message
 
 

@@ -8,6 +8,7 @@ from mcpagent import SessionStore
 from mcpagent.cli.chat.resumed import finished_length, last_request, question_places, questions_of, resumed_lines
 from mcpagent.conversation import UNKNOWN, not_run
 from mcpagent.messages import Message, Text, ToolCall, ToolDefinition, ToolsChanged
+from mcpagent.prompt.builder import call_note, misfit_note
 from tests.chat.test_cli_chat_commands import SEARCH, answer, scene
 
 ADD = ToolCall("", "add_tool", {"tool_names": ["read_file"]})
@@ -109,6 +110,31 @@ def test_news_of_tools_is_no_question() -> None:
     assert question_places(history) == {1, 4, 6}  # the call of the first was cancelled, so what follows was said
     asked, _ = questions_of(history)
     assert [(it.typed, it.length) for it in asked] == [("one", 0), ("two", 4), ("three", 6)]
+
+
+def test_what_a_model_was_told_of_its_answer_is_no_question() -> None:
+    def said(text: str) -> Message:
+        return Message("assistant", (Text(text),))
+
+    told = [user(misfit_note(["people: Field required"])), user(call_note("look()"))]
+    history = [user("one"), said("{}"), told[0], said("I use look()."), told[1], said("1")]
+    assert question_places(history) == {0}
+
+
+async def test_the_last_request_of_a_compacted_conversation_is_what_was_sent(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "s.db")
+    async with scene(tmp_path, *map(answer, ("1", "2", "They counted.", "3")), store=store) as made:
+        for question in ("one", "two"):
+            await made.ask(question, question)
+        await made.run("/compact")
+        await made.ask("three", "three")
+        desk, agent = made.desk, made.desk.agent
+        kept = store.read(agent.own_session.id)
+        request = last_request(agent, agent.messages, kept.steps, 3)
+        assert desk.trace.last is not None
+        assert request is not None
+        assert request.messages == desk.trace.last.messages
+    store.close()
 
 
 def test_what_is_unfinished_is_left_out_of_a_copy() -> None:

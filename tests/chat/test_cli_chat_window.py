@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from mcpagent import Agent, Compaction, RunOptions, ScriptedModel
+from mcpagent.cli.chat.slash.slash_window import history_line
+from mcpagent.cli.chat.status_line import Status, context_window_of, status_line, window_of
 from mcpagent.cli.oneshot.json_report import JsonReport
 from mcpagent.cli.screen.lines import event_lines
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ModelError
 from mcpagent.events import ConversationCompacted
-from mcpagent.messages import Usage
+from mcpagent.messages import KeptAside, Message, ToolResult, ToolsChanged, Usage
+from mcpagent.messages import Text as Words
+from mcpagent.prompt.builder import misfit_note
 from mcpagent.sessions.export import exported
+from mcpagent.window.sent import LeftOut
 from tests.chat.test_cli_chat_commands import ADD, CALL, SEARCH, answer, scene
 
 
@@ -47,7 +53,7 @@ async def test_compacting_in_the_chat_leaves_all_of_it_to_be_seen(tmp_path: Path
         await at.run("/undo")
         assert len(at.desk.asked) == 2
         for form in ("md", "json", "html"):
-            assert "They read a file" in exported(at.desk.agent.snapshot(), form) or form  # it was taken back
+            assert "third" not in exported(at.desk.agent.snapshot(), form)  # it was taken back
 
 
 async def test_an_export_has_the_summary_and_what_it_stands_for(tmp_path: Path) -> None:
@@ -89,3 +95,24 @@ def test_a_line_and_a_document() -> None:
     report(done)
     document = json.loads(written[0])
     assert (document["type"], document["tokens_after"], document["usage"]["input_tokens"]) == ("compacted", 2_900, 100)
+
+
+def test_a_window_that_was_named_counts_in_the_status_line_too() -> None:
+    model = ScriptedModel([], name="anthropic:claude-sonnet-4-5")
+    agent = Agent(model, options=RunOptions(compaction=Compaction(window_tokens=5_000)))
+    assert window_of(agent) == 5_000
+    assert "ctx 50% 2.5k/5.0k" in status_line(Status(model.name, used=2_500, window=window_of(agent)), Glyphs(), 100)
+    assert window_of(Agent(model)) == context_window_of(model.name)
+
+
+def test_news_and_notes_of_mcpagent_are_told_as_such() -> None:
+    aside = ToolResult("1", "get", (Words("x"),), set_aside=KeptAside("out_1", 20_000))
+    for message, told in (
+        (Message("tool", (aside,)), "result   get: 1 characters"),
+        (Message("user", (Words("Your tools have changed."), ToolsChanged((), ("a",)))), "mcpagent Your tools"),
+        (Message("user", (Words(misfit_note(["a: b"])),)), "mcpagent That answer cannot be used"),
+        (Message("user", (Words("Hello"),)), "user     Hello"),
+    ):
+        line = history_line(0, message, LeftOut(), 100).plain
+        assert told in line
+        assert line.endswith("set aside") is (message.role == "tool")

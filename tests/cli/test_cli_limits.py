@@ -184,6 +184,19 @@ def test_a_run_that_a_limit_ends_says_so_also_where_a_document_was_wanted(
         assert out == "" if structured is None else json.loads(out) == structured
 
 
+@pytest.mark.parametrize(("tokens", "is_aside"), [(500, True), (10_000, False), (0, False)])
+def test_a_result_of_more_tokens_than_were_named_is_read_in_pieces(
+    tokens: int, is_aside: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = Message("assistant", (ToolCall("1", "get_weather", {"city": "Rome " * 2_000}),))
+    model = ScriptedModel([long, "Mild."])
+    assert ask(tmp_path, model, approve="all", large_result_tokens=tokens)[0] == 0
+    assert capsys.readouterr().out == "Mild.\n"
+    [result] = model.requests[1].messages[2].tool_results
+    offered = [tool.name for tool in model.requests[1].tools]
+    assert (result.set_aside is not None, "read_large_output" in offered) == (is_aside, is_aside)
+
+
 def test_a_price_that_is_not_known_is_no_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask(tmp_path, ScriptedModel([priced(words("x"), 100, None)]), output="json")
     document = json.loads(capsys.readouterr().out)

@@ -158,6 +158,7 @@ def test_a_valid_block_is_read_in_order(form: str) -> None:
             "'limits' has an unknown key in PATH",
             "Got: 'steps'. There are turns, tool_calls, tokens, dollars, seconds",
         ),
+        ("large_result_tokens: -1", "'large_result_tokens' must be 0 or more in PATH", "Got: -1"),
         ("mcp_servers: []", "'mcp_servers' must be a mapping in PATH", "Got: list"),
         ("tools: {a: b}", "'tools.a' must be a list of patterns in PATH", "Write ['b']."),
         (
@@ -334,6 +335,7 @@ CARDS = st.builds(
         tokens=st.none() | st.integers(1, 10**9),
         seconds=st.none() | st.floats(0.5, 900),
     ),
+    large_result_tokens=st.none() | st.integers(0, 9),
     request_params=st.dictionaries(WORDS, VALUES, max_size=2),
     api_key=st.sampled_from(["", "${KEY}"]),
     foreign=st.dictionaries(st.sampled_from(sorted(FOREIGN)), VALUES, max_size=2),
@@ -654,7 +656,7 @@ def test_a_card_of_an_agent_made_in_code() -> None:
         instructions="You help.",
         tool_search=ToolSearch(strategy="bm25", eager_tools={"g": ["a*"]}),
         tools=[CountedTools("x")],
-        options=RunOptions(limits=Limits(turns=7)),
+        options=RunOptions(limits=Limits(turns=7), large_result_tokens=0),
     )
     card = agent.to_card("mine")
     assert card == AgentCard(
@@ -663,9 +665,14 @@ def test_a_card_of_an_agent_made_in_code() -> None:
         model="offline",
         mcp_servers=config["mcpServers"],
         limits=Limits(turns=7),
+        large_result_tokens=0,
         tool_search=ToolSearchConfig(True, "mcp", "bm25", {"g": ("a*",)}),
     )
     assert parse_card(dump_card(card), Path("x.md")) == card
+    again = Agent.from_card(card)
+    assert (again.options.limits.turns, again.options.large_result_tokens) == (7, 0)
+    asked = Agent.from_card(card, options=RunOptions(large_result_tokens=500))
+    assert asked.options.large_result_tokens == 500
 
 
 KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "MY_KEY": "k"}

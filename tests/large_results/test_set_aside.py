@@ -331,15 +331,24 @@ async def test_a_replay_sets_the_same_aside(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_what_a_durable_run_has_done_is_set_aside_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "reads", "read"),
+    [
+        (LOG, call("search_large_output", words="pump failed"), "the pump of hall 7"),
+        ({"sound": b"RIFF\0\xff of a pump"}, call("read_large_output", block=1), "RIFF.. of a pump"),
+    ],
+)
+async def test_what_a_durable_run_has_done_is_set_aside_again(
+    given: Any, reads: Reply, read: str, tmp_path: Path
+) -> None:
     """The engine has the whole of what the tool gave; the conversation has the same short form in both processes."""
     calls: list[str] = []
     requests: list[list[Message]] = []
 
-    def log_once() -> str:
+    def log_once() -> Any:
         """Gives the log."""
         calls.append("log")
-        return LOG
+        return given
 
     class Stuck(ScriptedModel):
         """Its second answer never comes."""
@@ -362,14 +371,14 @@ async def test_what_a_durable_run_has_done_is_set_aside_again(tmp_path: Path) ->
         await durable.start("What failed?", session="ann", run="once")
         await asked.wait()
     store.close()
-    model = ScriptedModel([call("search_large_output", words="pump failed"), "hall 7"])
+    model = ScriptedModel([reads, "hall 7"])
     agent, durable, store = parts(model)
     async with asyncio.timeout(60), agent, durable.serving(agent):
         assert (await (await durable.run("once")).result()).answer == "hall 7"
     store.close()
     assert calls == ["log"]
     assert [said(message) for message in model.requests[0].messages] == [said(message) for message in requests[0]]
-    assert "the pump of hall 7" in last_result(model).text
+    assert read in last_result(model).text
 
 
 async def test_an_answer_from_outside_is_set_aside_and_read_when_the_run_goes_on() -> None:

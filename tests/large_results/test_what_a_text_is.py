@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.large_results.kinds import MAX_SHAPE, read_data, shape_in_words
-from mcpagent.large_results.large_output import IMAGE_TOKENS, LargeOutput, estimated_tokens
+from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
 from mcpagent.large_results.short_forms import brief_form, short_form
 from mcpagent.messages import Image, Text
+from mcpagent.window.estimates import IMAGE_TOKENS
 
 ROWS = [{"id": number, "name": f"row {number}", "tags": ["a"], "price": number / 2} for number in range(200)]
 

@@ -237,6 +237,22 @@ async def test_a_used_up_quota_is_not_retried(provider_name: str, status: int, b
             400,
             {"error": {"message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."}},
         ),
+        *(
+            ("openai-chat", status, {"error": {"message": words}})
+            for status, words in (
+                (400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
+                (400, "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)"),
+                (400, "Prompt exceeds max length"),
+                (400, "Range of input length should be [1, 30000]"),
+                (400, "prompt token count of 5000 exceeds the limit of 4096"),
+                (422, "Input validation error: `inputs` must have less than 4095 tokens. Given: 5000"),
+                (400, "prompt too long; exceeded max context length by 4 tokens"),
+                (400, "Please reduce the length of the messages or completion."),
+                (413, "Request body too large for gpt-4o model. Max size: 8000 tokens."),
+                (413, "Payload Too Large"),
+                (429, "Request too large for m on tokens per min (TPM): Limit 30000, Requested 50000."),
+            )
+        ),
     ],
 )
 async def test_an_overfull_conversation_is_told_apart(provider_name: str, status: int, body: dict[str, Any]) -> None:

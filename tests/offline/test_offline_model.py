@@ -36,6 +36,7 @@ from mcpagent.messages import (
 )
 from mcpagent.models import Model, ModelRequest, OfflineModel
 from mcpagent.models.offline.turn import INTRODUCTION, answer
+from mcpagent.prompt.builder import summary_note
 from mcpagent.tools import Tool, ToolOutput
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)
@@ -892,3 +893,19 @@ async def test_the_shipped_concierge_asks_the_member_that_fits() -> None:
             assert asked == members, question
             assert re.search(says, said), f"{question}: {said}"
             assert said.count(INTRODUCTION) == 1, question
+
+
+def test_what_is_told_of_results_is_no_question_and_a_summary_says_what_was_done() -> None:
+    call, now = ToolCall("offline_1_0", "get_log", {}), datetime(2026, 11, 25, tzinfo=UTC)
+    done = Message("tool", (ToolResult("offline_1_0", "get_log", (Text("[Set aside as out_1: text]"),)),))
+    news = user_message("What was set aside can be read from now on with read_large_output.")
+    messages = (user_message("get the log"), Message("assistant", (call,)), done, news)
+    log = ToolDefinition("get_log", "Gets the log.", {"type": "object"}, read_only=True)
+    reader = ToolDefinition("read_large_output", "Reads.", {"type": "object", "required": ["handle"]}, read_only=True)
+    said = answer(ModelRequest("", messages, (log, reader)), now)
+    assert not said.tool_calls
+    assert "Set aside as out_1" in said.text
+    asked = (*messages, said, user_message(summary_note("logs")))
+    summary = answer(ModelRequest("", asked, (log, reader), tool_choice="none"), now).text
+    assert summary.splitlines()[:2] == ["- asked: get the log", "- called: get_log"]
+    assert "read from now on" not in summary

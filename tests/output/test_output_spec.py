@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from time import process_time
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 
 from mcpagent.errors import InputError
 from mcpagent.models.output_ways.strict_schemas import ANTHROPIC, OPENAI, strict_schema
 from mcpagent.output.json_documents import partial_document
 from mcpagent.output.output_spec import RESULT, output_spec, spec_from_json, spec_to_json
 from tests.output.held import filled
-from tests.output.used_types import USED, City, Even, Trip
+from tests.output.used_types import USED, Cat, City, Dog, Even, Trip
 from tests.simulator.output_rules import anthropic_output, openai_output
 
 BEYOND = {"open", "dict", "any schema"}
@@ -133,6 +133,35 @@ def test_references_of_a_schema_lead_where_they_led_once_it_is_a_part() -> None:
     for document, fits in (([1, [2, []]], True), ([1, ["x"]], False)):
         assert (not whole.read(json.dumps({RESULT: document})).problems) is fits
         assert (not spec.read(json.dumps({RESULT: document})).problems) is fits
+
+
+@pytest.mark.parametrize(
+    ("output_type", "name"),
+    [
+        (Annotated[int, AfterValidator(lambda number: number)], "int"),
+        (list[Annotated[int, AfterValidator(lambda number: number)]], "list_int"),
+        (Annotated[Cat | Dog, Field(discriminator="kind")], "Cat_Dog"),
+        (dict[str, City | None], "dict_str_City_None"),
+        (tuple[int, ...], "tuple_int"),
+        (Literal["a", 1], "Literal_a_1"),
+    ],
+)
+def test_a_model_is_told_the_same_name_in_every_process(output_type: Any, name: str) -> None:
+    assert output_spec(output_type).format.name == name
+
+
+def test_nulls_in_a_union_that_refers_to_itself_take_no_time() -> None:
+    """Two that both have what the other has, thirty levels deep: tried one by one these would never end."""
+    closed = {"type": "object", "additionalProperties": False}
+    defined: dict[str, Any] = {}
+    for at in range(30):
+        inner = {"a": {"$ref": f"#/$defs/d{at + 1}"}}
+        branches = [{**closed, "properties": inner}, {**closed, "properties": {**inner, "b": {"type": "string"}}}]
+        defined[f"d{at}"] = {"anyOf": branches}
+    spec = output_spec({"$ref": "#/$defs/d0", "$defs": {**defined, "d30": {"type": "string"}}})
+    text = '{"b": null, "a": ' * 30 + '"x"' + "}" * 30
+    whole = '{"a": ' * 30 + '"x"' + "}" * 30
+    assert spec.read(text).value == json.loads(whole)
 
 
 def test_a_property_that_is_called_as_the_wrapping_is_its_own() -> None:

@@ -14,7 +14,7 @@ from jsonschema.validators import Draft202012Validator, validator_for
 
 from mcpagent.toolsets.json_schema.schema_form import FORMS, UncheckedError, usable
 from mcpagent.toolsets.json_schema.schema_keywords import KEYWORDS
-from mcpagent.toolsets.validation import problems
+from mcpagent.toolsets.validation import fitted, problems
 
 
 def words(schema: Any, value: Any) -> list[str]:
@@ -215,3 +215,19 @@ def test_the_draft_that_a_schema_names_is_the_one_it_is_read_as() -> None:
         assert validator_for(schema)(schema).is_valid(5)
         assert not words(schema, 5)
     assert words({"$ref": "#/$defs/n", "maximum": 1, "$defs": {"n": {}}}, 5) == ["5 is greater than the maximum of 1"]
+
+
+async def test_nulls_behind_references_and_in_unions_are_left_out() -> None:
+    place = {"type": "object", "properties": {"city": {"type": "string"}, "street": {"type": "string"}}}
+    other = {"type": "object", "properties": {"post": {"type": "string"}}, "required": ["post"]}
+    schema = {
+        "type": "object",
+        "properties": {
+            "to": {"anyOf": [{"$ref": "#/$defs/place"}, other]},
+            "also": {"items": {"$ref": "#/$defs/place"}},
+        },
+        "$defs": {"place": place},
+    }
+    given = {"to": {"city": "Rome", "street": None}, "also": [{"street": None}]}
+    assert (await fitted(schema, given))[0] == {"to": {"city": "Rome"}, "also": [{}]}
+    assert (await fitted(schema, {"to": 1}))[0] == {"to": 1}

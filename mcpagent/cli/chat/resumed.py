@@ -23,10 +23,11 @@ from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.kept_sessions import ago
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.conversation import UNKNOWN
+from mcpagent.conversation import UNKNOWN, Conversation
 from mcpagent.events import ToolsSearched
 from mcpagent.messages import Compacted, Image, Message, Step, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.messages import Text as Words
+from mcpagent.prompt.builder import is_own_note
 from mcpagent.sessions import SessionInfo
 from mcpagent.text.safe_text import safe_line, safe_text
 
@@ -67,6 +68,8 @@ def _is_question(messages: Sequence[Message], place: int) -> bool:
     """Whether a person said it: not news of tools, which stand before a question, or after results in an answer."""
     message, before = messages[place], messages[place - 1 : place][0] if place else None
     if message.role != "user" or any(isinstance(part, _OURS) for part in message.parts):
+        return False
+    if is_own_note(message.text):
         return False
     if place + 1 < len(messages) and messages[place + 1].role == "user":
         return False
@@ -125,7 +128,8 @@ def last_request(agent: Agent, messages: Sequence[Message], steps: Sequence[Step
     sent = {tool.name for tool in offered}
     tokens = agent.tools.tokens
     deferred = {name: tokens([name]) for name in agent.tools.known if name not in sent}
-    return SentRequest(number, now.system, tuple(messages[: step.place]), offered, deferred, step.usage)
+    sent_then = tuple(Conversation(messages=messages[: step.place]).sent)
+    return SentRequest(number, now.system, sent_then, offered, deferred, step.usage)
 
 
 def resumed_lines(

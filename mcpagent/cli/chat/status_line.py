@@ -20,12 +20,15 @@ from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import Spent, Usage
+from mcpagent.models.base import tool_limits
+from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.text.safe_text import safe_line
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What there is to say. Tools and tokens are those of the next request, `used` the input tokens of the last one."""
+    """What there is to say. Tools and tokens are those of the next request, `used` the input tokens of the last one,
+    of the `window`."""
 
     model: str
     approve: str = "ask"
@@ -35,6 +38,7 @@ class Status:
     offered_tokens: int = 0
     known_tokens: int = 0
     used: int = 0
+    window: int | None = None
     spent: Spent = field(default_factory=Spent)
 
     @classmethod
@@ -49,16 +53,29 @@ class Status:
             approve,
             agent.servers,
             offered=len(offered),
-            known=len(tools.known),
+            known=len(tools.known) + sum(tool.name in READER_NAMES for tool in offered),
             offered_tokens=sum(map(tools.catalog.tokens, offered)),
             known_tokens=known_tokens,
             used=used,
+            window=window_of(agent),
             spent=agent.spent,
         )
+
+    @property
+    def most(self) -> int | None:
+        """The window; of a model that is not asked yet, what is known of its name."""
+        return self.window or context_window_of(self.model)
 
     def count(self, *states: str) -> int:
         """Servers in one of these states."""
         return sum(status.state in states for status in self.servers.values())
+
+
+def window_of(agent: Agent[Any]) -> int | None:
+    """How many tokens its model takes: as it was set, as its server says, or as the table of prices has it."""
+    compaction, model = agent.options.compaction, agent.model
+    chosen = compaction.window_tokens if compaction is not None else None
+    return chosen or tool_limits(model).window_tokens or context_window_of(model.name)
 
 
 @cache
@@ -77,7 +94,7 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
     """
     fields = [short_model(status.model)]
     if status.used:
-        window = context_window_of(status.model)
+        window = status.most
         share = f"{100 * status.used / window:.0f}% {tokens(status.used)}/{tokens(window)}" if window else ""
         fields.append(f"ctx {share or tokens(status.used)}")
     if status.known:
@@ -120,7 +137,7 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
         "cwd": folder,
         "workspace": {"current_dir": folder},
         "model": {"id": status.model, "display_name": short_model(status.model)},
-        "context": {"tokens": status.used, "window": context_window_of(status.model) if status.used else None},
+        "context": {"tokens": status.used, "window": status.most if status.used else None},
         "tools": {name: getattr(status, name) for name in names},
         "mcp": {
             "ready": status.count("ready", "cached"),

@@ -197,6 +197,12 @@ class Options:
         help="What the model takes, where it is not known or is to be less: from 80 % of it on, a conversation is made "
         "shorter.",
     )
+    large_result_tokens: int = _option(
+        10_000,
+        metavar="TOKENS",
+        min=0,
+        help="A tool's result of more is kept beside the conversation, and read by the model in pieces; 0: never.",
+    )
     max_tokens: int | None = _option(
         None,
         metavar="N",

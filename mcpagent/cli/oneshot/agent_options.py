@@ -97,6 +97,7 @@ def make_agent(
             limits=_limits(options),
             settings=_settings(options),
             compaction=Compaction(window_tokens=options.context_window),
+            large_result_tokens=options.large_result_tokens,
         ),
         "on_event": report,
         "sessions": sessions,

@@ -110,7 +110,8 @@ def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str =
     if result.error is None:
         much = f"{tokens(len(result.text))} chars"
         if result.set_aside is not None:
-            much = f"set aside, {tokens(result.set_aside.tokens)} tokens"
+            aside = result.set_aside
+            much = f"set aside, {f'{tokens(aside.tokens)} tokens' if aside.tokens else aside.kind}"
         size = f"{duration(result.seconds)} {glyphs.dot} {much}"
         return [_spread(left, size, glyphs, width)]
     kind = result.error.replace("_", " ")

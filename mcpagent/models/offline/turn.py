@@ -14,14 +14,17 @@ from mcpagent.messages import Image, Message, Text, ToolCall, ToolResult
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.offline.choosing import SEARCH, VIRTUAL, Decision, decide
 from mcpagent.models.offline.need import Need, Step, small_talk, split_needs, split_words
+from mcpagent.prompt.builder import asks_for_summary
 from mcpagent.text.safe_text import safe_line, safe_text
 
+_MOST_TOLD = 1_000
 INTRODUCTION = "(Offline stand-in: rules that search and call tools, no language model.)"
 # How what the runtime says of the tools begins; it stands in a user's message too, and is no question.
 _NEWS = re.compile(
     r"A server (?:has connected, |is still connecting: |cannot be used: )"
     r"|More tools can be used|Your tools have changed|The server \".*\" changed"
     r"|(?:Loaded|Found) for what is asked next: "
+    r"|What was set aside can be read"
 )
 _CONNECTS = re.compile(r"(?m)^(?:- (.{1,64}), still connecting: |A server is still connecting: (.{1,64}?); )")
 _CONNECTED = re.compile(r"(?m)^A server (?:has connected, [^:\n]{1,80}: |cannot be used: )(.{1,80})")
@@ -36,6 +39,8 @@ def answer(request: ModelRequest, now: datetime) -> Message:
     start, prompt = (prompts[-1], messages[prompts[-1]].text) if prompts else (len(messages), "")
     said = [message.text for message in messages[:start] if message.role == "assistant" and message.text]
     introduction = "" if any(INTRODUCTION in text for text in said) else f"\n\n{INTRODUCTION}"
+    if asks_for_summary(prompt):
+        return Message("assistant", (Text(_summary(messages[:start]) or prompt[:_MOST_TOLD]),))
     if (talk := small_talk(prompt)) is not None:
         return Message("assistant", (Text((talk or _abilities(request)) + introduction),))
     needs = _needs(prompt, messages[:start], messages[start:], now)
@@ -47,6 +52,18 @@ def answer(request: ModelRequest, now: datetime) -> Message:
     first = max((int(number) for number in re.findall(r"\boffline_(\d{1,9})_", known)), default=0) + 1
     parts = (ToolCall(f"offline_{first + at}_{call[0]}", *call[1:]) for at, call in enumerate(calls))
     return Message("assistant", tuple(parts))
+
+
+def _summary(messages: Sequence[Message]) -> str:
+    """What was asked, called and answered, a short line each, the newest: rules cannot tell what of it matters."""
+    lines: list[str] = []
+    for message in messages:
+        if message.role == "user" and _NEWS.match(message.text):
+            continue
+        who = "asked" if message.role == "user" else "answered"
+        lines += [f"- {who}: {safe_line(message.text, 120)}"] if message.text and message.role != "tool" else []
+        lines += [f"- called: {safe_line(call.name, 80)}" for call in message.tool_calls]
+    return "\n".join(lines[-20:])
 
 
 def _needs(prompt: str, before: Sequence[Message], after: Sequence[Message], now: datetime) -> list[Need]:

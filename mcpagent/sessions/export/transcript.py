@@ -26,7 +26,7 @@ from mcpagent.messages import (
     Usage,
 )
 from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
-from mcpagent.prompt.builder import call_note
+from mcpagent.prompt.builder import is_own_note
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Standing, progress_from_json
 from mcpagent.text.safe_text import safe_line, without_halves
@@ -295,8 +295,7 @@ def _is_news(messages: Sequence[Message], place: int) -> bool:
     message, before, after = messages[place], messages[max(place - 1, 0)], messages[place + 1 : place + 2]
     if any(isinstance(part, ToolsChanged | ToolsShown | Compacted) for part in message.parts):
         return True
-    begins, _, ends = call_note("...").partition("...")
-    if place and message.text.startswith(begins) and message.text.endswith(ends):
+    if place and is_own_note(message.text):
         return True
     has_place = before.role == "tool" or (bool(after) and after[0].role == "user")
     return has_place and message.text.startswith(_NEWS)
@@ -340,7 +339,8 @@ def _state(
         return State("unknown", "sent, without a result: it may have run") if call.id in progress else _NOT_RUN
     if result.error is None and result.set_aside is not None:
         aside = result.set_aside
-        return State("done", f"set aside as {safe_line(aside.handle, 40)}, about {aside.tokens:,} tokens")
+        much = f"about {aside.tokens:,} tokens" if aside.tokens else aside.kind
+        return State("done", f"set aside as {safe_line(aside.handle, 40)}, {much}")
     if result.error is None:
         return State("done")
     if result.error == "cancelled" and result.text in (UNKNOWN, CANCELLED):

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave
-from mcpagent.cli.chat.status_line import context_window_of
+from mcpagent.cli.chat.status_line import window_of
 from mcpagent.cli.chat.trace import Trace, context_lines
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted, money, tokens
@@ -25,7 +25,6 @@ from mcpagent.config.file_changes import write_beside
 from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError
 from mcpagent.messages import Spent
-from mcpagent.models.base import tool_limits
 from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.text.secret_shapes import Redact, redactor, secrets_in
 
@@ -141,12 +140,7 @@ def _show_models(desk: Desk) -> None:
 
 async def context(desk: Desk, _argument: str) -> None:
     """what the last request carried, and what each part took"""
-    window = (
-        desk.options.context_window
-        or tool_limits(desk.agent.model).window_tokens
-        or context_window_of(desk.agent.model.name)
-    )
-    desk.say(*context_lines(desk.agent, desk.trace, window, desk.terminal.glyphs, desk.width))
+    desk.say(*context_lines(desk.agent, desk.trace, window_of(desk.agent), desk.terminal.glyphs, desk.width))
     left_out = desk.agent.own_session.left_out
     if left_out.messages:
         how = "a summary" if left_out.summary else "nothing"

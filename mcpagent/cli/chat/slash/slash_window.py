@@ -8,11 +8,13 @@ from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.screen.lines import compacted_line, short_arguments
 from mcpagent.errors import InputError, McpAgentError
-from mcpagent.messages import Compacted, Image, Message, Pinned, ToolCall, ToolResult
+from mcpagent.messages import Compacted, Image, Message, Pinned, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.messages import Text as Words
+from mcpagent.prompt.builder import is_own_note
 from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.window.sent import LeftOut
 
+_OURS = (ToolsChanged, ToolsShown)
 MOST_LISTED = 200
 MOST_SHOWN = 20_000
 """Characters of one part of a message."""
@@ -67,7 +69,7 @@ async def history(desk: Desk, argument: str) -> None:
     if first:
         desk.note(f"the first {first:,} are not listed; /history 1 shows the first, /export all of them")
     for place in range(first, len(messages)):
-        desk.say(_line(place, messages[place], left_out, desk.width))
+        desk.say(history_line(place, messages[place], left_out, desk.width))
     if left_out.messages:
         desk.note(
             f"{counted(left_out.messages, 'message')} the model is not sent any more; it has this in their place:"
@@ -76,11 +78,12 @@ async def history(desk: Desk, argument: str) -> None:
         desk.say(*(Text(f"  {line}", "dim") for line in safe_text(told).splitlines()))
 
 
-def _line(place: int, message: Message, left_out: LeftOut, width: int) -> Text:
+def history_line(place: int, message: Message, left_out: LeftOut, width: int) -> Text:
     """` 12  call    read_file path=a.txt          summarised`."""
     kind, said = _told(message)
     marks = ["summarised"] if left_out.has(place) else []
     marks += ["shortened"] if any(one.call_id in left_out.shortened for one in message.tool_results) else []
+    marks += ["set aside"] if any(one.set_aside is not None for one in message.tool_results) else []
     marks += ["pinned"] if Pinned() in message.parts else []
     mark = "  " + ", ".join(marks) if marks else ""
     line = Text.assemble((f"{place + 1:>5}  ", "dim"), (f"{kind:<9}", "tool"))
@@ -91,6 +94,8 @@ def _line(place: int, message: Message, left_out: LeftOut, width: int) -> Text:
 def _told(message: Message) -> tuple[str, str]:
     if any(isinstance(part, Compacted) for part in message.parts):
         return "mcpagent", "from here on the model is sent less of what stands above"
+    if message.role == "user" and (any(isinstance(one, _OURS) for one in message.parts) or is_own_note(message.text)):
+        return "mcpagent", message.text
     if calls := message.tool_calls:
         return "call", ", ".join(f"{call.name} {short_arguments(call.arguments)}".strip() for call in calls)
     if results := message.tool_results:
