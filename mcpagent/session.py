@@ -499,7 +499,8 @@ class Session(Generic[Deps]):
         conversation, unfinished = self._conversation, self._unfinished or UnfinishedRun(len(self._conversation))
         given = said if isinstance(said, Mapping) else None
         if not isinstance(said, Mapping):
-            if {call.call_id for call in self._pending} & {call.id for call in conversation.open_calls}:
+            waiting = waiting_calls(conversation, self._tools, self.id, self._pending)
+            if any(call in self._pending for call in waiting):
                 conversation.close_open_calls(NOT_ANSWERED)
             conversation.say(said)
             self._prompt_text = conversation.messages[-1].text
@@ -596,16 +597,17 @@ class Session(Generic[Deps]):
         """Raises `InputError` unless each call that waits, and no other, has one answer."""
         if run.answers is None:
             return
-        waiting = {call.id: call for call in run.conversation.open_calls}
+        listed = waiting_calls(run.conversation, self._tools, self.id, self._pending)
+        waiting = {call.call_id: call.tool for call in listed}
         if self._only_asked_wait:  # others were not begun yet, or can be made again
             asked = {call.call_id for call in self._pending} | run.answers.keys()
-            waiting = {call_id: call for call_id, call in waiting.items() if call_id in asked}
+            waiting = {call_id: tool for call_id, tool in waiting.items() if call_id in asked}
         if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
             raise InputError(f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see session.pending')
         if not waiting and not _is_unfinished(run.conversation):
             raise InputError("resume: no call waits for an answer; ask instead")
-        if missing := [call for call_id, call in waiting.items() if call_id not in run.answers]:
-            named = ", ".join(f'"{safe_line(call.name, 60)}" ({safe_line(call.id, 60)})' for call in missing)
+        if missing := [(tool, call_id) for call_id, tool in waiting.items() if call_id not in run.answers]:
+            named = ", ".join(f'"{safe_line(tool, 60)}" ({safe_line(call_id, 60)})' for tool, call_id in missing)
             raise InputError(f"resume: answer every call that waits; missing: {named}")
         # A history that was given here may have calls that another session made, and was asked about.
         is_own = run.conversation.place > self._given_length
@@ -684,11 +686,11 @@ class Session(Generic[Deps]):
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for an answer: those that the history has without a result, unless they are running."""
-        asked = {call.call_id: call for call in self._pending}
-        is_known = self.is_answering or self._only_asked_wait
-        known = set(asked) if is_known else {call.id for call in self._conversation.open_calls}
-        waiting = waiting_calls(self._conversation, self._tools, self.id) if known else []
-        return tuple(asked.get(call.call_id, call) for call in waiting if call.call_id in known)
+        waiting = waiting_calls(self._conversation, self._tools, self.id, self._pending)
+        if self.is_answering or self._only_asked_wait:
+            asked = {call.call_id for call in self._pending}
+            waiting = [call for call in waiting if call.call_id in asked]
+        return tuple(waiting)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:

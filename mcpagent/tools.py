@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
+from mcpagent.approval import PendingCall
 from mcpagent.events import Event
 from mcpagent.messages import Image, Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown, texts_for_model
 from mcpagent.python.argument_checks import expect, expect_fields, expect_kind
@@ -18,6 +19,8 @@ class ToolOutput:
     """What running a tool gave: content for the model, changes of the offered tools, events to tell.
 
     `structured` is the same as data, where a server gives that too, for its tool's `output_schema` to be held against.
+    With `pending` it gave nothing yet: what it runs waits for answers to these calls, and is gone on with when there
+    are.
     """
 
     content: tuple[Text | Image, ...]
@@ -26,6 +29,7 @@ class ToolOutput:
     events: tuple[Event, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     structured: Any = None
+    pending: tuple[PendingCall, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:

@@ -42,6 +42,7 @@ def program_tools(session: SessionTools, memory: Memory, options: CodeMode) -> t
             timeout_seconds=float("inf"),
             deferred=False,
             ordered=True,
+            large_result_tokens=options.output_tokens,
         ),
     )
 

@@ -277,6 +277,10 @@ class Sandbox:
 
         return await self._do(lambda: self._stepped(resumed))
 
+    async def snapshot(self) -> bytes:
+        """The program as it waits now, for `restore`."""
+        return await self._do(lambda: self._snapshot.dump())  # type: ignore[union-attr]
+
     async def restore(self, snapshot: bytes, asked: Sequence[AskedCall]) -> None:
         """A program that waited, in another process, for these calls. Raises `ValueError` if it cannot be read."""
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from mcpagent.approval import PendingCall
 from mcpagent.definition import Definition
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
 from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
@@ -325,7 +326,8 @@ class RecordedChange:
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """What a call gave; `progress` is done, total and message of each notification."""
+    """What a call gave; `progress` is done, total and message of each notification. `waits`: the calls of its program
+    that waited for an answer, where it gave nothing yet."""
 
     id: str
     name: str
@@ -334,11 +336,13 @@ class CallLine:
     progress: tuple[tuple[float, float | None, str], ...]
     events: tuple[CustomEvent | ToolsSearched, ...]
     changes: tuple[RecordedShown | RecordedChange, ...]
+    waits: tuple[PendingCall, ...] = ()
 
     @property
     def output(self) -> ToolOutput:
         """What the tool gave, as a value."""
-        return ToolOutput(self.content, self.error, tuple(map(_change, self.changes)), self.events)
+        changes = tuple(map(_change, self.changes))
+        return ToolOutput(self.content, self.error, changes, self.events, pending=self.waits)
 
     def notifications(self, tool: ToolDefinition) -> list[ToolProgress]:
         """The progress that the tool told of."""
@@ -370,6 +374,7 @@ def output_document(output: ToolOutput, progress: Sequence[ToolProgress]) -> Doc
             else {name: asdict(change)[name] for name in ("added", "removed", "was")}
             for change in output.changes
         ],
+        **({"waits": [call.to_json() for call in output.pending]} if output.pending else {}),
     }
 
 

@@ -156,14 +156,6 @@ async def test_a_person_is_asked_and_what_is_denied_is_an_exception() -> None:
     assert done.text == 'deleted a\nThe user declined this call of "forbidden".'
 
 
-async def test_without_anybody_to_ask_a_call_that_needs_it_is_denied() -> None:
-    tools = Tools()
-    (failed,) = await told(F + "await forbidden(path='a')", tools=tools, approval=True)
-    assert "RuntimeError" in failed.text
-    assert "which nobody can give to a program here" in failed.text
-    assert tools.ran == []
-
-
 async def test_a_call_ends_at_its_limit_of_time_and_the_program_goes_on() -> None:
     async def forever(name: str) -> str:
         """Wait."""
@@ -196,12 +188,57 @@ async def test_limits(limit: dict[str, Any], program: str, words: str) -> None:
     assert after.text == "5"
 
 
-async def test_a_long_output_is_cut_in_the_middle() -> None:
-    (done,) = await told("print('a' * 9000 + 'z')\n'b' * 50000 + 'y'", code_mode=CodeMode(output_characters=1_000))
-    assert len(done.text) < 2_200
-    assert "8,001 characters left out" in done.text
-    assert "49,001 characters left out" in done.text
-    assert done.text.endswith("y")
+async def test_a_large_output_is_set_aside_and_can_be_read() -> None:
+    """As any large result: whole, with the readers behind the tools that were offered before."""
+    program = F + "rows = await listed(count=2000)\nprint(len(rows))\nimport json\njson.dumps(rows)"
+    model = ScriptedModel(
+        [
+            SEARCH,
+            ToolCall("", "run_code", {"code": program}),
+            lambda request: ToolCall("", "read_large_output", {"handle": _handle(request), "start_line": 1}),
+            "done",
+        ]
+    )
+    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+        await agent.ask("go")
+        _, ran, read = [result for message in agent.messages for result in message.tool_results]
+    assert ran.set_aside is not None
+    assert ran.set_aside.tokens > 15_000
+    assert len(ran.text) < 4_000
+    assert read.error is None
+    assert read.text.startswith("2000") or "2000" in read.text[:200]
+    offered = [[tool.name for tool in request.tools] for request in model.requests]
+    assert offered[1] == ["search_tools", "run_code"]
+    assert offered[2][:3] == ["search_tools", "run_code", "read_large_output"]
+
+
+def _handle(request: Any) -> str:
+    last = [result for message in request.messages for result in message.tool_results][-1]
+    assert last.set_aside is not None
+    return str(last.set_aside.handle)
+
+
+@pytest.mark.parametrize("tokens", [0, 50])
+async def test_how_much_is_shown_can_be_set(tokens: int) -> None:
+    (done,) = await told("print('a' * 9000 + 'z')", code_mode=CodeMode(output_tokens=tokens))
+    assert (done.set_aside is None) == (tokens == 0)
+    assert (done.text == "a" * 9000 + "z") == (tokens == 0)
+
+
+async def test_results_inside_a_program_are_whole_values() -> None:
+    """None is set aside before the program has it, and nothing is offered to read what it did not show."""
+    model = ScriptedModel(
+        [SEARCH, ToolCall("", "run_code", {"code": F + "len(await shout(text='a' * 90000))"}), "done"]
+    )
+    events: list[Event] = []
+    options = RunOptions(large_result_tokens=100)
+    async with Agent(model, tools=Tools().all, code_mode=CodeMode(), options=options, on_event=events.append) as agent:
+        await agent.ask("go")
+        ran = [result for message in agent.messages for result in message.tool_results][-1]
+    assert ran.text == "90000"
+    assert [tool.name for tool in model.requests[-1].tools] == ["search_tools", "run_code"]
+    (inner,) = [event for event in events if isinstance(event, ToolCallFinished) and event.parent]
+    assert inner.result.set_aside is None
 
 
 async def test_calls_that_were_not_awaited_are_told() -> None:
