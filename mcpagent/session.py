@@ -18,7 +18,7 @@ from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall, usable
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.compaction.compacting import compact_now, sent_now
-from mcpagent.conversation import Conversation, Words, usable_prompt
+from mcpagent.conversation import INNER, Conversation, Words, usable_prompt
 from mcpagent.definition import Owner, PromptOrAnswers
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import (
@@ -54,7 +54,15 @@ from mcpagent.run import Deps, Output, RunContext, RunResult, Tally, current_run
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
-from mcpagent.sessions.standing import Announced, Beginning, KnownTools, Standing, Told, UnfinishedRun
+from mcpagent.sessions.standing import (
+    Announced,
+    Beginning,
+    KnownTools,
+    Standing,
+    Told,
+    UnfinishedRun,
+    progress_from_json,
+)
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
@@ -1023,6 +1031,13 @@ class Session(Generic[Deps]):
         self.refresh()
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
         return kept_as(info, self._conversation, self._standing(self._run), model=self._owner.model.name)
+
+    def take_programs(self, left: KeptSession) -> None:
+        """Takes what programs of code mode had come to in a process that ended, where the rest is done again."""
+        self._memory.take(Memory.from_json(left.values.get("programs") or {}, self.id))
+        for call_id, progress in left.calls.items():
+            if INNER in call_id:
+                self._conversation.note_progress(call_id, progress_from_json(progress))
 
     def write_anew(self) -> None:
         """The next change is written as the whole session, whatever the store has of it."""

@@ -97,6 +97,22 @@ def parsed(code: str) -> Program:
         raise ProgramError("code cannot be parsed: it nests too deep, or holds characters that are no text") from None
 
 
+def assigned_names(source: str) -> list[str]:
+    """The names that the statements of a program assign at its top level, the last first."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    named = (
+        node.id
+        for statement in body
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    return list(dict.fromkeys(reversed([name[:80] for name in named])))
+
+
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
     """The source as the sandbox gets it, line by line the same.
 

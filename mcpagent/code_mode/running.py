@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -19,12 +20,12 @@ from mcpagent.code_mode.importable import (
     module_stub,
     sandbox_values,
 )
-from mcpagent.code_mode.memory import Memory, Underway
+from mcpagent.code_mode.memory import EndedProgram, Memory, Underway
 from mcpagent.code_mode.program_source import Program, ProgramError, fed, parsed, with_context
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import MAX_PRINTED, AskedCall, Ended, Failed, Problem, Sandbox, Step, Waiting
 from mcpagent.conversation import INNER, CallProgress
-from mcpagent.errors import ConfigError
+from mcpagent.errors import ConfigError, SessionStoreError
 from mcpagent.execution import is_gone_on_with, run_inner_call
 from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult, ToolsChanged, ToolsShown
@@ -57,6 +58,8 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
         program = await beside_loop(lambda: parsed(code), is_much=len(code) > _LONG_CODE)
     except ProgramError as error:
         return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
+    if (ended := memory.ended) is not None and ended.call_id == run.call_id:
+        return ToolOutput((Text(ended.text),), ended.error)
     underway = memory.underway
     is_ours = underway is not None and (underway.call_id, underway.source) == (run.call_id, program.source)
     if not is_ours:
@@ -65,11 +68,12 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
         if underway is not None and any(call.id == underway.call_id for call in run.conversation.open_calls):
             return ToolOutput.of_text(_STILL_WAITS, error="cancelled")
     try:
-        async with Sandbox(options, takes_snapshots=run.keep is not nothing_to_keep) as sandbox:
-            job = _Job(session, memory, options, run, sandbox, program)
+        is_kept = run.keep is not nothing_to_keep
+        async with Sandbox(options, takes_snapshots=is_kept) as sandbox:
+            job = _Job(session, memory, options, run, sandbox, program, is_kept)
             if underway is not None and is_ours:
                 return await _gone_on(job, underway)
-            memory.underway = None
+            memory.underway = memory.ended = None
             return await _begun(job)
     except ConfigError as error:
         return ToolOutput.of_text(str(error), error="failed")
@@ -85,6 +89,7 @@ class _Job:
     run: RunContext[Any]
     sandbox: Sandbox
     program: Program
+    is_kept: bool = False
     calls: int = 0
     changes: list[ToolsShown | ToolsChanged] = field(default_factory=list[ToolsShown | ToolsChanged])
     before: str = ""
@@ -224,7 +229,7 @@ async def _answered(job: _Job, asked: AskedCall) -> _Answer:
         kept = ToolResult(call_id, tool.name, (Text(text),))
         if shape := shape_of(text):
             job.session.catalog.seen_results[tool.definition.key] = shape
-    if job.run.keep is not nothing_to_keep:
+    if job.is_kept:
         job.run.conversation.note_progress(call_id, CallProgress(tool.safe_to_repeat, (kept,)))
     return answer
 
@@ -333,6 +338,10 @@ async def _finished(job: _Job, step: Ended | Failed | tuple[PendingCall, ...]) -
     text = "\n".join(part for part in parts if part)
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
     error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
+    if job.is_kept:
+        memory.ended = EndedProgram(job.run.call_id, text or NOTHING_SHOWN, error)
+        with suppress(SessionStoreError):  # whoever writes next ends the run for it
+            await job.run.keep()
     return ToolOutput((Text(text or NOTHING_SHOWN),), error, tuple(job.changes))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from mcpagent import (
     Agent,
     ApprovalPolicy,
+    CallAnswer,
     CallsPendingError,
     InputError,
     Recorder,
@@ -20,7 +22,7 @@ from mcpagent import (
     external,
 )
 from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
-from mcpagent.messages import ToolDefinition
+from mcpagent.messages import ToolDefinition, ToolResult
 from tests.code_mode.programs_scene import SEARCH, Tools
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +53,8 @@ def agent_of(tools: Tools, *replies: Any, **options: Any) -> Agent[Any]:
 
 
 def last_result(messages: Any) -> str:
-    return [result for message in messages for result in message.tool_results][-1].text
+    results: list[ToolResult] = [result for message in messages for result in message.tool_results]
+    return results[-1].text
 
 
 async def test_the_run_ends_and_resume_goes_on_in_the_program() -> None:
@@ -176,3 +179,28 @@ async def test_a_recording_waits_where_the_run_did(tmp_path: Path) -> None:
     async with Agent("offline", tools=tools.all, with_code_mode=True, wrappers=[Replay(file)]) as agent:
         assert await both(agent) == first == [ENDED]
     assert tools.ran == []
+
+
+@pytest.mark.slow
+async def test_a_durable_run_waits_and_another_worker_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcpagent.durable import DurableRuns
+
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    tools, ended = Tools(), ""
+    answers: list[CallAnswer] = []
+    for replies in ([SEARCH, run_code(PROGRAM)], ["done"]):
+        durable, store = DurableRuns(tmp_path / "runs.db"), SessionStore(tmp_path / "sessions.db")
+        agent = agent_of(tools, *replies, sessions=store, wrappers=[durable])
+        async with asyncio.timeout(60), agent, durable.serving(agent):
+            if not answers:
+                waiting = await (await durable.start("go", session="it")).result()
+                assert waiting.stop == "calls_pending"
+                answers = [waiting.pending[0].approve(), waiting.pending[1].deny("no.")]
+            else:
+                run = await durable.answer(answers, session="it")
+                ended = (await run.result()).answer
+            messages = store.read("it").messages
+        store.close()
+    assert ended == "done"
+    assert last_result(messages) == ENDED
+    assert tools.ran == [("shout", "first"), ("shout", "beside"), ("forbidden", "a"), ("shout", "last")]
