@@ -21,6 +21,19 @@ LAST = "_last"
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
+_SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+"""What has names of its own."""
+
+
 class ProgramError(Exception):
     """A program that cannot be read, in words for the model that wrote it."""
 
@@ -103,14 +116,15 @@ def assigned_names(source: str) -> list[str]:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return []
-    named = (
-        node.id
-        for statement in body
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
-    return list(dict.fromkeys(reversed([name[:80] for name in named])))
+    named: list[str] = []
+    waiting: list[ast.AST] = [*reversed(body)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            named.append(node.id[:80])
+        if not isinstance(node, _SCOPES):
+            waiting += reversed([*ast.iter_child_nodes(node)])
+    return list(dict.fromkeys(reversed(named)))
 
 
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
