@@ -47,6 +47,7 @@ ORDER = (
     "session",
     "cards",
     "agent",
+    "analysis",
     "recording",
     "tracing",
     "durable",
