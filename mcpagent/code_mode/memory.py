@@ -36,9 +36,11 @@ _MAX_READ = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A program that waits for calls: `call_id` is the call that runs it, `snapshot` the sandbox as it stands."""
+    """A program that waits for calls: `call_id` is the call that runs it, at this `place` of the conversation, since
+    models may give an id twice; `snapshot` is the sandbox as it stands."""
 
     call_id: str
+    place: int
     source: str
     snapshot: bytes
     asked: tuple[AskedCall, ...]
@@ -51,6 +53,7 @@ class EndedProgram:
     """What the last program came to, by the call that ran it: its variables are kept before its result is."""
 
     call_id: str
+    place: int
     text: str
     error: ToolErrorKind | None = None
 

@@ -58,19 +58,18 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
         program = await beside_loop(lambda: parsed(code), is_much=len(code) > _LONG_CODE)
     except ProgramError as error:
         return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
-    if (ended := memory.ended) is not None and ended.call_id == run.call_id:
+    underway, ended, this = memory.underway, memory.ended, (run.call_id, run.conversation.place)
+    if ended is not None and (ended.call_id, ended.place) == this:
         return ToolOutput((Text(ended.text),), ended.error)
-    underway = memory.underway
-    is_ours = underway is not None and (underway.call_id, underway.source) == (run.call_id, program.source)
+    is_ours = underway is not None and (underway.call_id, underway.place, underway.source) == (*this, program.source)
     if not is_ours:
         if is_gone_on_with(run.call_id, run) or run.call_id in (run.answers or ()):
             return ToolOutput.of_text(_CUT_OFF, error="failed")
         if underway is not None and any(call.id == underway.call_id for call in run.conversation.open_calls):
             return ToolOutput.of_text(_STILL_WAITS, error="cancelled")
     try:
-        is_kept = run.keep is not nothing_to_keep
-        async with Sandbox(options, takes_snapshots=is_kept) as sandbox:
-            job = _Job(session, memory, options, run, sandbox, program, is_kept)
+        async with Sandbox(options, takes_snapshots=run.keep is not nothing_to_keep) as sandbox:
+            job = _Job(session, memory, options, run, sandbox, program)
             if underway is not None and is_ours:
                 return await _gone_on(job, underway)
             memory.underway = memory.ended = None
@@ -89,11 +88,15 @@ class _Job:
     run: RunContext[Any]
     sandbox: Sandbox
     program: Program
-    is_kept: bool = False
     calls: int = 0
     changes: list[ToolsShown | ToolsChanged] = field(default_factory=list[ToolsShown | ToolsChanged])
     before: str = ""
     """What is told before what this sandbox prints: what it had printed before it was left."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its session is written down."""
+        return self.run.keep is not nothing_to_keep
 
     def functions(self) -> dict[str, dict[str, Function]]:
         """What it may import: asked for anew at each call, since servers come and go."""
@@ -190,7 +193,15 @@ def _leave_underway(job: _Job, asked: Sequence[AskedCall], snapshot: bytes, coun
     """Keeps the program as it stands at these calls. Those of them that were counted are counted again later."""
     calls = job.calls - sum(1 for one in asked if one.path and one.id in counted)
     printed = job.before + job.sandbox.printed
-    job.memory.underway = Underway(job.run.call_id, job.program.source, snapshot, tuple(asked), calls, printed)
+    job.memory.underway = Underway(
+        job.run.call_id,
+        job.run.conversation.place,
+        job.program.source,
+        snapshot=snapshot,
+        asked=tuple(asked),
+        calls=calls,
+        printed=printed,
+    )
 
 
 _Answer: TypeAlias = "dict[str, Any] | PendingCall"
@@ -339,7 +350,7 @@ async def _finished(job: _Job, step: Ended | Failed | tuple[PendingCall, ...]) -
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
     error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
     if job.is_kept:
-        memory.ended = EndedProgram(job.run.call_id, text or NOTHING_SHOWN, error)
+        memory.ended = EndedProgram(job.run.call_id, job.run.conversation.place, text or NOTHING_SHOWN, error)
         with suppress(SessionStoreError):  # whoever writes next ends the run for it
             await job.run.keep()
     return ToolOutput((Text(text or NOTHING_SHOWN),), error, tuple(job.changes))
