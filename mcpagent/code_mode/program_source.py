@@ -72,6 +72,10 @@ class Program:
         last = max((node.end_lineno or 0 for node in self.tree.body if (node.end_lineno or 0) < line), default=0)
         return "".join(self.source.splitlines(keepends=True)[:last])
 
+    def assigned(self) -> list[tuple[str, ...]]:
+        """The names that each statement assigns at the top level, in order."""
+        return [_assigned_in([statement]) for statement in self.tree.body]
+
     def names_at(self, line: int) -> tuple[str, ...]:
         """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
         statement = None
@@ -116,15 +120,19 @@ def assigned_names(source: str) -> list[str]:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return []
+    return [name[:80] for name in reversed(_assigned_in(body))]
+
+
+def _assigned_in(body: Sequence[ast.AST]) -> tuple[str, ...]:
     named: list[str] = []
     waiting: list[ast.AST] = [*reversed(body)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            named.append(node.id[:80])
+            named.append(node.id)
         if not isinstance(node, _SCOPES):
             waiting += reversed([*ast.iter_child_nodes(node)])
-    return list(dict.fromkeys(reversed(named)))
+    return tuple(dict.fromkeys(named))
 
 
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:

@@ -33,9 +33,8 @@ from mcpagent.run import RunContext, nothing_to_keep, run_context
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import ToolOutput
-from mcpagent.toolsets.validation import MAX_ARGUMENT_CHARACTERS
 
-MAX_PROBLEMS = 8
+MAX_PROBLEMS, MAX_BRIEF = 8, 200
 _LONG_CODE, _LONG_OUTPUT = 2_000, 20_000
 
 NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to see)"
@@ -258,8 +257,6 @@ def _kept_answer(known: CallProgress) -> dict[str, Any]:
 
 def _read(function: Function, text: str) -> dict[str, Any] | str:
     """The arguments on the wire; a text says what is wrong with them."""
-    if len(text) > MAX_ARGUMENT_CHARACTERS:
-        return f"the arguments take {len(text):,} characters; the limit is {MAX_ARGUMENT_CHARACTERS:,}"
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
@@ -331,13 +328,13 @@ async def _finished(job: _Job, step: Ended | Failed | tuple[PendingCall, ...]) -
         if program.has_value:
             value = await job.sandbox.value_of(f"_shown(_last, {MAX_PRINTED}) if _last is not None else ''")
             too_large = "(the value of the last expression is too large to be shown: print a part of it)"
-            parts.append(value if isinstance(value, str) else too_large)
+            parts.append(value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large)
         if step.unawaited:
             parts.append(f"({step.unawaited} calls were not awaited, so they were not made: write `await`)")
         ran = program.source
     else:
         parts.append(await _failure(job, step))
-        ran = program.done_before(step.lines[0]) if step.lines else ""
+        ran = await _done(job, step)
     if isinstance(step, Failed) and step.is_lost:
         parts.append("Variables are as they were before this program. Calls that it made were made.")
     else:
@@ -366,5 +363,25 @@ async def _failure(job: _Job, failed: Failed) -> str:
         reads = ", ".join(f"_brief(lambda: {name})" for name in names)
         values = await job.sandbox.value_of(f"[{reads}]") if names else None
         known = zip(names, values, strict=False) if isinstance(values, list) else ()
-        told += [f"    {name} = {value}" for name, value in known if isinstance(value, str)]
+        told += [f"    {name} = {value[:MAX_BRIEF]}" for name, value in known if isinstance(value, str)]
     return "\n".join(told)
+
+
+async def _done(job: _Job, failed: Failed) -> str:
+    """What of a program that failed was done, as source. An exception of `gather` has no line: what was assigned tells
+    then how far it came."""
+    program = job.program
+    if failed.lines:
+        return program.done_before(failed.lines[0])
+    if failed.is_lost:
+        return ""
+    assigned = program.assigned()
+    reads = ", ".join(f"_has(lambda: {name})" for names in assigned for name in names)
+    known = await job.sandbox.value_of(f"[{reads}]")
+    if not isinstance(known, list) or len(known) != sum(map(len, assigned)):
+        return ""
+    left = iter(known)
+    for number, names in enumerate(assigned):
+        if not all(next(left) is True for _ in names):
+            return program.done_before(program.tree.body[number].lineno)
+    return program.done_before(program.tree.body[-1].lineno)

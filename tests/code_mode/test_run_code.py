@@ -122,6 +122,37 @@ async def test_a_call_that_fails_is_an_exception() -> None:
     assert failed.text.startswith("caught RuntimeError: broken\nline 6: await fails(why='again')\nRuntimeError:")
 
 
+async def test_an_exception_of_gather_takes_no_variable_away() -> None:
+    """It has no line in the program; what was assigned before is known to the type checker all the same."""
+    program = F + "import asyncio\nkept = 5\n\ngot = await asyncio.gather(slow(name='a'), fails(why='no'))\nlater = 1"
+    failed, after, unknown = await told(program, "kept + 1", "got")
+    assert failed.error == "failed"
+    assert "line" not in failed.text
+    assert after.text == "6"
+    assert "unresolved-reference" in unknown.text
+
+
+async def test_lines_are_those_of_the_program_that_failed() -> None:
+    """Not those of an earlier program, whose function it calls."""
+    _, failed = await told("\n\n\ndef half(n):\n    return 1 / n", "kept = 1\nhalf(0)")
+    assert failed.text.splitlines()[:2] == ["line 2: half(0)", "ZeroDivisionError: division by zero"]
+
+
+LARGE: list[tuple[str, str]] = [
+    ("s = 'x' * 2_000_000\nawait shout(text=s)", "ValueError: arguments of 2,000,012 characters"),
+    ("import asyncio\ns = 'x' * 1_000_000\nawait asyncio.gather(*[shout(text=s) for _ in range(50)])", "16,777,216"),
+    ("def _shown(value, most):\n    return 'x' * 20_000_000\n1", "x" * 100),
+    ("def _brief(read):\n    return 'x' * 20_000_000\nn = 0\n1 / n", "n = " + "x" * 200),
+]
+
+
+@pytest.mark.parametrize(("program", "words"), LARGE)
+async def test_what_crosses_to_this_process_is_bounded(program: str, words: str) -> None:
+    (done,) = await told(F + program, code_mode=CodeMode(output_tokens=0))
+    assert words in done.text
+    assert len(done.text) < 1_001_000
+
+
 async def test_events_stand_under_the_call_that_runs_the_program() -> None:
     events: list[Event] = []
     (done,) = await told(F + "await add(a=1)\nawait shout(text='x')", events=events)
