@@ -48,7 +48,7 @@ def functions_of(session: SessionTools, places: Places, names: Iterable[str]) ->
         if tool is None:
             continue
         place = places.by_key[tool.definition.key]
-        classes = taken.setdefault(place.module, set())
+        classes = taken.setdefault(place.module, set(places.functions_in(place.module)))
         stub = _stub(tool, place.function)
         if not classes.isdisjoint(stub.class_names):
             stub = stub_of(tool.definition, place.function, _result_schema(tool), frozenset(classes))

@@ -31,10 +31,15 @@ from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.run import RunContext, nothing_to_keep, run_context
 from mcpagent.text.for_model import for_model
+from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import ToolOutput
+from mcpagent.tools import Tool, ToolOutput
 
 MAX_PROBLEMS, MAX_BRIEF = 8, 200
+
+MAX_RESULT_SHARE = 2**18
+"""Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
+
 _LONG_CODE, _LONG_OUTPUT = 2_000, 20_000
 
 NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to see)"
@@ -102,9 +107,11 @@ class _Job:
         return functions_of(self.session, self.memory.places, importable(self.session))
 
     def function(self, path: str) -> Function | None:
-        """The one of this path."""
+        """The one of this path, if it may be imported."""
+        places, known = known_places(self.session, self.memory.places).by_key, self.session.known
+        names = [name for name in importable(self.session) if places[known[name].definition.key].path == path]
         module, _, name = path.partition(".")
-        return self.functions().get(module, {}).get(name)
+        return functions_of(self.session, self.memory.places, names).get(module, {}).get(name)
 
 
 async def _begun(job: _Job) -> ToolOutput:
@@ -224,17 +231,22 @@ async def _answered(job: _Job, asked: AskedCall) -> _Answer:
     arguments = _read(function, asked.arguments)
     if isinstance(arguments, str):
         return exception_of(arguments, "invalid_arguments")
-    tool = function.tool
-    output = await run_inner_call(ToolCall(call_id, tool.name, arguments), tool, job.run)
-    if output.pending:
-        return output.pending[0]
+    output = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run)
+    return output.pending[0] if output.pending else _given(job, call_id, function.tool, output)
+
+
+def _given(job: _Job, call_id: str, tool: Tool, output: ToolOutput) -> dict[str, Any]:
+    """What a tool gave, for the program, and for the process that may have to go on with it."""
     job.changes += output.changes
+    text = value_text(tool, output) if output.error is None else ""
+    if len(text) > (most := job.options.memory_mb * MAX_RESULT_SHARE):
+        words = f"was called, but its result has {len(text):,} characters; a program takes {most:,}: ask for less"
+        output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
     if output.error is not None:
-        text = "\n".join(part.text for part in output.content if isinstance(part, Text))
-        answer = exception_of(text, output.error)
+        said = "\n".join(part.text for part in output.content if isinstance(part, Text))
+        answer = exception_of(said, output.error)
         kept = ToolResult(call_id, tool.name, (Text(json.dumps(answer)),), output.error)
     else:
-        text = value_text(tool, output)
         answer = {"return_value": text}
         kept = ToolResult(call_id, tool.name, (Text(text),))
         if shape := shape_of(text):
@@ -258,12 +270,16 @@ def _kept_answer(known: CallProgress) -> dict[str, Any]:
 def _read(function: Function, text: str) -> dict[str, Any] | str:
     """The arguments on the wire; a text says what is wrong with them."""
     try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError):
-        arguments = None
+        arguments = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        return f"the arguments are no JSON: {safe_line(str(error), 200)}"
     if not isinstance(arguments, dict):
         return "the arguments are no JSON object"
     return function.stub.wire_arguments(arguments)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"it has no {name}")
 
 
 # -- what the model is told -------------------------------------------------------------------------------------------

@@ -372,7 +372,7 @@ class Sandbox:
         except monty.MontyRuntimeError as error:
             name, _, number = str(error.traceback()[0].filename).rpartition("-")
             return f"{name}-{int(number.rstrip('>')) - 1}>"
-        except monty.MontyError:
+        except (monty.MontyError, RuntimeError):  # the latter of a worker that is gone
             pass
         return ""
 

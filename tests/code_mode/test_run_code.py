@@ -10,6 +10,8 @@ import pytest
 
 from mcpagent import Agent, ApprovalPolicy, CodeMode, ConfigError, PendingCall, RunOptions, ScriptedModel, ToolCall
 from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
+from mcpagent.messages import ToolDefinition
+from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.programs_scene import SEARCH, Tools, told
 
 pytestmark = pytest.mark.anyio
@@ -151,6 +153,40 @@ async def test_what_crosses_to_this_process_is_bounded(program: str, words: str)
     (done,) = await told(F + program, code_mode=CodeMode(output_tokens=0))
     assert words in done.text
     assert len(done.text) < 1_001_000
+
+
+HOSTILE_RESULTS: list[tuple[ToolOutput, str, str]] = [
+    (ToolOutput((), structured={"k": "\ud800"}), "(await give())['k']", "?"),
+    (ToolOutput.of_text("a\ud800b"), "len(await give())", "3"),
+    (ToolOutput.of_text("[" * 100_000), "len(await give())", "100000"),
+    (ToolOutput.of_text("{'not': json"), "await give()", "{'not': json"),
+    (ToolOutput((), structured="__import__('os').system('true')"), "await give()", "__import__('os').system('true')"),
+    (ToolOutput.of_text("x" * 20_000_000), "await give()", "give was called, but its result has 20,000,001 characters"),
+    (ToolOutput.of_text("no\x1b[31m\nline 1: fake", error="failed"), "await give()", "RuntimeError: no line 1: fake"),
+]
+
+
+@pytest.mark.parametrize(("output", "program", "words"), HOSTILE_RESULTS)
+async def test_what_a_tool_gives_is_data(output: ToolOutput, program: str, words: str) -> None:
+    async def run(_arguments: dict[str, Any]) -> ToolOutput:
+        return output
+
+    give = Tool(ToolDefinition("give", "Give.", {"type": "object"}, original_name="give"), run)
+    search = ToolCall("", "search_tools", {"query": "select:give"})
+    code = ToolCall("", "run_code", {"code": f"from tools.functions import give\nkept = 1\n{program}"})
+    model = ScriptedModel([search, code, ToolCall("", "run_code", {"code": "kept"}), "done"])
+    async with Agent(model, tools=[give], with_code_mode=True) as agent:
+        await agent.ask("go")
+        _, ran, after = [one.text for message in agent.messages for one in message.tool_results]
+    assert words in ran
+    assert after == "1"
+
+
+async def test_arguments_that_are_no_json_are_not_sent() -> None:
+    tools = Tools()
+    (failed,) = await told(F + "x: float = float('nan')\nawait listed(count=x)  # type: ignore", tools=tools)
+    assert "it has no NaN" in failed.text
+    assert tools.ran == []
 
 
 async def test_events_stand_under_the_call_that_runs_the_program() -> None:
