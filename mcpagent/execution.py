@@ -22,7 +22,7 @@ from mcpagent.approval import (
     outdated_words,
     refused_words,
 )
-from mcpagent.conversation import CANCELLED, CallProgress, Conversation, not_run
+from mcpagent.conversation import CANCELLED, INNER, CallProgress, Conversation, not_run
 from mcpagent.errors import ServerError, SessionStoreError
 from mcpagent.events import Notice, ToolCallFinished, ToolCallStarted, ToolsLoaded, ToolsRemoved
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
@@ -49,7 +49,6 @@ from mcpagent.toolsets.validation import fitted, held_to_promise
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
 NOT_WRITTEN = "This call was not run: it could not be written down before."
 _OVER_LIMIT = "This call was not run: the limit of {} is used up."
-_NOT_HERE = '"{}" needs an approval or an answer from outside, which nobody can give to a program here.'
 NOTHING_RETURNED = "(the tool returned nothing)"
 
 
@@ -93,7 +92,7 @@ class Batch:
     last: ToolOutput = field(default_factory=lambda: ToolOutput(()))
     parts: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     begun: set[int] = field(default_factory=set[int])
-    pending: dict[int, PendingCall] = field(default_factory=dict[int, PendingCall])
+    pending: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict[int, tuple[PendingCall, ...]])
 
     def message(self) -> Message:
         """The results in call order, each with the changes that it brought."""
@@ -134,7 +133,7 @@ async def run_calls(
     if message.parts:
         run.conversation.append(message)
         await run.keep()
-    return CallsOutcome(message, tuple(batch.pending[position] for position in sorted(batch.pending)))
+    return CallsOutcome(message, tuple(call for position in sorted(batch.pending) for call in batch.pending[position]))
 
 
 async def run_call(
@@ -142,7 +141,7 @@ async def run_call(
 ) -> None:
     """One call: approved, run within its limit of time, reported; its result goes into the batch."""
     tool = admission.tool
-    if answer is None:
+    if answer is None and not is_gone_on_with(call.id, run):
         run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None, batch.parent))
     decision = (
         await _decided(call, tool, run, answer)
@@ -151,10 +150,8 @@ async def run_call(
     )
     if isinstance(decision, Approved) and tool is not None:
         decision = _within_limits(tool, run) or decision
-    if isinstance(decision, PendingCall) and batch.parent:
-        decision = ToolOutput.of_text(_NOT_HERE.format(call.name), error="denied")
     if isinstance(decision, PendingCall):
-        batch.pending[position] = decision
+        batch.pending[position] = (decision,)
         return
     if isinstance(decision, Approved) and tool is not None and not await _is_kept(call, tool, run):
         decision = ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
@@ -172,13 +169,17 @@ async def run_call(
             output = failure_output(error, tool, seconds if timeout.expired() else None)
     else:
         output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
+    if output.pending:
+        batch.pending[position] = output.pending
+        return
     texts = [part.text for part in output.content if isinstance(part, Text)]
     batch.last = output = await beside_loop(output.for_model, is_much=is_large(texts))
     result = ToolResult(
         call.id, call.name, output.content or (Text(NOTHING_RETURNED),), output.error, time.monotonic() - started
     )
-    tokens = tool.large_result_tokens if tool is not None else None
-    result = await run.large.set_aside(result, tokens=tokens, blocks=output.blocks)
+    if not batch.parent:  # else it is a value of a program, and no part of the conversation
+        tokens = tool.large_result_tokens if tool is not None else None
+        result = await run.large.set_aside(result, tokens=tokens, blocks=output.blocks)
     changes = (*admission.changes, *output.changes)
     run.conversation.note(output.changes)
     batch.parts[position] = (result, *changes)
@@ -205,14 +206,19 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> To
     """A call that a program makes, which `run.call_id` runs: what it gave, through the gate that any call goes through.
 
     Its arguments must fit; it is approved, written down before it is sent, and reported as a part of that other call.
-    What it brings for the conversation is in the output, for the result of that call. A call that would have to wait
-    for an answer beyond this run is denied.
+    What it brings for the conversation is in the output, for the result of that call. One that has to wait for an
+    answer beyond this run is `pending` in it; in the run that has the answer it is made again.
     """
     problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
     admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
     batch = Batch(1, parent=run.call_id)
-    await run_call(0, call, admission, run, batch, None)
-    return batch.last
+    await run_call(0, call, admission, run, batch, (run.answers or {}).get(call.id))
+    return replace(batch.last, pending=batch.pending.get(0, ()))
+
+
+def is_gone_on_with(call_id: str, run: RunContext[Any]) -> bool:
+    """Whether this run has answers to calls that the program of this call waited for."""
+    return any(answered.startswith(f"{call_id}{INNER}") for answered in run.answers or ())
 
 
 async def _as_kept(known: CallProgress, run: RunContext[Any]) -> tuple[Part, ...]:
@@ -371,10 +377,19 @@ def _report(
 # -- approval ---------------------------------------------------------------------------------------------------------
 
 
-def waiting_calls(conversation: Conversation, tools: SessionTools, session: str) -> list[PendingCall]:
-    """A session's open calls, each as one that waits for an answer, also if its tool is not there any more."""
+def waiting_calls(
+    conversation: Conversation, tools: SessionTools, session: str, asked: Sequence[PendingCall]
+) -> list[PendingCall]:
+    """A session's open calls, each as one that waits for an answer, also if its tool is not there any more.
+
+    `asked` are those that somebody was asked about, as they were; where a program made them, in place of the call that
+    runs it.
+    """
     waiting: list[PendingCall] = []
     for call in conversation.open_calls:
+        if own := [one for one in asked if one.call_id == call.id or one.call_id.startswith(f"{call.id}{INNER}")]:
+            waiting += own
+            continue
         tool = tools.find(call.name)
         kind: PendingKind = "external" if tool is not None and tool.external else "approval"
         definition = tool.asked(call.arguments) if tool is not None else ToolDefinition(call.name, "", {})

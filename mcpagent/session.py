@@ -18,7 +18,7 @@ from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.compaction.compacting import compact_now, sent_now
-from mcpagent.conversation import Conversation, Words
+from mcpagent.conversation import INNER, Conversation, Words
 from mcpagent.definition import Owner
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import (
@@ -53,7 +53,15 @@ from mcpagent.run import Deps, RunContext, RunResult, SessionBudget, Tally, curr
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
-from mcpagent.sessions.standing import Announced, Beginning, KnownTools, Standing, Told, UnfinishedRun
+from mcpagent.sessions.standing import (
+    Announced,
+    Beginning,
+    KnownTools,
+    Standing,
+    Told,
+    UnfinishedRun,
+    progress_from_json,
+)
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
@@ -319,7 +327,8 @@ class Session(WaysToAsk[Deps]):
         conversation, unfinished = self._conversation, self._unfinished or UnfinishedRun(len(self._conversation))
         given = said if isinstance(said, Mapping) else None
         if not isinstance(said, Mapping):
-            if {call.call_id for call in self._pending} & {call.id for call in conversation.open_calls}:
+            waiting = waiting_calls(conversation, self._tools, self.id, self._pending)
+            if any(call in self._pending for call in waiting):
                 conversation.close_open_calls(NOT_ANSWERED)
             conversation.say(said)
             self._prompt_text = conversation.messages[-1].text
@@ -419,16 +428,17 @@ class Session(WaysToAsk[Deps]):
         """Raises `InputError` unless each call that waits, and no other, has one answer."""
         if run.answers is None:
             return
-        waiting = {call.id: call for call in run.conversation.open_calls}
+        listed = waiting_calls(run.conversation, self._tools, self.id, self._pending)
+        waiting = {call.call_id: call.tool for call in listed}
         if self._only_asked_wait:  # others were not begun yet, or can be made again
             asked = {call.call_id for call in self._pending} | run.answers.keys()
-            waiting = {call_id: call for call_id, call in waiting.items() if call_id in asked}
+            waiting = {call_id: tool for call_id, tool in waiting.items() if call_id in asked}
         if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
             raise InputError(f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see session.pending')
         if not waiting and not _is_unfinished(run.conversation):
             raise InputError("resume: no call waits for an answer; ask instead")
-        if missing := [call for call_id, call in waiting.items() if call_id not in run.answers]:
-            named = ", ".join(f'"{safe_line(call.name, 60)}" ({safe_line(call.id, 60)})' for call in missing)
+        if missing := [(tool, call_id) for call_id, tool in waiting.items() if call_id not in run.answers]:
+            named = ", ".join(f'"{safe_line(tool, 60)}" ({safe_line(call_id, 60)})' for tool, call_id in missing)
             raise InputError(f"resume: answer every call that waits; missing: {named}")
         # A history that was given here may have calls that another session made, and was asked about.
         is_own = run.conversation.place > self._given_length
@@ -504,11 +514,11 @@ class Session(WaysToAsk[Deps]):
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for an answer: those that the history has without a result, unless they are running."""
-        asked = {call.call_id: call for call in self._pending}
-        is_known = self.is_answering or self._only_asked_wait
-        known = set(asked) if is_known else {call.id for call in self._conversation.open_calls}
-        waiting = waiting_calls(self._conversation, self._tools, self.id) if known else []
-        return tuple(asked.get(call.call_id, call) for call in waiting if call.call_id in known)
+        waiting = waiting_calls(self._conversation, self._tools, self.id, self._pending)
+        if self.is_answering or self._only_asked_wait:
+            asked = {call.call_id for call in self._pending}
+            waiting = [call for call in waiting if call.call_id in asked]
+        return tuple(waiting)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
@@ -841,6 +851,13 @@ class Session(WaysToAsk[Deps]):
         self.refresh()
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
         return kept_as(info, self._conversation, self._standing(self._run), model=self._owner.model.name)
+
+    def take_programs(self, left: KeptSession) -> None:
+        """Takes what programs of code mode had come to in a process that ended, where the rest is done again."""
+        self._memory.take(Memory.from_json(left.values.get("programs") or {}, self.id))
+        for call_id, progress in left.calls.items():
+            if INNER in call_id:
+                self._conversation.note_progress(call_id, progress_from_json(progress))
 
     def write_anew(self) -> None:
         """The next change is written as the whole session, whatever the store has of it."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
+from mcpagent.approval import PendingCall
 from mcpagent.events import Event
 from mcpagent.messages import (
     BinaryBlock,
@@ -27,7 +28,8 @@ class ToolOutput:
     """What running a tool gave: content for the model, changes of the offered tools, events to tell.
 
     `structured` is the same as data, where a server gives that too, for its tool's `output_schema` to be held against.
-    `blocks` are kept beside the conversation; the content names them.
+    `blocks` are kept beside the conversation; the content names them. With `pending` it gave nothing yet: what it runs
+    waits for answers to these calls, and is gone on with when there are.
     """
 
     content: tuple[Text | Image, ...]
@@ -37,6 +39,7 @@ class ToolOutput:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     structured: Any = None
     blocks: tuple[BinaryBlock, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:

@@ -48,6 +48,7 @@ ORDER = (
     "session",
     "cards",
     "agent",
+    "analysis",
     "recording",
     "tracing",
     "durable",

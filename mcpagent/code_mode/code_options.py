@@ -13,21 +13,21 @@ class CodeMode:
     """The model is offered `search_tools` and `run_code`, and calls what it finds in Python programs.
 
     `seconds`: what a program may compute; waiting for tools and for people is not counted. `memory_mb`: megabytes of
-    its sandbox. `calls`: tool calls of one program. `output_characters`: what the model is shown of one program's
-    output; of more it gets the beginning and the end.
+    its sandbox. `calls`: tool calls of one program. `output_tokens` (estimated): what a program shows of more than that
+    is kept beside the conversation, as any large result is; 0: never.
     """
 
     seconds: float = 10.0
     memory_mb: int = 64
     calls: int = 200
-    output_characters: int = 8_000
+    output_tokens: int = 2_000
 
     def __post_init__(self) -> None:
         expect("CodeMode.seconds", self.seconds, (int, float), "above 0, 600 at most", holds=lambda it: 0 < it <= 600)
         expect("CodeMode.memory_mb", self.memory_mb, int, "8 to 4,096", holds=lambda it: 8 <= it <= 4_096)
         expect("CodeMode.calls", self.calls, int, "1 to 10,000", holds=lambda it: 1 <= it <= 10_000)
-        most = self.output_characters
-        expect("CodeMode.output_characters", most, int, "200 or more", holds=lambda it: it >= 200)
+        tokens = self.output_tokens
+        expect("CodeMode.output_tokens", tokens, int, "a whole number of tokens, or 0", holds=lambda it: it >= 0)
         expect_fields(self)
 
 

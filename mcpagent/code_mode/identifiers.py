@@ -103,6 +103,15 @@ class Places:
     _modules: dict[str, str] = field(default_factory=dict[str, str])
     _functions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
 
+    def functions_in(self, module: str) -> frozenset[str]:
+        """The names of all functions of a module."""
+        return frozenset(
+            name
+            for server, names in self._functions.items()
+            if self._modules[server] == module
+            for name in names.values()
+        )
+
     def add(self, tools: Iterable[ToolDefinition]) -> None:
         """Gives all of these a place, unless they have one."""
         new: dict[str, list[ToolKey]] = {}

@@ -39,16 +39,16 @@ def known_places(session: SessionTools, places: Places) -> Places:
 
 
 def functions_of(session: SessionTools, places: Places, names: Iterable[str]) -> dict[str, dict[str, Function]]:
-    """The tools of these offered names, as functions; those that are gone, or run by the caller, are not among them."""
+    """The tools of these offered names, as functions; those that are gone are not among them."""
     known_places(session, places)
     taken: dict[str, set[str]] = {}
     found: dict[str, dict[str, Function]] = {}
     for name in names:
         tool = session.known.get(name)
-        if tool is None or tool.external:
+        if tool is None:
             continue
         place = places.by_key[tool.definition.key]
-        classes = taken.setdefault(place.module, set())
+        classes = taken.setdefault(place.module, set(places.functions_in(place.module)))
         stub = _stub(tool, place.function)
         if not classes.isdisjoint(stub.class_names):
             stub = stub_of(tool.definition, place.function, _result_schema(tool), frozenset(classes))

@@ -13,14 +13,16 @@ import os
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mcpagent.code_mode.identifiers import Places
+from mcpagent.code_mode.program_source import assigned_names
 from mcpagent.code_mode.sandbox import AskedCall
 from mcpagent.config.user_folders import state_folder
+from mcpagent.messages import ToolErrorKind
 
 MAX_CONTEXT = 100_000
 """Characters of earlier programs that the type checker knows of."""
@@ -29,18 +31,31 @@ MAX_KEPT = 8_000_000
 """Bytes of variables, or of a program that waits, that are written with a session."""
 
 _KEY_BYTES = 32
+_MAX_READ = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A program that waits for calls: `call_id` is the call that runs it, `snapshot` the sandbox as it stands."""
+    """A program that waits for calls: `call_id` is the call that runs it, at this `place` of the conversation, since
+    models may give an id twice; `snapshot` is the sandbox as it stands."""
 
     call_id: str
+    place: int
     source: str
     snapshot: bytes
     asked: tuple[AskedCall, ...]
     calls: int = 0
     printed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedProgram:
+    """What the last program came to, by the call that ran it: its variables are kept before its result is."""
+
+    call_id: str
+    place: int
+    text: str
+    error: ToolErrorKind | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +66,7 @@ class Memory:
     context: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     underway: Underway | None = None
+    ended: EndedProgram | None = None
     places: Places = field(default_factory=Places)
     lost: str = ""
     """What is to be told with the next program: that variables are gone, and why."""
@@ -63,9 +79,25 @@ class Memory:
             del context[0]
         self.context = tuple(context)
 
+    def variables(self) -> list[str]:
+        """Their names, those that were assigned last first; of many programs those that ran last."""
+        found: dict[str, None] = {}
+        room = _MAX_READ
+        for source in reversed(self.context):
+            room -= len(source)
+            if room < 0:
+                break
+            found |= dict.fromkeys(assigned_names(source))
+        return list(found)
+
+    def take(self, other: Memory) -> None:
+        """Becomes what the other one is."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(other, one.name))
+
     def to_json(self, session: str) -> Mapping[str, Any]:
         """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
-        stands_on = (self.state, self.context, self.modules, self.underway, session)
+        stands_on = (self.state, self.context, self.modules, self.underway, self.ended, session)
         if len(self._kept[0]) != len(stands_on) or any(
             one is not other for one, other in zip(self._kept[0], stands_on, strict=True)
         ):
@@ -73,37 +105,47 @@ class Memory:
         return self._kept[1]
 
     def _written(self, session: str) -> Mapping[str, Any]:
-        if not self.state and not self.context and self.underway is None:
-            return {}
         key = _own_key()
-        if key is None:
+        if key is None or (not self.state and not self.context and self.underway is None):
             return {}
-        underway = self.underway if self.underway is not None and len(self.underway.snapshot) <= MAX_KEPT else None
-        held = {
-            "state": _text(self.state) if len(self.state) <= MAX_KEPT else "",
-            "context": list(self.context) if len(self.state) <= MAX_KEPT else [],
-            "modules": list(self.modules),
-            "underway": {**asdict(underway), "snapshot": _text(underway.snapshot)} if underway is not None else None,
+        has_room = len(self.state) <= MAX_KEPT
+        parts: dict[str, Any] = {
+            "variables": {
+                "state": _text(self.state) if has_room else "",
+                "context": self.context if has_room else (),
+                "modules": self.modules,
+            }
         }
-        text = json.dumps(held, sort_keys=True)
-        return {"held": text, "signature": _signature(key, session, text)}
+        if (underway := self.underway) is not None and len(underway.snapshot) <= MAX_KEPT:
+            parts["underway"] = {**asdict(underway), "snapshot": _text(underway.snapshot)}
+        if self.ended is not None:
+            parts["ended"] = asdict(self.ended)
+        return {name: _signed(key, session, name, part) for name, part in parts.items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], session: str) -> Memory:
-        """What `to_json` gave of this very session; what is not ours is not used, and told with the next program."""
+        """What `to_json` gave of this very session. What is not ours is not used, nor what a store took secrets out of;
+        if these are the variables, it is told with the next program."""
         if not data:
             return cls()
-        text, key = data.get("held"), _own_key()
-        if not isinstance(text, str) or key is None:
-            return cls(lost=_LOST)
-        if not hmac.compare_digest(_signature(key, session, text), str(data.get("signature"))):
-            return cls(lost=_LOST)
-        held = json.loads(text)
-        underway = held["underway"]
-        if underway is not None:
+        key = _own_key()
+        found = {
+            name: part
+            for name in ("variables", "underway", "ended")
+            if (part := _read_signed(key, session, name, data.get(name))) is not None
+        }
+        memory = cls(lost="" if "variables" in found else _LOST)
+        if variables := found.get("variables"):
+            memory.state = base64.b64decode(variables["state"])
+            memory.context, memory.modules = tuple(variables["context"]), tuple(variables["modules"])
+        if underway := found.get("underway"):
             asked = tuple(AskedCall(**one) for one in underway["asked"])
-            underway = Underway(**{**underway, "snapshot": base64.b64decode(underway["snapshot"]), "asked": asked})
-        return cls(base64.b64decode(held["state"]), tuple(held["context"]), tuple(held["modules"]), underway)
+            memory.underway = Underway(
+                **{**underway, "snapshot": base64.b64decode(underway["snapshot"]), "asked": asked}
+            )
+        if ended := found.get("ended"):
+            memory.ended = EndedProgram(**ended)
+        return memory
 
 
 _LOST = "The variables of earlier programs are gone: this conversation goes on in another place."
@@ -113,8 +155,24 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _signature(key: bytes, session: str, text: str) -> str:
-    return hmac.new(key, f"{len(session)}:{session}\0{text}".encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+def _signed(key: bytes, session: str, name: str, part: Mapping[str, Any]) -> dict[str, str]:
+    text = json.dumps(part, sort_keys=True)
+    return {"held": text, "signature": _signature(key, session, name, text)}
+
+
+def _read_signed(key: bytes | None, session: str, name: str, data: object) -> dict[str, Any] | None:
+    """What was signed for this session, under this name; None for anything else."""
+    text = data.get("held") if isinstance(data, dict) else None
+    if key is None or not isinstance(data, dict) or not isinstance(text, str):
+        return None
+    signature = str(data.get("signature")).encode(errors="replace")
+    is_ours = hmac.compare_digest(_signature(key, session, name, text).encode(), signature)
+    return json.loads(text) if is_ours else None
+
+
+def _signature(key: bytes, session: str, name: str, text: str) -> str:
+    told = f"{len(session)}:{session}\0{name}\0{text}"
+    return hmac.new(key, told.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def _own_key() -> bytes | None:

@@ -21,6 +21,19 @@ LAST = "_last"
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
+_SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+"""What has names of its own."""
+
+
 class ProgramError(Exception):
     """A program that cannot be read, in words for the model that wrote it."""
 
@@ -59,6 +72,10 @@ class Program:
         last = max((node.end_lineno or 0 for node in self.tree.body if (node.end_lineno or 0) < line), default=0)
         return "".join(self.source.splitlines(keepends=True)[:last])
 
+    def assigned(self) -> list[tuple[str, ...]]:
+        """The names that each statement assigns at the top level, in order."""
+        return [_assigned_in([statement]) for statement in self.tree.body]
+
     def names_at(self, line: int) -> tuple[str, ...]:
         """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
         statement = None
@@ -95,6 +112,27 @@ def parsed(code: str) -> Program:
         raise ProgramError(f"line {error.lineno}: SyntaxError: {error.msg}{shown}") from None
     except (ValueError, MemoryError, RecursionError):
         raise ProgramError("code cannot be parsed: it nests too deep, or holds characters that are no text") from None
+
+
+def assigned_names(source: str) -> list[str]:
+    """The names that the statements of a program assign at its top level, the last first."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    return [name[:80] for name in reversed(_assigned_in(body))]
+
+
+def _assigned_in(body: Sequence[ast.AST]) -> tuple[str, ...]:
+    named: list[str] = []
+    waiting: list[ast.AST] = [*reversed(body)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            named.append(node.id)
+        if not isinstance(node, _SCOPES):
+            waiting += reversed([*ast.iter_child_nodes(node)])
+    return tuple(dict.fromkeys(named))
 
 
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.importable import Function, functions_of, known_places
+from mcpagent.code_mode.importable import Function, functions_of, importable, known_places
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.running import run_code
 from mcpagent.events import ToolsSearched
@@ -21,6 +21,9 @@ from mcpagent.tools import Tool, ToolOutput
 
 RUN_CODE = "run_code"
 
+MAX_TOLD = 40
+"""Functions, and variables, that a model is reminded of."""
+
 MAX_STUB = 1_600
 """Characters of one tool in a search's answer; of a longer one its classes are left out."""
 
@@ -28,6 +31,7 @@ MAX_STUB = 1_600
 def program_tools(session: SessionTools, memory: Memory, options: CodeMode) -> tuple[Tool, ...]:
     """What a conversation in code mode is offered, in order; `memory` is what its programs share."""
     session.how_to_call = partial(_how_to_call, session, memory)
+    session.still_there = partial(_still_there, session, memory)
     searching = search_tools_definition(loads=False)
     search = ToolDefinition(searching.name, program_words("search"), searching.parameters)
     code = {"type": "string", "description": "The Python program"}
@@ -42,6 +46,7 @@ def program_tools(session: SessionTools, memory: Memory, options: CodeMode) -> t
             timeout_seconds=float("inf"),
             deferred=False,
             ordered=True,
+            large_result_tokens=options.output_tokens,
         ),
     )
 
@@ -52,6 +57,28 @@ def _how_to_call(session: SessionTools, memory: Memory, name: str) -> str:
         return "Search for functions with search_tools."
     place = known_places(session, memory.places).by_key[tool.definition.key]
     return f"Call it in a program: run_code with `from tools.{place.module} import {place.function}`."
+
+
+def _still_there(session: SessionTools, memory: Memory) -> str:
+    """What can be imported, and which variables there are: of a conversation whose beginning is summarised."""
+    places, modules = known_places(session, memory.places).by_key, dict[str, list[str]]()
+    names = importable(session)
+    for name in names[:MAX_TOLD]:
+        place = places[session.known[name].definition.key]
+        modules.setdefault(place.module, []).append(place.function)
+    told: list[str] = []
+    if modules:
+        imports = "; ".join(
+            f"from tools.{module} import {', '.join(functions)}" for module, functions in modules.items()
+        )
+        more = f"; and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""
+        told.append(
+            f"Functions that were found can still be imported ({imports}{more}). Search for one by its name to "
+        )
+        told.append("see its signature again. ")
+    if variables := memory.variables():
+        told.append(f"Variables of earlier programs are still there: {', '.join(variables[:MAX_TOLD])}.")
+    return "".join(told).strip()
 
 
 async def _search(session: SessionTools, memory: Memory, arguments: dict[str, Any]) -> ToolOutput:

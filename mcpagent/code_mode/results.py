@@ -31,8 +31,15 @@ def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
 def value_text(tool: Tool, output: ToolOutput) -> str:
     """The result as the sandbox takes it: `j` and JSON, or `t` and a text, which it reads as JSON if it is that.
 
+    What is no character is replaced.
+
     Structured content is the value, where a server gives it; else the text, or all parts as a list if there are images.
     """
+    text = _written(tool, output)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _written(tool: Tool, output: ToolOutput) -> str:
     if (data := output.structured) is not None:
         if is_wrapped(tool.output_schema) and isinstance(data, dict) and data.keys() == {"result"}:
             data = data["result"]

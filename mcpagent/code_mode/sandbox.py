@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.program_source import TOOLS
 from mcpagent.errors import ConfigError
+from mcpagent.toolsets.validation import MAX_ARGUMENT_CHARACTERS
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession, SyncSnapshot
@@ -33,6 +34,9 @@ MISSING = "code mode needs the package pydantic-monty, which is not installed: p
 
 MAX_PRINTED = 1_000_000
 """Characters that a program may print."""
+
+MAX_PATH, MAX_ASKED = 200, 16_777_216
+"""Characters of a function's path, and of the arguments of all calls that a program waits for at once."""
 
 MAX_SLEEP, MAX_SLEEPS = 10.0, 60.0
 """Seconds that a program may sleep at once, and in all."""
@@ -56,6 +60,12 @@ def _function(name):
     async def call(**arguments):
         return _value(await _call(name, _json.dumps(arguments)))
     return call
+def _has(read):
+    try:
+        read()
+    except NameError:
+        return False
+    return True
 def _brief(read):
     try:
         text = repr(read())
@@ -277,6 +287,10 @@ class Sandbox:
 
         return await self._do(lambda: self._stepped(resumed))
 
+    async def snapshot(self) -> bytes:
+        """The program as it waits now, for `restore`."""
+        return await self._do(lambda: self._snapshot.dump())  # type: ignore[union-attr]
+
     async def restore(self, snapshot: bytes, asked: Sequence[AskedCall]) -> None:
         """A program that waited, in another process, for these calls. Raises `ValueError` if it cannot be read."""
 
@@ -334,7 +348,11 @@ class Sandbox:
             return self._advanced(begin(self._session))
         except monty.MontyRuntimeError as error:
             kind, _, message = error.display("type-msg").partition(": ")
-            lines = _own_lines(error)
+            if len(self.printed) > MAX_PRINTED * 0.9 and message.endswith(f"> {MAX_PRINTED} bytes"):
+                message = f"the program printed more than {MAX_PRINTED:,} characters"
+                return Failed(kind, message, is_lost=True)
+            own = self._file()
+            lines = tuple(int(frame.line) for frame in error.traceback() if frame.filename == own)
             is_lost = "limit exceeded" in message or "worker exceeded" in message
             return Failed(kind, message, lines, is_lost)
         except monty.MontySyntaxError as error:
@@ -343,6 +361,20 @@ class Sandbox:
             return Failed("SystemError", f"the sandbox ended: {error}", is_lost=True)
         except monty.MontyError as error:
             return Failed(type(error).__name__, str(error), is_lost=True)
+
+    def _file(self) -> str:
+        """What frames call the program: all that is fed is numbered, our own prelude and earlier programs too."""
+        import pydantic_monty as monty
+
+        assert self._session is not None
+        try:
+            self._session.feed_start("raise ValueError")
+        except monty.MontyRuntimeError as error:
+            name, _, number = str(error.traceback()[0].filename).rpartition("-")
+            return f"{name}-{int(number.rstrip('>')) - 1}>"
+        except (monty.MontyError, RuntimeError):  # the latter of a worker that is gone
+            pass
+        return ""
 
     def _advanced(self, snapshot: Any) -> Step:
         """Goes on until the program ends or only answers can let it go on."""
@@ -370,8 +402,12 @@ class Sandbox:
             shown = ascii(name[:80])[1:-1]
             return snapshot.resume({"exc_type": "NameError", "message": f"name '{shown}' is not defined"})
         arguments = snapshot.args
-        if len(arguments) != 2 or not all(isinstance(one, str) for one in arguments):
+        if len(arguments) != 2 or not all(isinstance(one, str) for one in arguments) or len(arguments[0]) > MAX_PATH:
             return snapshot.resume({"exc_type": "TypeError", "message": "call a tool by its function"})
+        size, at_once = len(arguments[1]), sum(len(asked.arguments) for asked in self._asked.values())
+        if size > MAX_ARGUMENT_CHARACTERS or size + at_once > MAX_ASKED:
+            most = f"the limit is {MAX_ARGUMENT_CHARACTERS:,}, and {MAX_ASKED:,} for calls at the same time"
+            return snapshot.resume({"exc_type": "ValueError", "message": f"arguments of {size:,} characters: {most}"})
         self._asked[snapshot.call_id] = AskedCall(snapshot.call_id, *arguments)
         return snapshot.resume({"future": ...})
 
@@ -405,9 +441,3 @@ def _problems(report: str) -> list[Problem]:
 def _line_of(error: Any) -> int:
     frames = error.traceback()
     return int(frames[-1].line) - 1 if frames else 0
-
-
-def _own_lines(error: Any) -> tuple[int, ...]:
-    """The lines of the program itself: what stands in the prelude is not its own."""
-    frames = error.traceback()
-    return tuple(int(frame.line) for frame in frames if frame.filename == frames[0].filename)

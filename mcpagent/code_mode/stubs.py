@@ -22,6 +22,7 @@ MAX_DESCRIPTION = 200
 MAX_PARAMETER_WORDS = 60
 _MAX_CLASSES, _MAX_DEPTH, _MAX_BRANCHES, _MAX_VALUES, _MAX_FIELDS = 24, 6, 8, 40, 60
 _MAX_VALUE_CHARACTERS = 60
+_MAX_INTEGER = 2**63
 _MAX_REFERENCES = 8
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
@@ -74,7 +75,8 @@ def stub_of(
     properties = properties if isinstance(properties, dict) else {}
     listed = parameters.get("required")
     required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set[str]()
-    keywords = identifiers(properties)
+    undescribed = sorted(required - properties.keys())
+    keywords = identifiers([*properties, *undescribed])
     types = _Types(parameters, prefix=_class_name(function), taken=taken)
     needed: list[str] = []
     optional: list[str] = []
@@ -92,7 +94,7 @@ def stub_of(
         else:
             optional.append(f"{keyword_}: {kind} | None = None")
             droppable.add(keyword_)
-    needed += [f"{identifier(name)}: Any" for name in sorted(required - properties.keys()) if name == identifier(name)]
+    needed += [f"{keywords[name]}: Any" for name in undescribed]
     extra = parameters.get("additionalProperties")
     if (
         extra is True
@@ -254,7 +256,7 @@ class _Types:
             return ""
         base = f"{self.prefix}{_class_name(hint)}"[:50]
         name, number = base, 2
-        while name in self.classes or name in self.taken:
+        while name in self.classes or name in self.taken or name in TYPE_WORDS:
             name, number = f"{base}{number}", number + 1
         self.classes[name] = ""
         return name
@@ -292,6 +294,8 @@ def _at(root: Mapping[str, Any], reference: str) -> Any:
 
 def _literal(values: list[Any]) -> str:
     usable = [value for value in values if value is None or isinstance(value, str | bool | int)]
+    if any(isinstance(value, int) and abs(value) >= _MAX_INTEGER for value in usable):
+        return _kinds_of(values)
     if not values or len(usable) < len(values) or len(values) > _MAX_VALUES:
         return _kinds_of(values)
     if any(len(value) > _MAX_VALUE_CHARACTERS for value in values if isinstance(value, str)):

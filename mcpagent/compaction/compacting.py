@@ -262,6 +262,8 @@ def _say(run: RunContext[Any], live: Live, fit: WindowFit, part: Compacted, summ
     taken = live.tokens(part) + sum(message_tokens(message) for message in conversation.messages[live.end :])
     offered = [tool.name for tool in run.tools.offer()]
     after = fit.measure.counted_for(_fixed(run, offered) + taken)
+    if part.leaves_out and (words := run.tools.still_there()) and Text(words) not in conversation.announced:
+        conversation.announce(words)
     conversation.compact(part)
     event = ConversationCompacted(
         tokens_before=fit.expected,

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from mcpagent.approval import PendingCall
 from mcpagent.definition import Definition
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
 from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
@@ -335,7 +336,8 @@ class RecordedChange:
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """What a call gave; `progress` is done, total and message of each notification."""
+    """What a call gave; `progress` is done, total and message of each notification. `waits`: the calls of its program
+    that waited for an answer, where it gave nothing yet."""
 
     id: str
     name: str
@@ -345,12 +347,13 @@ class CallLine:
     events: tuple[CustomEvent | ToolsSearched, ...]
     changes: tuple[RecordedShown | RecordedChange, ...]
     blocks: tuple[BinaryBlock, ...] = ()
+    waits: tuple[PendingCall, ...] = ()
 
     @property
     def output(self) -> ToolOutput:
         """What the tool gave, as a value."""
         changes = tuple(map(_change, self.changes))
-        return ToolOutput(self.content, self.error, changes, self.events, blocks=self.blocks)
+        return ToolOutput(self.content, self.error, changes, self.events, blocks=self.blocks, pending=self.waits)
 
     def notifications(self, tool: ToolDefinition) -> list[ToolProgress]:
         """The progress that the tool told of."""
@@ -383,6 +386,7 @@ def output_document(output: ToolOutput, progress: Sequence[ToolProgress]) -> Doc
             for change in output.changes
         ],
         **({"blocks": [asdict(block) for block in output.blocks]} if output.blocks else {}),
+        **({"waits": [call.to_json() for call in output.pending]} if output.pending else {}),
     }
 
 

@@ -90,7 +90,7 @@ class _Contents:
             case "call":
                 call = read(CallLine, line)
                 self.calls.setdefault((call.id, call.name), deque()).append(call)
-                self.written[call.id, call.name] += 1
+                self.written[call.id, call.name] += not call.waits
             case "question":
                 self.questions.append(read(str, line["text"]))
             case "provider_search":
@@ -207,7 +207,8 @@ class Replay:
             line = recorded.popleft()
             for event in line.notifications(tool.definition):
                 call.emit(event)
-            return line.output
+            here = tuple(replace(waiting, session=call.thread_id) for waiting in line.waits)
+            return replace(line.output, pending=here)
 
         async def waits(_arguments: dict[str, Any]) -> bool:
             call = run_context()

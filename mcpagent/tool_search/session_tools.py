@@ -110,6 +110,8 @@ class SessionTools:
         self.later: Mapping[str, Tool] = {}
         self.how_to_call: Callable[[str], str] | None = None
         """How a program calls a tool, where programs do and the model does not."""
+        self.still_there: Callable[[], str] = str
+        """What is told of searches and programs that the model does not see any more."""
         self.begin(catalog)
 
     def begin(self, catalog: Catalog) -> None:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+from mcpagent.conversation import INNER
 from mcpagent.events import (
     AnswerRestarted,
     ConversationCompacted,
@@ -225,7 +226,7 @@ class RunTrace(RunWatch):
     @contextmanager
     def _deciding(self, call: ToolCall) -> Iterator[None]:
         attributes = {"gen_ai.tool.name": safe_line(call.name, 80), "gen_ai.tool.call.id": safe_line(call.id, 120)}
-        span = self._begin(f"approval {safe_line(call.name, 80)}", attributes)
+        span = self._begin(f"approval {safe_line(call.name, 80)}", attributes, above=self._above(call))
         error = ""
         try:
             yield
@@ -252,7 +253,8 @@ class RunTrace(RunWatch):
         if (content := self._tracer.content) is not None:
             attributes["gen_ai.tool.description"] = content.text(tool.definition.description)
             attributes["gen_ai.tool.call.arguments"] = content.arguments(call.arguments)
-        span = self._begin(f"execute_tool {safe_line(call.name, 80)}", attributes, links=(links,) if rank else ())
+        name, above = f"execute_tool {safe_line(call.name, 80)}", self._above(call)
+        span = self._begin(name, attributes, above=above, links=(links,) if rank else ())
         if (other := self._calls.pop(call.id, None)) is not None:  # a model gave two calls one id
             self._spans.finish(other)
         self._calls[call.id] = span
@@ -265,10 +267,17 @@ class RunTrace(RunWatch):
         finally:
             span.stop()
 
-    def _begin(self, name: str, attributes: Attributes, *, seconds: float = 0.0, **others: Any) -> OpenSpan:
-        """A span below the run, so many seconds ago; by the clock of the run, so that it is within."""
-        begun = max(self._run.now() - int(seconds * 1e9), self._run.begun)
-        return self._spans.begin(name, attributes, parent=self._run.context, begun=begun, **others)
+    def _begin(
+        self, name: str, attributes: Attributes, *, above: OpenSpan | None = None, seconds: float = 0.0, **others: Any
+    ) -> OpenSpan:
+        """A span below that one, or the run, so many seconds ago; by its clock, so that it is within."""
+        above = above or self._run
+        begun = max(above.now() - int(seconds * 1e9), above.begun)
+        return self._spans.begin(name, attributes, parent=above.context, begun=begun, **others)
+
+    def _above(self, call: ToolCall) -> OpenSpan | None:
+        """The call whose program makes this one; None for one that the model made."""
+        return self._calls.get(call.id.rpartition(INNER)[0])
 
     def _describe(self, span: OpenSpan, error: BaseException) -> None:
         """The words of an error may repeat what was said."""
@@ -336,7 +345,8 @@ class RunTrace(RunWatch):
         span = self._calls.pop(call.id, None)
         if span is None:  # it was not run
             attributes = call_attributes(call.name, call.id)
-            span = self._begin(f"execute_tool {safe_line(call.name, 80)}", attributes, seconds=result.seconds)
+            name, above = f"execute_tool {safe_line(call.name, 80)}", self._calls.get(event.parent)
+            span = self._begin(name, attributes, above=above, seconds=result.seconds)
             span.ended = self._run.now()
         found: dict[str, AttributeValue] = {}
         if self._tracer.content is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -74,6 +75,21 @@ def test_a_group_is_shown_with_a_line_for_each_call_and_errors_folded() -> None:
     assert lines[8] == "- * files.read 250 ms - 2 chars"
     assert all(len(line) <= 60 for line in written.getvalue().splitlines())
     assert "\x1b" not in written.getvalue()
+
+
+def test_calls_of_a_program_stand_above_its_line_and_are_counted_beyond_the_first() -> None:
+    written, console = screen()
+    view = TurnView(console, None, ASCII_GLYPHS)
+    view(started("p", "run_code"))
+    for number in range(200):
+        view(replace(started(f"p#{number}", "read"), parent="p"))
+    for number in range(200):
+        view(replace(finished(f"p#{number}", "read"), parent="p"))
+    view(finished("p", "run_code"))
+    view.close()
+    lines = [" ".join(line.split()) for line in written.getvalue().splitlines()]
+    assert lines[:8] == ["- * files.read 250 ms - 2 chars"] * 8
+    assert lines[8:] == ["... 192 more calls", "* files.run_code 250 ms - 2 chars"]
 
 
 def test_words_that_are_dropped_are_told_below_them() -> None:

@@ -1,7 +1,8 @@
-"""`python -m tests.code_mode.killed_program FOLDER CALL`: ten calls of a program, in one of which its process dies.
+"""`python -m tests.code_mode.killed_program FOLDER CALL [durable]`: ten calls of a program, in one of which it dies.
 
-Each call writes its number into FOLDER/calls; in call CALL the process is killed, before or after that (`CALL+`). With
-`-` it goes on with the session, and prints what the model was told.
+Each call writes its number into FOLDER/calls; in call CALL the process is killed, before or after that (`CALL+`); at
+`end` when the program is over, and its result is not written. With `-` it goes on with the session, and prints what the
+model was told. As a `durable` run nobody has to go on with it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent.durable import DurableRuns
+from mcpagent.events import Event, ToolCallFinished
 from mcpagent.messages import ToolDefinition
 from mcpagent.tools import Tool, ToolOutput
 
@@ -43,20 +46,35 @@ def step(folder: Path, dies_in: str) -> Tool:
     return Tool(ToolDefinition("step", "One step.", schema), run, safe_to_repeat="+" not in dies_in)
 
 
-async def main(folder: Path, dies_in: str) -> None:
-    first = [
-        ToolCall("", "search_tools", {"query": "step"}),
-        ToolCall("", "run_code", {"code": "kept = 100\nprint(1)"}),
-    ]
-    script: list[Any] = ["done"] if dies_in == "-" else [*first, ToolCall("", "run_code", {"code": PROGRAM}), "done"]
-    model = ScriptedModel(script)
-    store = SessionStore(folder / "sessions.db")
-    async with Agent(model, tools=[step(folder, dies_in)], with_code_mode=True, sessions=store) as agent:
-        session = agent.session("it")
-        print(await (session.resume() if dies_in == "-" else session.ask("go")))
-        results = [result.text for message in session.messages for result in message.tool_results]
-        print(results[-1])
+async def main(folder: Path, dies_in: str, how: str = "") -> None:
+    searched = ToolCall("a", "search_tools", {"query": "step"})
+    programs = ["kept = 100\nprint(1)", PROGRAM]
+    script: list[Any] = [searched, *(ToolCall(f"run {n}", "run_code", {"code": one}) for n, one in enumerate(programs))]
+    # Each answer by what there is so far, since a durable run begins again at its beginning.
+    model = ScriptedModel(
+        [lambda request: [*script, "done"][sum(bool(one.tool_results) for one in request.messages)]] * 9
+    )
+    store, durable = SessionStore(folder / "sessions.db"), DurableRuns(folder / "runs.db")
+    wrappers = [durable] if how else []
+
+    def hear(event: Event) -> None:
+        if dies_in == "end" and isinstance(event, ToolCallFinished) and event.call.id == "run 1":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    about: dict[str, Any] = {"sessions": store, "wrappers": wrappers, "on_event": hear}
+    agent = Agent(model, tools=[step(folder, dies_in)], with_code_mode=True, **about)
+    async with agent:
+        if how:
+            async with durable.serving(agent):
+                run = await durable.start("go", session="it", run="the run")
+                print((await run.result(60)).answer)
+            messages = store.read("it").messages
+        else:
+            session = agent.session("it")
+            print(await (session.resume() if dies_in == "-" else session.ask("go")))
+            messages = session.messages
+        print([result.text for message in messages for result in message.tool_results][-1])
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

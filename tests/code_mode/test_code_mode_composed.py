@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from mcpagent import (
     Agent,
+    ApprovalPolicy,
     Recorder,
     Replay,
     RunContext,
@@ -21,9 +22,14 @@ from mcpagent import (
 )
 from mcpagent.demo import demo_server_config
 from mcpagent.events import Event, SubagentEvent, ToolCallStarted
+from mcpagent.models import ModelRequest
 from tests.code_mode.programs_scene import SEARCH, Tools
+from tests.compaction.windowed import WindowedModel
+from tests.tracing.traced import Traced
 
 pytestmark = pytest.mark.anyio
+
+F = "from tools.functions import add, fails, forbidden, shout\n"
 
 
 def run_code(code: str) -> ToolCall:
@@ -96,6 +102,67 @@ async def test_variables_are_there_in_the_next_process(tmp_path: Path, monkeypat
             await session.ask("go")
             last.append([one.text for message in session.messages for one in message.tool_results])
     assert last[-1][-1] == "A\nB"
+
+
+async def test_spans_of_its_calls_stand_below_the_call_that_runs_it() -> None:
+    traced = Traced()
+    program = F + "import asyncio\nawait asyncio.gather(add(a=1), shout(text='x'))\nawait forbidden(path='p')"
+    policy = ApprovalPolicy(lambda _, tool, __: tool.name == "forbidden", lambda _: False)
+    model = ScriptedModel([SEARCH, run_code(program), "done"])
+    wrappers = [traced.tracing(name="it")]
+    async with Agent(model, tools=Tools().all, with_code_mode=True, wrappers=wrappers, approval=policy) as agent:
+        await agent.ask("go")
+    place = traced.lines.index("  execute_tool run_code")
+    assert traced.lines[:place] == [
+        "invoke_agent it",
+        "  chat test",
+        "  execute_tool search_tools",
+        "    retrieval tools",
+        "  chat test",
+    ]
+    assert sorted(traced.lines[place + 1 : -1]) == [
+        "    approval forbidden",
+        "    execute_tool add",
+        "    execute_tool forbidden",
+        "    execute_tool shout",
+    ]
+
+
+async def test_an_answer_as_data_comes_after_programs() -> None:
+    model = ScriptedModel([SEARCH, run_code(F + "[await add(a=n) for n in range(3)]"), "no", "[1, 2, 3]"])
+    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+        assert await agent.ask("go", output_type=list[int]) == [1, 2, 3]
+        assert texts(agent) == ["[1, 2, 3]"]
+
+
+async def test_functions_and_variables_outlive_a_summary() -> None:
+    """Of the conversation that found and made them: the model is told of both, and can use them."""
+    words = "word after word and number 7 " * 60
+
+    def brain(request: ModelRequest) -> ToolCall | str:
+        asked = next(message.text for message in reversed(request.messages) if message.text.startswith("Question"))
+        if request.messages[-1].tool_results:
+            return words
+        match asked:
+            case "Question 0":
+                return SEARCH
+            case "Question 1":
+                return run_code(F + "kept = await add(a=40)\n[n for n in range(2)]")
+            case "Question 9":
+                return run_code("print(kept)\nfrom tools.functions import add\nawait add(a=kept)")
+            case _:
+                return words
+
+    model = WindowedModel(brain, 4_000)
+    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+        for number in range(10):
+            await agent.ask(f"Question {number}")
+        assert texts(agent)[-1] == "41\n42"
+    told = [message.text for message in model.requests[-1].messages if "can still be imported" in message.text]
+    assert len(told) == 1
+    assert "from tools.functions import add, fails" in told[0]
+    assert "earlier programs are still there: kept." in told[0]
+    assert not any("async def add" in one.text for m in model.requests[-1].messages for one in m.tool_results)
 
 
 @pytest.mark.slow

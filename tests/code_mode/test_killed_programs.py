@@ -15,9 +15,9 @@ from mcpagent.code_mode.sandbox import AskedCall
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 
 
-def run(folder: Path, dies_in: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, dies_in: str, how: str = "", home: Path | None = None) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "MCPAGENT_HOME": str(home or folder / "home")}
-    command = [sys.executable, "-m", "tests.code_mode.killed_program", str(folder), dies_in]
+    command = [sys.executable, "-m", "tests.code_mode.killed_program", str(folder), dies_in, how]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environ, check=False)
 
 
@@ -34,11 +34,33 @@ def test_killed_in_any_call_it_goes_on_there(tmp_path: Path, call: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_that_may_have_run_is_not_made_again(tmp_path: Path) -> None:
-    assert run(tmp_path, "2+").returncode == -9
-    ended = run(tmp_path, "-")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("call", [0, 5])
+def test_a_durable_run_goes_on_in_the_program(tmp_path: Path, call: int) -> None:
+    """Which is one step of its workflow: what it had done is known all the same, and the variables before it."""
+    killed = run(tmp_path, str(call), "durable")
+    assert killed.returncode == -9, killed.stderr
+    ended = run(tmp_path, "-", "durable")
+    assert ended.stdout == "done\nhalf\n145\n", ended.stderr
+    assert sorted(map(int, (tmp_path / "calls").read_text().split())) == list(range(10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["", "durable"])
+def test_a_call_that_may_have_run_is_not_made_again(tmp_path: Path, how: str) -> None:
+    assert run(tmp_path, "2+", how).returncode == -9
+    ended = run(tmp_path, "-", how)
     assert "RuntimeError: The process that made this call ended before it had an answer" in ended.stdout, ended.stderr
     assert (tmp_path / "calls").read_text().split() == ["0", "1", "2"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["", "durable"])
+def test_killed_at_its_end_it_is_not_run_again(tmp_path: Path, how: str) -> None:
+    assert run(tmp_path, "end", how).returncode == -9
+    ended = run(tmp_path, "-", how)
+    assert ended.stdout == "done\nhalf\n145\n", ended.stderr
+    assert sorted(map(int, (tmp_path / "calls").read_text().split())) == list(range(10))
 
 
 @pytest.mark.slow
@@ -46,23 +68,29 @@ def test_what_another_user_kept_is_not_taken(tmp_path: Path) -> None:
     """Without the key that signed it nothing of the program is loaded."""
     assert run(tmp_path, "3").returncode == -9
     before = (tmp_path / "calls").read_text()
-    ended = run(tmp_path, "-", tmp_path / "other")
+    ended = run(tmp_path, "-", home=tmp_path / "other")
     assert "145" not in ended.stdout
     assert (tmp_path / "calls").read_text() == before
 
 
 def test_what_is_kept_is_bound_to_its_session_and_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
-    underway = Underway("call", "x = 1", b"\x00\xff", (AskedCall(1, "a.b", "{}"),), 2, "out")
+    underway = Underway("call", 3, "x = 1", b"\x00\xff", (AskedCall(1, "a.b", "{}"),), calls=2, printed="out")
     memory = Memory(b"state", ("x = 1\n",), ("a",), underway)
     kept = memory.to_json("mine")
     assert memory.to_json("mine") is kept
     again = Memory.from_json(kept, "mine")
     assert (again.state, again.context, again.modules, again.underway) == (b"state", ("x = 1\n",), ("a",), underway)
-    for data, session in ((kept, "other"), ({**kept, "held": kept["held"].replace("x = 1", "x = 2")}, "mine")):
+    changed = {name: {**part, "held": part["held"].replace("x = 1", "x = 2")} for name, part in kept.items()}
+    exchanged = {"variables": kept["underway"], "underway": kept["variables"]}
+    unsigned = {"variables": 3, "underway": {**kept["underway"], "signature": "\N{BULLET}"}}
+    for data, session in ((kept, "other"), (changed, "mine"), (exchanged, "mine"), (unsigned, "mine")):
         refused = Memory.from_json(data, session)
-        assert (refused.state, refused.underway) == (b"", None)
+        assert (refused.state, refused.underway, refused.ended) == (b"", None, None)
         assert "gone" in refused.lost
+    # A store takes secrets out of what it is given: the rest stays usable.
+    without = Memory.from_json({**kept, "underway": changed["underway"]}, "mine")
+    assert (without.state, without.underway, without.lost) == (b"state", None, "")
     assert Memory.from_json({}, "mine").lost == ""
     if sys.platform != "win32":
         assert (tmp_path / "state" / "code-mode.key").stat().st_mode & 0o077 == 0

@@ -20,6 +20,8 @@ from mcpagent import (
     ToolCall,
 )
 from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
+from mcpagent.messages import ToolDefinition
+from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.programs_scene import SEARCH, Tools, told
 
 pytestmark = pytest.mark.anyio
@@ -150,6 +152,71 @@ async def test_a_call_that_fails_is_an_exception() -> None:
     assert failed.text.startswith("caught RuntimeError: broken\nline 6: await fails(why='again')\nRuntimeError:")
 
 
+async def test_an_exception_of_gather_takes_no_variable_away() -> None:
+    """It has no line in the program; what was assigned before is known to the type checker all the same."""
+    program = F + "import asyncio\nkept = 5\n\ngot = await asyncio.gather(slow(name='a'), fails(why='no'))\nlater = 1"
+    failed, after, unknown = await told(program, "kept + 1", "got")
+    assert failed.error == "failed"
+    assert "line" not in failed.text
+    assert after.text == "6"
+    assert "unresolved-reference" in unknown.text
+
+
+async def test_lines_are_those_of_the_program_that_failed() -> None:
+    """Not those of an earlier program, whose function it calls."""
+    _, failed = await told("\n\n\ndef half(n):\n    return 1 / n", "kept = 1\nhalf(0)")
+    assert failed.text.splitlines()[:2] == ["line 2: half(0)", "ZeroDivisionError: division by zero"]
+
+
+LARGE: list[tuple[str, str]] = [
+    ("s = 'x' * 2_000_000\nawait shout(text=s)", "ValueError: arguments of 2,000,012 characters"),
+    ("import asyncio\ns = 'x' * 1_000_000\nawait asyncio.gather(*[shout(text=s) for _ in range(50)])", "16,777,216"),
+    ("def _shown(value, most):\n    return 'x' * 20_000_000\n1", "x" * 100),
+    ("def _brief(read):\n    return 'x' * 20_000_000\nn = 0\n1 / n", "n = " + "x" * 200),
+]
+
+
+@pytest.mark.parametrize(("program", "words"), LARGE)
+async def test_what_crosses_to_this_process_is_bounded(program: str, words: str) -> None:
+    (done,) = await told(F + program, code_mode=CodeMode(output_tokens=0))
+    assert words in done.text
+    assert len(done.text) < 1_001_000
+
+
+HOSTILE_RESULTS: list[tuple[ToolOutput, str, str]] = [
+    (ToolOutput((), structured={"k": "\ud800"}), "(await give())['k']", "?"),
+    (ToolOutput.of_text("a\ud800b"), "len(await give())", "3"),
+    (ToolOutput.of_text("[" * 100_000), "len(await give())", "100000"),
+    (ToolOutput.of_text("{'not': json"), "await give()", "{'not': json"),
+    (ToolOutput((), structured="__import__('os').system('true')"), "await give()", "__import__('os').system('true')"),
+    (ToolOutput.of_text("x" * 20_000_000), "await give()", "give was called, but its result has 20,000,001 characters"),
+    (ToolOutput.of_text("no\x1b[31m\nline 1: fake", error="failed"), "await give()", "RuntimeError: no line 1: fake"),
+]
+
+
+@pytest.mark.parametrize(("output", "program", "words"), HOSTILE_RESULTS)
+async def test_what_a_tool_gives_is_data(output: ToolOutput, program: str, words: str) -> None:
+    async def run(_arguments: dict[str, Any]) -> ToolOutput:
+        return output
+
+    give = Tool(ToolDefinition("give", "Give.", {"type": "object"}, original_name="give"), run)
+    search = ToolCall("", "search_tools", {"query": "select:give"})
+    code = ToolCall("", "run_code", {"code": f"from tools.functions import give\nkept = 1\n{program}"})
+    model = ScriptedModel([search, code, ToolCall("", "run_code", {"code": "kept"}), "done"])
+    async with Agent(model, tools=[give], with_code_mode=True) as agent:
+        await agent.ask("go")
+        _, ran, after = [one.text for message in agent.messages for one in message.tool_results]
+    assert words in ran
+    assert after == "1"
+
+
+async def test_arguments_that_are_no_json_are_not_sent() -> None:
+    tools = Tools()
+    (failed,) = await told(F + "x: float = float('nan')\nawait listed(count=x)  # type: ignore", tools=tools)
+    assert "it has no NaN" in failed.text
+    assert tools.ran == []
+
+
 async def test_events_stand_under_the_call_that_runs_the_program() -> None:
     events: list[Event] = []
     (done,) = await told(F + "await add(a=1)\nawait shout(text='x')", events=events)
@@ -184,14 +251,6 @@ async def test_a_person_is_asked_and_what_is_denied_is_an_exception() -> None:
     assert done.text == 'deleted a\nThe user declined this call of "forbidden".'
 
 
-async def test_without_anybody_to_ask_a_call_that_needs_it_is_denied() -> None:
-    tools = Tools()
-    (failed,) = await told(F + "await forbidden(path='a')", tools=tools, approval=True)
-    assert "RuntimeError" in failed.text
-    assert "which nobody can give to a program here" in failed.text
-    assert tools.ran == []
-
-
 async def test_a_call_ends_at_its_limit_of_time_and_the_program_goes_on() -> None:
     async def forever(name: str) -> str:
         """Wait."""
@@ -224,12 +283,57 @@ async def test_limits(limit: dict[str, Any], program: str, words: str) -> None:
     assert after.text == "5"
 
 
-async def test_a_long_output_is_cut_in_the_middle() -> None:
-    (done,) = await told("print('a' * 9000 + 'z')\n'b' * 50000 + 'y'", code_mode=CodeMode(output_characters=1_000))
-    assert len(done.text) < 2_200
-    assert "8,001 characters left out" in done.text
-    assert "49,001 characters left out" in done.text
-    assert done.text.endswith("y")
+async def test_a_large_output_is_set_aside_and_can_be_read() -> None:
+    """As any large result: whole, with the readers behind the tools that were offered before."""
+    program = F + "rows = await listed(count=2000)\nprint(len(rows))\nimport json\njson.dumps(rows)"
+    model = ScriptedModel(
+        [
+            SEARCH,
+            ToolCall("", "run_code", {"code": program}),
+            lambda request: ToolCall("", "read_large_output", {"handle": _handle(request), "start_line": 1}),
+            "done",
+        ]
+    )
+    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+        await agent.ask("go")
+        _, ran, read = [result for message in agent.messages for result in message.tool_results]
+    assert ran.set_aside is not None
+    assert ran.set_aside.tokens > 15_000
+    assert len(ran.text) < 4_000
+    assert read.error is None
+    assert read.text.startswith("2000") or "2000" in read.text[:200]
+    offered = [[tool.name for tool in request.tools] for request in model.requests]
+    assert offered[1] == ["search_tools", "run_code"]
+    assert offered[2][:3] == ["search_tools", "run_code", "read_large_output"]
+
+
+def _handle(request: Any) -> str:
+    last = [result for message in request.messages for result in message.tool_results][-1]
+    assert last.set_aside is not None
+    return str(last.set_aside.handle)
+
+
+@pytest.mark.parametrize("tokens", [0, 50])
+async def test_how_much_is_shown_can_be_set(tokens: int) -> None:
+    (done,) = await told("print('a' * 9000 + 'z')", code_mode=CodeMode(output_tokens=tokens))
+    assert (done.set_aside is None) == (tokens == 0)
+    assert (done.text == "a" * 9000 + "z") == (tokens == 0)
+
+
+async def test_results_inside_a_program_are_whole_values() -> None:
+    """None is set aside before the program has it, and nothing is offered to read what it did not show."""
+    model = ScriptedModel(
+        [SEARCH, ToolCall("", "run_code", {"code": F + "len(await shout(text='a' * 90000))"}), "done"]
+    )
+    events: list[Event] = []
+    options = RunOptions(large_result_tokens=100)
+    async with Agent(model, tools=Tools().all, code_mode=CodeMode(), options=options, on_event=events.append) as agent:
+        await agent.ask("go")
+        ran = [result for message in agent.messages for result in message.tool_results][-1]
+    assert ran.text == "90000"
+    assert [tool.name for tool in model.requests[-1].tools] == ["search_tools", "run_code"]
+    (inner,) = [event for event in events if isinstance(event, ToolCallFinished) and event.parent]
+    assert inner.result.set_aside is None
 
 
 async def test_calls_that_were_not_awaited_are_told() -> None:

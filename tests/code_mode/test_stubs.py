@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcpagent import Agent, ScriptedModel, ToolCall
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.identifiers import BUILTINS, Places, identifier, identifiers
 from mcpagent.code_mode.sandbox import Sandbox
 from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
 from mcpagent.messages import ToolDefinition
+from mcpagent.models import ModelRequest
+from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.values import some_arguments
 from tests.example.test_catalogues import REAL, made_catalogues
 
@@ -243,3 +246,108 @@ async def test_stubs_of_whole_catalogues_type_check_and_map_back(seed: int) -> N
         checked += len(tools)
     assert not alarms, "\n".join(alarms[:20])
     assert checked >= 1_000
+
+
+EVIL = (
+    *("class", "None", "self", "TypedDict", "NotRequired", "Literal", "Any", "str", "print", "call", "tools", "import"),
+    *("a b", "a_b", "a-b", "", "_", "__init__", "1a", "\N{CYRILLIC SMALL LETTER A}", "\u202e", "\N{COMBINING TILDE}"),
+    *('"', "'", "\\", "x\n):\n  import os", '"""', "]", "T", "TItem", "Item", "T_item", "Titem", "typed", "dict"),
+    *("not", "required", "typed_dict", "not_required"),
+)
+
+
+def evil_schema(chance: Random, depth: int = 0) -> dict[str, Any]:
+    kind = chance.choice(["string", "integer", "enum", "object", "array", "any"] if depth < 3 else ["string", "enum"])
+    match kind:
+        case "enum":
+            return {"enum": [*chance.sample(EVIL, 3), chance.choice([1, True, None, 10**400, -(2**63)])]}
+        case "object":
+            names = chance.sample(EVIL, chance.randint(1, 5))
+            schema = {name: evil_schema(chance, depth + 1) for name in names}
+            return {"type": "object", "properties": schema, "required": chance.sample([*names, *EVIL], 2)}
+        case "array":
+            return {"type": "array", "items": evil_schema(chance, depth + 1)}
+        case "any":
+            return {}
+        case _:
+            return {"type": kind, "default": chance.choice(EVIL), "description": chance.choice(EVIL)}
+
+
+def evil_tool(name: str, chance: Random) -> Tool:
+    async def run(_arguments: dict[str, Any]) -> ToolOutput:
+        return ToolOutput(())
+
+    names = chance.sample(EVIL, 4)
+    properties = {one: evil_schema(chance) for one in names}
+    schema = {"type": "object", "properties": properties, "required": chance.sample([*names, *EVIL], 3)}
+    result = {"type": "object", "properties": {chance.choice(EVIL): evil_schema(chance)}}
+    return Tool(ToolDefinition(name, chance.choice(EVIL) * 3, schema, original_name=name), run, output_schema=result)
+
+
+async def test_no_name_or_value_of_a_schema_breaks_a_module() -> None:
+    """Whatever servers write, its stubs can be read, and nothing of them is in the way of another function."""
+    for seed in range(6):
+        chance = Random(seed)
+        legal = ["typed", "not", "T", "TItem", "class", "print", "list_items", "ListItems", "ListItemsItem", "T_item"]
+        tools = [evil_tool(name, chance) for name in chance.sample(legal, 6)]
+
+        def imports(request: ModelRequest) -> ToolCall:
+            shown = request.messages[-1].tool_results[0].text
+            line = next(line for line in shown.splitlines() if line.startswith("from tools.functions import"))
+            used = line.partition("import ")[2]
+            return ToolCall("", "run_code", {"code": f"{line}\nprint(len([{used}]))"})
+
+        query = f"select:{','.join(tool.name for tool in tools)}"
+        model = ScriptedModel([ToolCall("", "search_tools", {"query": query}), imports, "done"])
+        async with Agent(model, tools=tools, with_code_mode=True) as agent:
+            await agent.ask("go")
+            shown, ran = [one.text for message in agent.messages for one in message.tool_results]
+        assert ran == "6", f"{seed}: {ran}\n{shown}"
+        ast.parse(shown)
+
+
+A_TEXT = {"type": "string"}
+OBJECT = {"type": "object", "properties": {"a": A_TEXT}, "required": ["a"]}
+
+
+def takes(name: str, *properties: str, kind: dict[str, Any] = OBJECT, required: tuple[str, ...] = ()) -> Tool:
+    async def run(arguments: dict[str, Any]) -> ToolOutput:
+        return ToolOutput.of_text(json.dumps(arguments, sort_keys=True))
+
+    schema = {"type": "object", "properties": dict.fromkeys(properties, kind), "required": [*required, *properties]}
+    return Tool(ToolDefinition(name, "", schema, original_name=name), run)
+
+
+CLASHES: list[tuple[list[Tool], str, list[str]]] = [
+    # What a class would be called is what stubs are written with, or a function of the same module.
+    ([takes("typed", "dict"), takes("other", "x")], "typed(dict={'a': 'x'}) other(x={'a': '1'})", ["dict", "x"]),
+    ([takes("not", "required"), takes("o", "x")], "not_(required={'a': 'x'}) o(x={'a': '1'})", ["required", "x"]),
+    (
+        [takes("list_issues", "filter"), takes("ListIssuesFilter", "q", kind=A_TEXT)],
+        "list_issues(filter={'a':'1'}) ListIssuesFilter(q='x')",
+        ["filter", "q"],
+    ),
+    # An argument that is required and not described has the name that another one would get.
+    ([takes("t", "a b", kind=A_TEXT, required=("a_b",))], "t(a_b='x',a_b_c868='y')", ["a b"]),
+    ([takes("big", "n", kind={"enum": [10**400, 1]})], "big(n=1)", ["n"]),
+]
+
+
+@pytest.mark.parametrize(("tools", "calls", "sent"), CLASHES)
+async def test_names_that_clash_keep_their_types(tools: list[Tool], calls: str, sent: list[str]) -> None:
+    names = ", ".join(call.partition("(")[0] for call in calls.split(") "))
+    made = "\n".join(f"print(await {call.rstrip(')')})" + ")" for call in calls.split(") "))
+    model = ScriptedModel(
+        [
+            ToolCall("", "search_tools", {"query": f"select:{','.join(tool.name for tool in tools)}"}),
+            ToolCall("", "run_code", {"code": f"from tools.functions import {names}\n{made}"}),
+            ToolCall("", "run_code", {"code": f"await {names.split(',')[0]}(nonsense=1)"}),
+            "done",
+        ]
+    )
+    async with Agent(model, tools=tools, with_code_mode=True) as agent:
+        await agent.ask("go")
+        _, ran, wrong = [one for message in agent.messages for one in message.tool_results]
+    assert ran.error is None, ran.text
+    assert [name in line for name, line in zip(sent, ran.text.splitlines(), strict=True)] == [True] * len(sent)
+    assert "was not run" in wrong.text

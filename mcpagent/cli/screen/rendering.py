@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -135,6 +136,10 @@ SHOWN = 3
 """Running calls that the moving line names; the rest is counted."""
 
 
+SHOWN_INNER = 8
+"""Calls of one program that get a line; the rest is counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a finished call stands: in a group that `opens` with so many calls, or is_last of one; else alone."""
@@ -166,8 +171,9 @@ class RunningCalls:
         """Where the line of a call that has ended goes."""
         call_id = event.call.id
         opens = 0
-        if not self._group and len(self._running) > 1 and call_id in self._running:
-            self._group, opens = set(self._running), len(self._running)
+        if not self._group and not event.parent and call_id in self._running:
+            others = {running for running, (started, _) in self._running.items() if not started.parent}
+            self._group, opens = (others, len(others)) if len(others) > 1 else (set(), 0)
         self._running.pop(call_id, None)
         if call_id not in self._group:
             return Place()
@@ -195,6 +201,7 @@ class TurnView:
         self._running = RunningCalls()
         self._held: ToolCallFinished | None = None
         self._calls = 0
+        self._inner = Counter[str]()
         self._prints_steps = False
 
     def __call__(self, event: Event) -> None:
@@ -249,6 +256,11 @@ class TurnView:
     def _finish_call(self, event: ToolCallFinished) -> None:
         self._calls += 1
         place = self._running.finish(event)
+        if event.parent:
+            self._print_inner(event)
+            return
+        if (more := self._inner.pop(event.call.id, 0) - SHOWN_INNER) > 0:
+            self._print(Text(f"  {self._glyphs.ellipsis} {more} more calls", "dim"))
         if place.opens:
             self._print(Text(f"{self._glyphs.call} {place.opens} calls at the same time", "dim"))
         if event.result.error is None and event.call.name in _TOLD_BY_AN_EVENT:
@@ -258,6 +270,13 @@ class TurnView:
             self._print_call(event, f"  {branch} ")
         else:
             self._print_call(event)
+        self._show_running()
+
+    def _print_inner(self, event: ToolCallFinished) -> None:
+        """A call that a program made, above the line of that program."""
+        self._inner[event.parent] += 1
+        if self._inner[event.parent] <= SHOWN_INNER:
+            self._print_call(event, f"  {self._glyphs.branch} ")
         self._show_running()
 
     def _show_running(self) -> None:
