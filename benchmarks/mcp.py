@@ -13,12 +13,15 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SERVER = ROOT / "tests" / "servers" / "faulty_server.py"
 LIMIT_SECONDS = 300.0
 CYCLES = 1_000
+STARTS = 5
 PACKAGES = {"mcpagent": ["-e", str(ROOT)], "sdk": ["mcp"], "fastmcp": ["fastmcp"]}
 
 Call = Callable[[str, str], Awaitable[Any]]
@@ -36,7 +40,7 @@ async def mcpagent_client(mode: str) -> AsyncIterator[Call]:
     from mcpagent.config import ServerConfig
     from mcpagent.mcp.link import ServerLink
 
-    config = ServerConfig(name="bench", command=sys.executable, args=(str(SERVER), mode))
+    config = ServerConfig(name="bench", command=sys.executable, args=(str(SERVER), *mode.split()))
     async with ServerLink(config) as toolset:
         tools = {tool.name: tool for tool in await toolset.tools()}
 
@@ -51,7 +55,7 @@ async def sdk_client(mode: str) -> AsyncIterator[Call]:
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
 
-    async with Client(StdioServerParameters(command=sys.executable, args=[str(SERVER), mode])) as client:
+    async with Client(StdioServerParameters(command=sys.executable, args=[str(SERVER), *mode.split()])) as client:
         await client.list_tools()
 
         async def call(tool: str, text: str) -> Any:
@@ -65,7 +69,7 @@ async def fastmcp_client(mode: str) -> AsyncIterator[Call]:
     from fastmcp import Client  # type: ignore[import-not-found,unused-ignore]
     from fastmcp.client.transports import StdioTransport  # type: ignore[import-not-found,unused-ignore]
 
-    async with Client(StdioTransport(sys.executable, [str(SERVER), mode], keep_alive=False)) as client:
+    async with Client(StdioTransport(sys.executable, [str(SERVER), *mode.split()], keep_alive=False)) as client:
         await client.list_tools()
 
         async def call(tool: str, text: str) -> Any:
@@ -150,26 +154,87 @@ async def concurrent(system: str) -> str:
     return f"{seconds * 1000:.0f} ms, {right} answers with their callers"
 
 
-async def large(system: str) -> str:
-    """One answer of 50 MB, and how long the event loop was held by it."""
-    longest = 0.0
+@dataclass
+class Held:
+    """The longest that the event loop was held, in seconds, as a task that wakes every 5 ms noticed it."""
+
+    seconds: float = 0.0
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[Held]:
+    held = Held()
 
     async def watch() -> None:
-        nonlocal longest
         while True:
             before = time.perf_counter()
-            await asyncio.sleep(0.01)
-            longest = max(longest, time.perf_counter() - before - 0.01)
+            await asyncio.sleep(0.005)
+            held.seconds = max(held.seconds, time.perf_counter() - before - 0.005)
 
-    async with CLIENTS[system]("big-output") as call:
-        watching = asyncio.create_task(watch())
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0.02)
+    held.seconds = 0.0
+    try:
+        yield held
+        await asyncio.sleep(0.02)
+    finally:
+        watching.cancel()
+
+
+async def large(system: str) -> str:
+    """One answer of 50 MB, and how long the event loop was held by it."""
+    async with CLIENTS[system]("big-output") as call, watched() as held:
         started = time.perf_counter()
-        try:
-            async with asyncio.timeout(120):
-                ended = await outcome(call("trouble", "x"), 120)
-        finally:
-            watching.cancel()
-        return f"{ended} after {time.perf_counter() - started:.1f} s; loop held for {longest * 1000:.0f} ms at most"
+        ended = await outcome(call("trouble", "x"), 120)
+        seconds = time.perf_counter() - started
+    return f"{ended} after {seconds:.1f} s; loop held for {held.seconds * 1000:.0f} ms at most"
+
+
+async def notifications(system: str) -> str:
+    """100,000 log messages before one answer, which takes the server alone about half a second to write."""
+    async with CLIENTS[system]("flood-notifications --count 100000") as call, watched() as held:
+        used, started = time.process_time(), time.perf_counter()
+        ended = await outcome(call("trouble", "x"), 120)
+        seconds, used = time.perf_counter() - started, time.process_time() - used
+    return f"{ended} after {seconds:.1f} s, {used:.1f} s of CPU; loop held for {held.seconds * 1000:.0f} ms at most"
+
+
+IMPORTED = {
+    "mcpagent": ["mcpagent.mcp.link"],
+    "sdk": ["mcp", "mcp.client.stdio"],
+    "fastmcp": ["fastmcp", "fastmcp.client.transports"],
+}
+"""What a program that uses the client has at its head, and so has loaded before its event loop runs."""
+
+
+async def first(system: str) -> str:
+    """The first connect of a process, medians of `STARTS` processes."""
+    found: list[tuple[float, ...]] = []
+    for _ in range(STARTS):
+        command = [sys.executable, "-m", "benchmarks.mcp", "--first", system]
+        run = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
+        found.append(tuple(json.loads((await run.communicate())[0].splitlines()[-1])))
+    loading, connecting, cpu, held = (statistics.median(column) for column in zip(*found, strict=True))
+    return (
+        f"packages in {loading:.2f} s, connected {connecting:.2f} s after that, {cpu:.2f} s of CPU in all; "
+        f"loop held for {held * 1000:.0f} ms at most"
+    )
+
+
+async def connected_first(system: str, loading: float) -> tuple[float, ...]:
+    async with watched() as held:
+        started = time.perf_counter()
+        async with CLIENTS[system]("ok"):
+            seconds = time.perf_counter() - started
+            used = time.process_time()
+    return loading, seconds, used, held.seconds
+
+
+def started_first(system: str) -> tuple[float, ...]:
+    started = time.perf_counter()
+    for module in IMPORTED[system]:
+        import_module(module)
+    return asyncio.run(connected_first(system, time.perf_counter() - started))
 
 
 def one_call(mode: str) -> Callable[[str], Awaitable[str]]:
@@ -218,6 +283,8 @@ MEASURES: dict[str, Callable[[str], Awaitable[str]]] = {
     "200 calls at once, answered in any order": concurrent,
     f"{CYCLES:,} connections opened and closed, ten at a time": cycles,
     "50 MB in one answer": large,
+    "100,000 notifications before an answer": notifications,
+    "the first connect of a process": first,
     "answer cut off": one_call("truncated-json"),
     "one byte that is not UTF-8": one_call("invalid-utf8"),
     "server killed in the call": one_call("kill-on-call"),
@@ -253,6 +320,9 @@ def measured(python: Path, system: str, measure: str) -> str:
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(asyncio.run(MEASURES[sys.argv[3]](sys.argv[2]))))  # type: ignore[arg-type]
+        return
+    if sys.argv[1:2] == ["--first"]:
+        print(json.dumps(started_first(sys.argv[2])))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--home", type=Path, help="where the environments are kept; default: a folder that is removed")

@@ -46,7 +46,7 @@ from mcpagent.mcp.server_news import PacedNews, ServerNews
 from mcpagent.mcp.server_options import Authenticate
 from mcpagent.mcp.server_status import Life, ServerStatus
 from mcpagent.mcp.tool_rules import enabled_tools, may_be_task, may_repeat
-from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
+from mcpagent.mcp.transports.beside_loop import beside_loop, imported, is_large
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
@@ -238,6 +238,9 @@ class ServerLink:
             self._life = replace(before, state="connecting", since=started)
             self._emit(ServerConnecting(self.config.name))
         try:
+            await imported("mcpagent.mcp.lists.listing")
+            if self._life.state == "closed":
+                raise self._error("was closed while it connected", "connect")
             connection = self._new_connection()
             self._life = replace(self._life, connection=connection)
             await connection.open()
@@ -364,6 +367,7 @@ class ServerLink:
 
     async def call(self, definition: ToolDefinition, arguments: dict[str, Any]) -> ToolOutput:
         """Calls one of the server's tools: what every bound tool runs."""
+        await imported("mcp_types")
         import mcp_types as types
 
         from mcpagent.mcp.result_content import output_of_call

@@ -8,6 +8,7 @@ from typing import Any
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.request_failures import REQUEST_FAILURES
+from mcpagent.mcp.transports.beside_loop import imported
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import ToolOutput
 
@@ -17,6 +18,7 @@ MAX_VALUES = 100
 
 async def get_prompt(link: ServerLink, name: str, arguments: Mapping[str, str]) -> ToolOutput:
     """One prompt, filled with `arguments`; an output that says so if that fails."""
+    await imported("mcp_types")
     import mcp_types as types
 
     from mcpagent.mcp.result_content import output_of_prompt
@@ -27,6 +29,7 @@ async def get_prompt(link: ServerLink, name: str, arguments: Mapping[str, str]) 
 
 async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
     """The content behind a URI, also one that was not listed; an output that says so if that fails."""
+    await imported("mcp_types")
     import mcp_types as types
 
     from mcpagent.mcp.result_content import output_of_resource
@@ -42,6 +45,7 @@ async def complete(
 
     `known` are the arguments given already. Nothing if the server has no proposals, or fails.
     """
+    await imported("mcp_types")
     import mcp_types as types
 
     ref: types.PromptReference | types.ResourceTemplateReference

@@ -335,7 +335,7 @@ DEEDS: dict[str, Callable[[Request], object]] = {
     "flood-stderr": flood_stderr,
     "flood-stderr-lines": flood_stderr_lines,
     "flood-notifications": lambda _: flood(
-        10_000, lambda n: {"method": "notifications/message", "params": {"level": "info", "data": n}}
+        int(OPTIONS.count), lambda n: {"method": "notifications/message", "params": {"level": "info", "data": n}}
     ),
     "list-changed-storm": lambda _: flood(10_000, lambda n: {"method": "notifications/tools/list_changed"}),
     "flood-requests": lambda _: flood(10_000, lambda n: {"method": "ping", "id": f"server-{n}"}),
@@ -477,6 +477,7 @@ PARSER.add_argument("mode")
 PARSER.add_argument("--log", default="")
 PARSER.add_argument("--port", default="0")
 PARSER.add_argument("--size", default=HEAVY)
+PARSER.add_argument("--count", default=10_000)
 OPTIONS = PARSER.parse_args()
 
 if __name__ == "__main__":

@@ -73,7 +73,6 @@ async def nothing_left(
     The clock's limit is for waits that block, and generous; those of CPU time are the promise. Only tasks whose name
     starts with `task_names` count, where a server in this process has tasks of its own.
     """
-    _import_what_loads_late()
     gc.freeze()  # collecting what all the tests before have made is no lag of ours
     children, files, tasks = set(processes(marker)), open_files(), asyncio.all_tasks()
     lag = Lag()
@@ -99,10 +98,6 @@ async def nothing_left(
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-
-
-def _import_what_loads_late() -> None:
-    """The first connection loads the SDK, which holds the loop once and is no lag of a call."""
 
 
 async def _watch(lag: Lag) -> None:

@@ -1,10 +1,11 @@
-"""Work that grows with what a server sends: beside the event loop if it is much, so that nobody waits for it."""
+"""What takes long is done beside the event loop, so that nobody waits: work on much that a server sent, and imports."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -12,6 +13,7 @@ T = TypeVar("T")
 _MANY = 2_000
 _LONG = 200_000
 _STEP = 100
+_imported: set[str] = set()
 
 
 def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) -> bool:
@@ -58,3 +60,10 @@ def _items_text(items: list[Any]) -> str:
 async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
     """Does `work`, in a thread if it is much."""
     return await asyncio.to_thread(work) if is_much else work()
+
+
+async def imported(module: str) -> None:
+    """Loads a module in a thread, the first time: the MCP SDK and what it needs take most of a second."""
+    if module not in _imported:
+        await asyncio.to_thread(import_module, module)
+        _imported.add(module)
