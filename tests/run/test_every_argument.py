@@ -256,7 +256,8 @@ TAKEN: Mapping[str, str] = {
     "AgentCard": (
         "name=x; instruction=x; description=x; default=True; model=x; servers=[]; tools={}; mcp_config=x; "
         "mcp_servers={}; mcp_connect=[]; tool_search=None; code_mode=True; provider_tools=[]; agents=[]; "
-        "large_result_tokens=None 5; child_timeout_sec=5; request_params={}; api_key=x; tool_only=True; schema_version=5; foreign={}; path=x"
+        "large_result_tokens=None 5; child_timeout_sec=5; request_params={}; api_key=x; tool_only=True; "
+        "schema_version=5; foreign={}; path=x"
     ),
     "WebSearch": "max_uses=None 5; allowed_domains=[]; blocked_domains=[]; location=None",
     "WebFetch": "max_uses=None 5; allowed_domains=[]; blocked_domains=[]; max_content_tokens=None 5; citations=True",
