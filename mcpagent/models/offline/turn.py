@@ -19,6 +19,8 @@ from mcpagent.text.safe_text import safe_line, safe_text
 
 _MOST_TOLD = 1_000
 INTRODUCTION = "(Offline stand-in: rules that search and call tools, no language model.)"
+_PROGRAMS = "run_code"
+_NO_PROGRAMS = "In code mode a model writes programs, and rules cannot: leave out --code, or take a real model."
 # How what the runtime says of the tools begins; it stands in a user's message too, and is no question.
 _NEWS = re.compile(
     r"A server (?:has connected, |is still connecting: |cannot be used: )"
@@ -41,6 +43,8 @@ def answer(request: ModelRequest, now: datetime) -> Message:
     introduction = "" if any(INTRODUCTION in text for text in said) else f"\n\n{INTRODUCTION}"
     if asks_for_summary(prompt):
         return Message("assistant", (Text(_summary(messages[:start]) or prompt[:_MOST_TOLD]),))
+    if any(tool.name == _PROGRAMS for tool in request.tools):
+        return Message("assistant", (Text(_NO_PROGRAMS + introduction),))
     if (talk := small_talk(prompt)) is not None:
         return Message("assistant", (Text((talk or _abilities(request)) + introduction),))
     needs = _needs(prompt, messages[:start], messages[start:], now)
