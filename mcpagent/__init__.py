@@ -8,7 +8,7 @@ from mcpagent.python import late_names
 
 if TYPE_CHECKING:
     from mcpagent import events
-    from mcpagent.agent import Agent, ApprovalPolicy
+    from mcpagent.agent import Agent
     from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
     from mcpagent.cards.card import AgentCard, CardError
     from mcpagent.code_mode.code_options import CodeMode
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
     from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.tools import Tool, ToolOutput, ToolReturn, Toolset
+    from mcpagent.toolsets.approval_policy import ApprovalPolicy
     from mcpagent.toolsets.composition import (
         approval_required,
         combined,
@@ -167,10 +168,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = late_names(
     __name__,
     {
-        "agent": (
-            "Agent",
-            "ApprovalPolicy",
-        ),
+        "agent": ("Agent",),
         "cards.card": (
             "AgentCard",
             "CardError",
@@ -257,6 +255,7 @@ __getattr__, __dir__ = late_names(
             "ToolReturn",
             "Toolset",
         ),
+        "toolsets.approval_policy": ("ApprovalPolicy",),
         "toolsets.composition": (
             "approval_required",
             "combined",

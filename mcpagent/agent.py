@@ -11,13 +11,12 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mcpagent.approval import OnApproval, PendingCall
+from mcpagent.approval import PendingCall
 from mcpagent.code_mode.code_options import CodeMode, search_for_programs
 from mcpagent.code_mode.program_tools import RUN_CODE
 from mcpagent.code_mode.sandbox import require_installed
@@ -34,7 +33,7 @@ from mcpagent.models.base import Model, ModelRequest, ModelResponse, look_up
 from mcpagent.models.model_names import shown_spec
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool, expect_distinct, names_taken
-from mcpagent.output.last_answer import no_output
+from mcpagent.output.last_answer import told_to_caller
 from mcpagent.output.output_spec import OutputSpec
 from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
 from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
@@ -51,7 +50,8 @@ from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch, possible_search
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput, usable_tool
-from mcpagent.toolsets.agent_tools import agent_tool, stopped_output
+from mcpagent.toolsets.agent_tools import agent_tool
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
 from mcpagent.toolsets.tool_algebra import ApprovalPredicate
@@ -74,27 +74,6 @@ _STARTED = "the agent is already started; use one `async with` or `with` per age
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _T = TypeVar("_T")
 _O = TypeVar("_O")
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalPolicy:
-    """Which calls wait for approval, and who decides.
-
-    `required` True: those of every tool; a predicate `(context, definition, arguments)`: those for which it holds.
-    `decide` answers at once, for one call at a time; without it, and where it gives its request back, such calls end
-    the run (`CallsPendingError`, `resume`).
-    """
-
-    required: bool | ApprovalPredicate = False
-    decide: OnApproval | None = None
-
-    def __post_init__(self) -> None:
-        expect("approval", self.required, (bool, Callable), "True, False, a predicate or ApprovalPolicy(...)")
-        if not isinstance(self.required, bool):
-            expect_function("approval", self.required, "context", "definition", "arguments")
-        expect("ApprovalPolicy.decide", self.decide, (Callable, NoneType), "a function or None")
-        if self.decide is not None:
-            expect_function("ApprovalPolicy.decide", self.decide, "request")
 
 
 class Agent(WaysToAsk[Deps]):
@@ -819,17 +798,9 @@ class Agent(WaysToAsk[Deps]):
             text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
             return ToolOutput.of_text(text, error="denied")
         session = self._made(None, None, parent.deps if parent is not None else None, None, is_kept=False)
-        with session._running(usable_prompt(prompt), spec, parent=parent, label=label, listener=listener) as run:
+        with session._running(Given(usable_prompt(prompt), spec), parent=parent, label=label, listener=listener) as run:
             finished = await converse(run, spec)
-        if finished.pending:
-            names = ", ".join(f'"{request.tool}"' for request in finished.pending)
-            text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."
-            return ToolOutput.of_text(text, error="denied")
-        if finished.limit is not None and (stopped := stopped_output(finished, label, has_type=spec is not None)):
-            return stopped
-        if spec is not None and not finished.has_output:
-            return ToolOutput.of_text(str(no_output(finished.stop, finished.problems, "")), error="failed")
-        return ToolOutput.of_text(finished.answer)
+        return told_to_caller(finished, label, has_type=spec is not None)
 
 
 def _with_limits(session: Session[Deps], limits: Limits | None) -> Session[Deps]:

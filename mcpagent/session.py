@@ -14,11 +14,11 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
+from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.compaction.compacting import compact_now, sent_now
-from mcpagent.conversation import INNER, Conversation, Words
+from mcpagent.conversation import INNER, Conversation
 from mcpagent.definition import Owner
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import (
@@ -30,6 +30,7 @@ from mcpagent.events import (
 )
 from mcpagent.execution import waiting_calls
 from mcpagent.large_results.setting_aside import LargeResults
+from mcpagent.limits.run_limits import Limits
 from mcpagent.loop import converse
 from mcpagent.messages import Message, Spent, Step, Text, ToolCall, ToolDefinition
 from mcpagent.models.base import is_small as known_as_small
@@ -212,7 +213,7 @@ class Session(WaysToAsk[Deps]):
         """What `ask` and `resume` give."""
         asked = given()
         await self._left()
-        with self._running(asked.said, asked.spec, deps=asked.deps, tool_context=asked.tool_context) as run:
+        with self._running(asked) as run:
             self._check_answers(run)
             return self._answer(await converse(run, self._output), asked.spec)
 
@@ -222,7 +223,7 @@ class Session(WaysToAsk[Deps]):
         asked = given()
         await self._left()
         earlier = len(self._conversation)
-        with self._running(asked.said, asked.spec, deps=asked.deps, tool_context=asked.tool_context) as run:
+        with self._running(asked) as run:
             self._check_answers(run)
             if before is not None:
                 with run.entered():
@@ -242,9 +243,7 @@ class Session(WaysToAsk[Deps]):
             owner.emit(event)
 
         # Entered here, so that a prompt that cannot be used is told to whoever asked.
-        run = running.enter_context(
-            self._running(asked.said, asked.spec, deps=asked.deps, tool_context=asked.tool_context, listener=listen)
-        )
+        run = running.enter_context(self._running(asked, listener=listen))
         running.callback(owner.subscribe(listener))
         self._task = asyncio.create_task(self._streamed(run, running), name="mcpagent-stream")
         return self._task, running
@@ -278,7 +277,7 @@ class Session(WaysToAsk[Deps]):
         unfinished, pending = self._unfinished, self._pending
         if self._conversation.open_calls:
             raise InputError("compact: calls wait for an answer; answer them first: session.resume(...)")
-        with self._running({}) as run:
+        with self._running(Given({})) as run:
             run.tally.is_over, run.tally.pending = True, pending
             await run.refresh()
             with run.entered(), run.watch.running():
@@ -308,17 +307,16 @@ class Session(WaysToAsk[Deps]):
     @contextmanager
     def _running(
         self,
-        said: Words | Mapping[str, CallAnswer],
-        output: OutputSpec | None = None,
+        asked: Given,
         *,
-        deps: Any = None,
-        tool_context: ToolContext | None = None,
         parent: RunContext[Any] | None = None,
         label: str = "",
         listener: Emit | None = None,
     ) -> Iterator[RunContext[Any]]:
-        """The words said, or answers ready to be used; what the run used is counted however it ends."""
-        _expect_context(tool_context)
+        """The run of what was asked; what it used is counted however it ends."""
+        said, output, options = asked.said, asked.spec, self._owner.definition.options
+        _expect_context(asked.tool_context)
+        expect("limits", asked.limits, (Limits, NoneType), "Limits(...)", error=InputError)
         self._owner.require_usable()
         self._require_idle()
         if self._is_given_back:
@@ -336,9 +334,9 @@ class Session(WaysToAsk[Deps]):
             unfinished = UnfinishedRun(len(conversation) - 1)
             self._output = None
         self._unfinished, self._output = None, output or self._output
-        context = tool_context if tool_context is not None else self.tool_context
+        context = asked.tool_context if asked.tool_context is not None else self.tool_context
         run: RunContext[Any] = RunContext(
-            deps if deps is not None else self.deps,
+            asked.deps if asked.deps is not None else self.deps,
             context,
             run_id=uuid4().hex,
             thread_id=self.id,
@@ -346,7 +344,7 @@ class Session(WaysToAsk[Deps]):
             conversation=conversation,
             model=self._owner.model,
             tools=self._tools,
-            options=self._owner.definition.options,
+            options=options if asked.limits is None else replace(options, limits=asked.limits),
             emit=guarded(listener or self._owner.emit),
             refresh=lambda: self._list_again(run),
             keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,

@@ -9,11 +9,13 @@ from typing import Any
 
 from mcpagent.errors import LimitError, OutputError
 from mcpagent.events import RunFinished, StopReason
+from mcpagent.limits.run_limits import FIRM
 from mcpagent.messages import Message
 from mcpagent.models.base import ModelResponse, OutputFormat
 from mcpagent.models.wire_values import json_text
 from mcpagent.output.output_spec import OutputSpec, Reading
 from mcpagent.prompt.builder import is_misfit_note, misfit_note
+from mcpagent.tools import ToolOutput
 
 MUCH_TEXT = 50_000
 """Characters from which on an answer is read beside the event loop."""
@@ -98,3 +100,20 @@ def no_output(stop: StopReason, problems: Sequence[Any], answer: str) -> OutputE
     else:
         text = f"there is no answer of output_type: {_WHY.get(stop, stop)}"
     return OutputError(text, problems=tuple(problems), answer=answer, stop=stop)
+
+
+def told_to_caller(finished: RunFinished, label: str, *, has_type: bool) -> ToolOutput:
+    """What came of an agent that was called as a tool, for whoever called it."""
+    if finished.pending:
+        names = ", ".join(f'"{request.tool}"' for request in finished.pending)
+        text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."
+        return ToolOutput.of_text(text, error="denied")
+    limit, answer = finished.limit, finished.answer
+    if limit is not None and not finished.has_output:
+        if has_type or not answer.strip():
+            return ToolOutput.of_text(f"{label} was {limit.said('without an answer')}.", error="failed")
+        if limit.limit in FIRM:  # else it was made to answer, and did
+            answer = f"{answer}\n\n[{label} was {limit.text}, before it was done.]"
+    elif has_type and not finished.has_output:
+        return ToolOutput.of_text(str(no_output(finished.stop, finished.problems, "")), error="failed")
+    return ToolOutput.of_text(answer)

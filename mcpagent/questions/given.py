@@ -9,18 +9,21 @@ from typing import Any
 from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.conversation import Words, usable_prompt
 from mcpagent.definition import PromptOrAnswers
+from mcpagent.limits.run_limits import Limits
 from mcpagent.output.output_spec import OutputSpec, output_spec
 from mcpagent.tool_context import ToolContext
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Words, or answers to calls by their id; what the answer is to be; what tool functions find in this run."""
+    """Words, or answers to calls by their id; what the answer is to be; what tool functions find in this run, and
+    what it may take."""
 
     said: Words | Mapping[str, CallAnswer]
     spec: OutputSpec | None = None
     deps: Any = None
     tool_context: ToolContext | None = None
+    limits: Limits | None = None
 
 
 def wanted_output(output_type: Any) -> OutputSpec | None:

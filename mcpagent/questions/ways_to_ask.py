@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import PromptOrAnswers
+from mcpagent.limits.run_limits import Limits
 from mcpagent.messages import Prompt
 from mcpagent.questions.event_stream import Answering, EventStream
 from mcpagent.questions.given import Given, said_in, wanted_output
@@ -42,6 +43,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, str]: ...
     @overload
     def ask(
@@ -51,6 +53,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: Mapping[str, Any],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, Any]: ...
     @overload
     def ask(
@@ -60,6 +63,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: TypeForm[_O],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, _O]: ...
     def ask(
         self,
@@ -68,19 +72,20 @@ class WaysToAsk(Generic[Deps]):
         output_type: Any = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """The answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one too.
 
         With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
         and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
-        this run. Raises `ModelError` when the model fails, `InputError` for an unusable prompt or type, `OutputError`
-        for an answer that is not of the type, also when it was asked for once more, `LimitError` when a limit ends the
-        run before there is anything of an answer, or one of the type, `AgentStateError` while the session is
-        answering, `CallsPendingError` when calls wait for an answer. After an error or a cancellation the conversation
-        goes on with the next `ask`.
+        this run, and `limits` that of `RunOptions(limits=)`. Raises `ModelError` when the model fails, `InputError` for
+        an unusable prompt or type, `OutputError` for an answer that is not of the type, also when it was asked for once
+        more, `LimitError` when a limit ends the run before there is anything of an answer, or one of the type,
+        `AgentStateError` while the session is answering, `CallsPendingError` when calls wait for an answer. After an
+        error or a cancellation the conversation goes on with the next `ask`.
         """
         return self._asked.answer_to(
-            lambda: Given(usable_prompt(prompt), wanted_output(output_type), deps, tool_context)
+            lambda: Given(usable_prompt(prompt), wanted_output(output_type), deps, tool_context, limits)
         )
 
     @overload
@@ -91,6 +96,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> str: ...
     @overload
     def ask_sync(
@@ -100,6 +106,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: Mapping[str, Any],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Any: ...
     @overload
     def ask_sync(
@@ -109,6 +116,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: TypeForm[_O],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> _O: ...
     def ask_sync(
         self,
@@ -117,13 +125,14 @@ class WaysToAsk(Generic[Deps]):
         output_type: Any = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Any:
         """`ask` for code without an event loop.
 
         An agent starts itself if need be; close it with `close()` or `with`. Its sessions need it started.
         """
         return self._wait_for_answer(
-            lambda: Given(usable_prompt(prompt), wanted_output(output_type), deps, tool_context)
+            lambda: Given(usable_prompt(prompt), wanted_output(output_type), deps, tool_context, limits)
         )
 
     @overload
@@ -134,6 +143,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, RunResult[str]]: ...
     @overload
     def run(
@@ -143,6 +153,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: Mapping[str, Any],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, RunResult[Any]]: ...
     @overload
     def run(
@@ -152,6 +163,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: TypeForm[_O],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, RunResult[_O]]: ...
     def run(
         self,
@@ -160,13 +172,16 @@ class WaysToAsk(Generic[Deps]):
         output_type: Any = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, RunResult[Any]]:
         """As `ask`, or with answers as `resume`, with all that the run came to.
 
         Calls that wait for an answer raise nothing: they are in it; nor does an answer that is not of the
         `output_type`, until its `output` is asked for.
         """
-        return self._asked.result_of(lambda: Given(said_in(prompt), wanted_output(output_type), deps, tool_context))
+        return self._asked.result_of(
+            lambda: Given(said_in(prompt), wanted_output(output_type), deps, tool_context, limits)
+        )
 
     @overload
     def resume(
@@ -176,6 +191,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, str]: ...
     @overload
     def resume(
@@ -185,6 +201,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: Mapping[str, Any],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, Any]: ...
     @overload
     def resume(
@@ -194,6 +211,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: TypeForm[_O],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, _O]: ...
     def resume(
         self,
@@ -202,6 +220,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: Any = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Goes on after `CallsPendingError`, with an answer to each call that waits.
 
@@ -215,7 +234,7 @@ class WaysToAsk(Generic[Deps]):
         value; without it, this gives the JSON as text, which was checked all the same.
         """
         return self._asked.answer_to(
-            lambda: Given(usable_answers(answers), wanted_output(output_type), deps, tool_context)
+            lambda: Given(usable_answers(answers), wanted_output(output_type), deps, tool_context, limits)
         )
 
     @overload
@@ -226,6 +245,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: None = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> EventStream[str]: ...
     @overload
     def stream(
@@ -235,6 +255,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: Mapping[str, Any],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> EventStream[Any]: ...
     @overload
     def stream(
@@ -244,6 +265,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: TypeForm[_O],
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> EventStream[_O]: ...
     def stream(
         self,
@@ -252,6 +274,7 @@ class WaysToAsk(Generic[Deps]):
         output_type: Any = None,
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
     ) -> EventStream[Any]:
         """The events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
 
@@ -263,4 +286,4 @@ class WaysToAsk(Generic[Deps]):
         `RunFinished.pending`. With an `output_type`, `partial_output()` is what has come of it.
         """
         spec = wanted_output(output_type)
-        return EventStream(self._asked, lambda: Given(said_in(prompt), spec, deps, tool_context), spec)
+        return EventStream(self._asked, lambda: Given(said_in(prompt), spec, deps, tool_context, limits), spec)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
-from mcpagent.events import RunFinished
-from mcpagent.limits.run_limits import FIRM
 from mcpagent.messages import ToolDefinition
 from mcpagent.tool_search.unique_names import expect_legal_name
 from mcpagent.tools import Tool, ToolOutput, expect_timeout
@@ -55,18 +53,6 @@ def agent_tool(
 
     definition = ToolDefinition(name, description, _PARAMETERS, original_name=name)
     return Tool(definition, run, timeout_seconds, deferred=defer_loading, lifetime=_StartedOnce(agent))
-
-
-def stopped_output(finished: RunFinished, label: str, *, has_type: bool) -> ToolOutput | None:
-    """What the caller is told of an agent that a limit ended; None: what it answered, it was made to answer."""
-    limit = finished.limit
-    if limit is None or finished.has_output:
-        return None
-    if has_type or not finished.answer.strip():
-        return ToolOutput.of_text(f"{label} was {limit.said('without an answer')}.", error="failed")
-    if limit.limit not in FIRM:
-        return None
-    return ToolOutput.of_text(f"{finished.answer}\n\n[{label} was {limit.text}, before it was done.]")
 
 
 @dataclass(slots=True)

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from mcpagent import Agent
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import CallAnswer, PendingCall
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import ApproveMode, Options
@@ -36,6 +35,7 @@ from mcpagent.mcp.lists.list_cache import config_fingerprint
 from mcpagent.messages import PromptRequest, ResourceRequest, ToolCall, ToolDefinition, ToolResult
 from mcpagent.models import ScriptedModel
 from mcpagent.run import RunContext
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent import Agent, ConfigError, Limits, ToolSearch
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import PendingCall
 from mcpagent.cards.card import AgentCard, CardError, ToolSearchConfig
 from mcpagent.cards.reading import FOREIGN, load_card, load_cards, parse_card
@@ -24,6 +23,7 @@ from mcpagent.events import Event, Notice, RequestSent, RunFinished, ServerFaile
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import AnthropicModel, FallbackModel, ModelSettings, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.run import RunOptions
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from tests.scenes import CountedTools, call, offered, results
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "cards"

@@ -19,6 +19,7 @@ from mcpagent import (
     ApprovalPolicy,
     CallsPendingError,
     ConfigError,
+    InputError,
     LimitError,
     Limits,
     Message,
@@ -617,3 +618,19 @@ async def test_a_replay_ends_as_the_run_did(kind: str, tmp_path: Path) -> None:
     async with Agent("offline", wrappers=[Replay(path)]) as agent:
         again = await agent.run("go")
     assert (again.stop, again.answer, again.limit) == (recorded.stop, recorded.answer, recorded.limit)
+
+
+async def test_limits_of_one_run_take_the_place_of_the_agents() -> None:
+    def count(number: int) -> int:
+        """Counts."""
+        return number
+
+    script: list[Any] = [[ToolCall(f"c{at}", "count", {"number": at})] for at in range(3)]
+    model = ScriptedModel([*script, "three", *script, "cut", *script, "three"])
+    options = RunOptions(limits=Limits(tool_calls=3))
+    async with Agent(model, tools=[count], options=options) as agent:
+        stops = [(await agent.run("go")).stop, (await agent.run("go", limits=Limits(tool_calls=2))).stop]
+        with pytest.raises(InputError, match="limits"):
+            await agent.ask("go", limits=5)  # type: ignore[call-overload]
+        stops.append((await agent.session().run("go")).stop)
+    assert stops == ["answered", "max_tool_calls", "answered"]

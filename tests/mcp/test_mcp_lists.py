@@ -330,12 +330,13 @@ async def test_fifty_known_servers_cost_little_and_start_nothing(tmp_path: Path,
         assert len(servers.all_tools()) == 1_000
         return servers, time.process_time() - used
 
+    before = processes().keys()
     async with nothing_left():
         runs = [await opened() for _ in range(5)]
         assert within(min(seconds for _, seconds in runs), 0.05)  # 0.02 where this was written
         servers = runs[0][0]
         assert {status.state for status in servers.statuses.values()} == {"cached"}
-        assert processes(str(tmp_path)) == {}
+        assert processes(str(tmp_path)).keys() <= before  # a database of other tests is there
         for servers, _ in runs:
             await servers.close()
     assert events == []

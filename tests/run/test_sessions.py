@@ -31,7 +31,6 @@ from mcpagent import (
     Usage,
     dump_messages,
 )
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.events import Emit, Event, Notice, RunFinished, TextDelta, ToolCallStarted
 from mcpagent.messages import Image, ToolCall, ToolsChanged
 from mcpagent.models.base import ToolLimits
@@ -39,6 +38,7 @@ from mcpagent.models.scripted import Reply, ScriptedModel
 from mcpagent.questions.event_stream import EventStream
 from mcpagent.run import RunContext, RunOptions
 from mcpagent.session import Session
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import dynamic, filtered, prefixed
 from tests.run.test_turn_cost import Counted
 from tests.scenes import call, offered, results

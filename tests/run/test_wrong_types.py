@@ -34,13 +34,13 @@ from mcpagent import (
     renamed,
     wrapped,
 )
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.errors import ConfigError, InputError, McpAgentError
 from mcpagent.messages import user_message
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.recording import Recorder
 from mcpagent.run import RunOptions
 from mcpagent.tools import Run, Toolset
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
 
 NAN = float("nan")

@@ -478,7 +478,7 @@ PARSER.add_argument("--log", default="")
 PARSER.add_argument("--port", default="0")
 PARSER.add_argument("--size", default=HEAVY)
 PARSER.add_argument("--count", default=10_000)
-OPTIONS = PARSER.parse_args()
+OPTIONS: argparse.Namespace = PARSER.parse_args()
 
 if __name__ == "__main__":
     main()

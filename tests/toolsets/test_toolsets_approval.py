@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, InputError, Message, Tool, ToolDefinition, ToolSearch, dump_messages
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
 from mcpagent.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.run import RunContext
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, external, prefixed
 from tests.scenes import CountedTools, call, offered, results
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, Tool, ToolDefinition, ToolOutput
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import PendingCall
 from mcpagent.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.recording import Recorder
 from mcpagent.run import RunContext
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, wrapped
 from tests.scenes import call
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, Limits
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.events import Event, RunFinished, SubagentEvent, ToolCallStarted
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.run import RunContext, RunOptions
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from tests.scenes import CountedTools, call, offered, results
 
 

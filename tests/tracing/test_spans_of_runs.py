@@ -9,7 +9,6 @@ import pytest
 from opentelemetry import trace
 
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ToolSearch
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.errors import LimitError, ModelError
 from mcpagent.events import (
@@ -24,6 +23,7 @@ from mcpagent.events import (
 from mcpagent.messages import Message, Origin, Text, ToolCall, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
 from mcpagent.tools import Tool
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.tracing import Tracing
 from tests.scenes import call

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent
-from mcpagent.agent import ApprovalPolicy
 from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
@@ -30,6 +29,7 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolCall, ToolDefinition
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.run import RunContext
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from tests.scenes import call, results
 from tests.servers.door_server import over_http, over_stdio, received
 from tests.terminal.process import on_a_terminal

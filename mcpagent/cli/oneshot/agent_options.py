@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcpagent import Agent, Model, ToolSearch
-    from mcpagent.agent import ApprovalPolicy
     from mcpagent.cli.frame.configuration import Configuration
     from mcpagent.cli.frame.options import Options
     from mcpagent.cli.may_run.approvals import Approvals, Ask
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from mcpagent.models.provider_run.provider_tools import ProviderTool
     from mcpagent.search import SearchHistory
     from mcpagent.sessions import SessionStore
+    from mcpagent.toolsets.approval_policy import ApprovalPolicy
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
 _SERVERS_HINT = "bundled demo server. Your own: .mcp.json or --server NAME='command'"
@@ -122,7 +122,7 @@ def make_agent(
 
 
 def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
-    from mcpagent.agent import ApprovalPolicy
+    from mcpagent.toolsets.approval_policy import ApprovalPolicy
 
     return ApprovalPolicy(approvals.needed, approvals.decide_or_wait if waits else approvals.decide)
 
