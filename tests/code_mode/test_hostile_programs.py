@@ -150,7 +150,9 @@ async def test_nearly_all_wrong_programs_are_caught_before_a_call() -> None:
     ]
     tools = Tools()
     caught = ["from tools.functions import add, listed, shout\nawait shout(text='control')", *programs]
-    results = await told(*caught, tools=tools)
+    # A few in each conversation: one in which all fail again and again is ended.
+    rows = [await told(*caught[at : at + 8], tools=tools) for at in range(0, len(caught), 8)]
+    results = [result for row in rows for result in row]
     assert results[0].text == "CONTROL"
     found = [result.text.startswith("The program was not run, and made no call") for result in results[1:]]
     assert len(found) >= 200
