@@ -36,6 +36,9 @@ MOST_PIECES = 12
 LEAST_PIECE = 400
 """Tokens: a piece that is refused is not cut into smaller ones."""
 
+LEAST_ANSWER, LEVEL_TOKENS = 1_000, 4_000
+"""Tokens of an answer with a short summary: many models think before they write, unasked; and for thoughts of a level."""
+
 _PER_TOKEN = 3
 """Characters of a conversation that is told as text: fewer than most have, so that a piece surely fits."""
 
@@ -114,7 +117,9 @@ def cleaned(text: str, tokens: int) -> str:
 def _bounded(request: ModelRequest, tokens: int) -> ModelRequest:
     """With room for the words, and for thoughts before them, if the model has any."""
     settings = request.settings
-    most = 2 * tokens + (settings.thinking if isinstance(settings.thinking, int) else 0)
+    level = settings.thinking
+    thoughts = level if isinstance(level, int) else 0 if level in (None, "off") else LEVEL_TOKENS
+    most = max(2 * tokens, LEAST_ANSWER) + thoughts
     if settings.max_output_tokens is None or settings.max_output_tokens > most:
         settings = replace(settings, max_output_tokens=most)
     return replace(request, settings=settings.without("tool_choice"))

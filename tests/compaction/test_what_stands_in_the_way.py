@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, RunOptions, Session
+from mcpagent import Agent, ModelSettings, RunOptions, Session
 from mcpagent.errors import ContextOverflowError, InputError, ModelError, OutputError
 from mcpagent.messages import Compacted, Message, Pinned, ToolCall
 from mcpagent.models import ModelRequest
@@ -87,6 +87,22 @@ async def test_a_question_that_nobody_asks_any_more_is_not_in_the_way_of_the_nex
             await session.ask("Long: " + "blah " * 3_050)
         assert await session.ask(f"Then: {'what ' * 300}") == "Good."
         assert len(session.messages) > 4
+
+
+@pytest.mark.parametrize(("thinking", "least"), [(None, 1_000), ("off", 1_000), ("high", 5_000), (2_000, 3_000)])
+async def test_a_model_that_thinks_has_room_for_it_before_its_summary(thinking: Any, least: int) -> None:
+    def summary(request: ModelRequest) -> Answer:
+        assert request.settings.max_output_tokens == least
+        return "They talked."
+
+    model = WindowedModel(asks_then_tells, 4_000, summary=summary)
+    options = RunOptions(settings=ModelSettings(thinking=thinking))
+    async with Agent(model, tools=[read_all], options=options) as agent:
+        session = agent.session()
+        for number in range(3):
+            await session.ask(f"Question {number}")
+        assert await session.compact()
+        assert session.left_out.summary == "They talked."
 
 
 def anything(chance: random.Random) -> WindowedModel:
