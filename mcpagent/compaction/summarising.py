@@ -23,6 +23,7 @@ from mcpagent.events import (
 )
 from mcpagent.messages import Image, Message, Spent, Text, ToolCall, ToolResult, Usage, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.model_settings import ModelSettings
 from mcpagent.prompt.builder import piece_words, summary_note
 from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
@@ -37,7 +38,8 @@ LEAST_PIECE = 400
 """Tokens: a piece that is refused is not cut into smaller ones."""
 
 LEAST_ANSWER, LEVEL_TOKENS = 1_000, 4_000
-"""Tokens of an answer with a short summary: many models think before they write, unasked; and for thoughts of a level."""
+"""Tokens of an answer with a short summary, since many models think unasked before they write; and of thoughts of some
+level."""
 
 _PER_TOKEN = 3
 """Characters of a conversation that is told as text: fewer than most have, so that a piece surely fits."""
@@ -63,7 +65,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class SummaryWanted:
-    """What a summary is to be like: of at most `tokens`, which the answer of the model may not go beyond by much.
+    """What a summary is to be like: of at most `tokens`, in an answer of at most `answer`.
 
     `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
     the summary of what came before `messages`, and `piece` how many tokens of them are told at once.
@@ -73,6 +75,7 @@ class SummaryWanted:
     before: str
     messages: Sequence[Message]
     tokens: int
+    answer: int
     piece: int
     keep: str = ""
 
@@ -92,7 +95,7 @@ async def summarised(asked: SummaryWanted, run: RunContext[Any]) -> Summary:
     if asked.as_sent is not None:
         request = replace(asked.as_sent, messages=(*asked.as_sent.messages, user_message(note)), tool_choice="none")
         try:
-            if text := count(await _ask(_bounded(request, asked.tokens), run)):
+            if text := count(await _ask(_bounded(request, asked.answer), run)):
                 return Summary(text, usage=usage)
         except ModelError as error:
             why = _why(error)
@@ -114,12 +117,16 @@ def cleaned(text: str, tokens: int) -> str:
     return for_model(text.strip()[: tokens * 5]).strip()
 
 
-def _bounded(request: ModelRequest, tokens: int) -> ModelRequest:
-    """With room for the words, and for thoughts before them, if the model has any."""
-    settings = request.settings
+def answer_tokens(tokens: int, settings: ModelSettings) -> int:
+    """The room that an answer needs for a summary of so many tokens, and for thoughts before it."""
     level = settings.thinking
     thoughts = level if isinstance(level, int) else 0 if level in (None, "off") else LEVEL_TOKENS
-    most = max(2 * tokens, LEAST_ANSWER) + thoughts
+    return max(2 * tokens, LEAST_ANSWER) + thoughts
+
+
+def _bounded(request: ModelRequest, most: int) -> ModelRequest:
+    """With an answer of so many tokens at most."""
+    settings = request.settings
     if settings.max_output_tokens is None or settings.max_output_tokens > most:
         settings = replace(settings, max_output_tokens=most)
     return replace(request, settings=settings.without("tool_choice"))
@@ -157,7 +164,7 @@ async def _in_pieces(
         size = piece * _PER_TOKEN
         request = ModelRequest("", (user_message(piece_words(summary, left[:size], note)),), settings=settings)
         try:
-            said = count(await _ask(_bounded(request, asked.tokens), run))
+            said = count(await _ask(_bounded(request, asked.answer), run))
         except ContextOverflowError:
             if piece // 2 < LEAST_PIECE:
                 raise
