@@ -29,7 +29,7 @@ from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
-from mcpagent.window.estimates import written_json
+from mcpagent.window.estimates import text_tokens, written_json
 
 MOST_PIECES = 12
 """Of a conversation that is told as text; of a longer one its parts are told shorter."""
@@ -113,8 +113,10 @@ def _why(error: ModelError) -> str:
 
 
 def cleaned(text: str, tokens: int) -> str:
-    """A model's summary as it may stand in a request, at most so long."""
-    return for_model(text.strip()[: tokens * 5]).strip()
+    """A model's summary as it may stand in a request, of about so many tokens at most, in whatever script."""
+    text = text.strip()[: tokens * 5]
+    size, most = text_tokens(text), tokens * 1.25
+    return for_model(text if size <= most else text[: int(len(text) * most / size)]).strip()
 
 
 def answer_tokens(tokens: int, settings: ModelSettings) -> int:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ModelSettings, RunOptions, Session
+from mcpagent.compaction.summarising import cleaned
 from mcpagent.errors import ContextOverflowError, InputError, ModelError, OutputError
 from mcpagent.messages import Compacted, Message, Pinned, ToolCall
 from mcpagent.models import ModelRequest
 from mcpagent.models.scripted import Answer
+from mcpagent.window.estimates import text_tokens
 from tests.compaction.windowed import WindowedModel, asks_then_tells, is_paired
 
 
@@ -107,6 +109,15 @@ async def test_a_model_that_thinks_has_room_for_it_before_its_summary(thinking: 
         assert session.left_out.summary == "They talked."
     [limit] = limits
     assert 1_000 + more <= limit <= 6_000 + more
+
+
+@pytest.mark.parametrize(
+    "words", ["They talked of this and that. ", "他们谈了很多事情。", "Они говорили обо всём. ", "🚀🌕"]
+)
+def test_a_summary_is_cut_to_its_tokens_in_every_script(words: str) -> None:
+    for tokens in (60, 600):
+        cut = cleaned(words * 2_000, tokens)
+        assert tokens * 0.9 <= text_tokens(cut) <= tokens * 1.3
 
 
 def anything(chance: random.Random) -> WindowedModel:
