@@ -231,7 +231,15 @@ async def _cut_at(
         answer = max(min(answer, takes - size), 2 * tokens)
     told = before[1:] if before and compacted_in(before[0]) is not None else before
     piece = (takes if takes is not None else size) // 3
-    asked = SummaryWanted(as_sent if is_fitting else None, live.summary, told, tokens, answer, piece, keep)
+    asked = SummaryWanted(
+        as_sent if is_fitting else None,
+        live.summary,
+        told,
+        tokens=tokens,
+        answer=answer,
+        piece=piece,
+        keep=keep,
+    )
     summary = await summarised(asked, run)
     part = shortest(live, cut, summary.text, room, is_cut=not summary.text)
     return part, summary

@@ -74,9 +74,8 @@ class Live:
         return self if pinned == self.before.pinned else replace(self, before=replace(self.before, pinned=pinned))
 
     def _has_to_stay(self, at: int) -> bool:
-        return any(
-            is_pinned(self.messages[one]) or one == self.asked for one in whole_step(self.messages, at, self.end)
-        )
+        step = whole_step(self.messages, at, self.end)
+        return self.asked in step or any(is_pinned(self.messages[one]) for one in step)
 
     def steps(self) -> Iterator[tuple[int, int]]:
         """From and to: a message, with the results of its calls."""

@@ -61,7 +61,7 @@ class LeftOut:
 
 
 def cut_at(messages: Sequence[Message], place: int, part: Compacted) -> tuple[int, frozenset[int]]:
-    """Where the part at `place` cuts, and what stays before that: whole steps, whatever a history from elsewhere says."""
+    """Where the part at `place` cuts, and what stays before that: whole steps, whatever a history says."""
     cut = min(max(place - part.kept, 0), place)
     while 0 < cut < place and messages[cut].role == "tool":
         cut -= 1
