@@ -19,7 +19,7 @@ from mcpagent.compaction.cutting import (
     with_short_results,
 )
 from mcpagent.compaction.measuring import DEFINITION_SHARE, Measure, measured
-from mcpagent.compaction.summarising import Summary, SummaryWanted, summarised
+from mcpagent.compaction.summarising import Summary, SummaryWanted, answer_tokens, summarised
 from mcpagent.conversation import Conversation
 from mcpagent.errors import ModelError
 from mcpagent.events import ConversationCompacted, Notice
@@ -226,9 +226,20 @@ async def _cut_at(
     size = fit.now - conversation.sent_tokens() + sum(map(message_tokens, before)) + 300
     takes = fit.measure.estimate_for(fit.window) if fit.window is not None else None
     is_fitting = takes is None or size + 2 * tokens <= takes
+    answer = answer_tokens(tokens, run.options.settings)
+    if takes is not None:  # thoughts have what is left
+        answer = max(min(answer, takes - size), 2 * tokens)
     told = before[1:] if before and compacted_in(before[0]) is not None else before
     piece = (takes if takes is not None else size) // 3
-    asked = SummaryWanted(as_sent if is_fitting else None, live.summary, told, tokens, piece, keep)
+    asked = SummaryWanted(
+        as_sent if is_fitting else None,
+        live.summary,
+        told,
+        tokens=tokens,
+        answer=answer,
+        piece=piece,
+        keep=keep,
+    )
     summary = await summarised(asked, run)
     part = shortest(live, cut, summary.text, room, is_cut=not summary.text)
     return part, summary

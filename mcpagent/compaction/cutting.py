@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from mcpagent.messages import Compacted, Image, Message, Text, ToolResult, ToolsChanged
 from mcpagent.window.estimates import message_tokens
-from mcpagent.window.sent import compacted_in, front, is_pinned
+from mcpagent.window.sent import compacted_in, cut_at, front, is_pinned, whole_step
 
 LENGTHS = (8_000, 2_000, 400, 100)
 """Characters that are left of a result, one after the other, until there is enough room."""
@@ -58,7 +58,7 @@ class Live:
         before = compacted_in(messages[place]) if place is not None else None
         if before is None or place is None:
             return cls(messages, 0, end, asked=asked)
-        return cls(messages, max(place - before.kept, 0), end, before, place, asked)
+        return cls(messages, cut_at(messages, place, before)[0], end, before, place, asked)
 
     @property
     def summary(self) -> str:
@@ -74,7 +74,8 @@ class Live:
         return self if pinned == self.before.pinned else replace(self, before=replace(self.before, pinned=pinned))
 
     def _has_to_stay(self, at: int) -> bool:
-        return any(is_pinned(self.messages[one]) or one == self.asked for one in self._whole_step(at))
+        step = whole_step(self.messages, at, self.end)
+        return self.asked in step or any(is_pinned(self.messages[one]) for one in step)
 
     def steps(self) -> Iterator[tuple[int, int]]:
         """From and to: a message, with the results of its calls."""
@@ -119,17 +120,8 @@ class Live:
         for at in range(min(cut, self.end)):
             message = self.messages[at]
             if at in asked or is_pinned(message):
-                stays |= self._whole_step(at)
+                stays |= whole_step(self.messages, at, self.end)
         return tuple(sorted(at for at in stays if at < cut))
-
-    def _whole_step(self, at: int) -> set[int]:
-        first = at
-        while first > 0 and self.messages[first].role == "tool":
-            first -= 1
-        last = first + 1
-        while last < self.end and self.messages[last].role == "tool":
-            last += 1
-        return set(range(first, last))
 
     def _used(self) -> tuple[str, ...]:
         """The tools that were found, of which a call was made, in the order of their last calls."""

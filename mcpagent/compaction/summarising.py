@@ -23,18 +23,23 @@ from mcpagent.events import (
 )
 from mcpagent.messages import Image, Message, Spent, Text, ToolCall, ToolResult, Usage, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.model_settings import ModelSettings
 from mcpagent.prompt.builder import piece_words, summary_note
 from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
-from mcpagent.window.estimates import json_sent
+from mcpagent.window.estimates import json_sent, text_tokens
 
 MOST_PIECES = 12
 """Of a conversation that is told as text; of a longer one its parts are told shorter."""
 
 LEAST_PIECE = 400
 """Tokens: a piece that is refused is not cut into smaller ones."""
+
+LEAST_ANSWER, LEVEL_TOKENS = 1_000, 4_000
+"""Tokens of an answer with a short summary, since many models think unasked before they write; and of thoughts of some
+level."""
 
 _PER_TOKEN = 3
 """Characters of a conversation that is told as text: fewer than most have, so that a piece surely fits."""
@@ -60,7 +65,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class SummaryWanted:
-    """What a summary is to be like: of at most `tokens`, which the answer of the model may not go beyond by much.
+    """What a summary is to be like: of at most `tokens`, in an answer of at most `answer`.
 
     `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
     the summary of what came before `messages`, and `piece` how many tokens of them are told at once.
@@ -70,6 +75,7 @@ class SummaryWanted:
     before: str
     messages: Sequence[Message]
     tokens: int
+    answer: int
     piece: int
     keep: str = ""
 
@@ -89,7 +95,7 @@ async def summarised(asked: SummaryWanted, run: RunContext[Any]) -> Summary:
     if asked.as_sent is not None:
         request = replace(asked.as_sent, messages=(*asked.as_sent.messages, user_message(note)), tool_choice="none")
         try:
-            if text := count(await _ask(_bounded(request, asked.tokens), run)):
+            if text := count(await _ask(_bounded(request, asked.answer), run)):
                 return Summary(text, usage=usage)
         except ModelError as error:
             why = _why(error)
@@ -107,14 +113,22 @@ def _why(error: ModelError) -> str:
 
 
 def cleaned(text: str, tokens: int) -> str:
-    """A model's summary as it may stand in a request, at most so long."""
-    return for_model(text.strip()[: tokens * 5]).strip()
+    """A model's summary as it may stand in a request, of about so many tokens at most, in whatever script."""
+    text = text.strip()[: tokens * 5]
+    size, most = text_tokens(text), tokens * 1.25
+    return for_model(text if size <= most else text[: int(len(text) * most / size)]).strip()
 
 
-def _bounded(request: ModelRequest, tokens: int) -> ModelRequest:
-    """With room for the words, and for thoughts before them, if the model has any."""
+def answer_tokens(tokens: int, settings: ModelSettings) -> int:
+    """The room that an answer needs for a summary of so many tokens, and for thoughts before it."""
+    level = settings.thinking
+    thoughts = level if isinstance(level, int) else 0 if level in (None, "off") else LEVEL_TOKENS
+    return max(2 * tokens, LEAST_ANSWER) + thoughts
+
+
+def _bounded(request: ModelRequest, most: int) -> ModelRequest:
+    """With an answer of so many tokens at most."""
     settings = request.settings
-    most = 2 * tokens + (settings.thinking if isinstance(settings.thinking, int) else 0)
     if settings.max_output_tokens is None or settings.max_output_tokens > most:
         settings = replace(settings, max_output_tokens=most)
     return replace(request, settings=settings.without("tool_choice"))
@@ -152,7 +166,7 @@ async def _in_pieces(
         size = piece * _PER_TOKEN
         request = ModelRequest("", (user_message(piece_words(summary, left[:size], note)),), settings=settings)
         try:
-            said = count(await _ask(_bounded(request, asked.tokens), run))
+            said = count(await _ask(_bounded(request, asked.answer), run))
         except ContextOverflowError:
             if piece // 2 < LEAST_PIECE:
                 raise

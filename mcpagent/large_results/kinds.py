@@ -19,6 +19,9 @@ MAX_SHAPE = 600
 MAX_CONTAINERS, MAX_ITEMS = 3_000_000, 12_000_000
 """Of JSON that is read: a list of nothing but `{}` takes thirty times the memory of its text."""
 
+MAX_ROWS, MAX_FIELDS = 1_500_000, 6_000_000
+"""Of tables: rows of two short fields take forty times the memory of their text."""
+
 _SAMPLE, _KEYS, _LEVELS, _KEY = 25, 25, 3, 40
 _FIRST_LINES = 20
 _MAX_FIRST = 100_000
@@ -109,15 +112,31 @@ def _table_kind(begins: str, *, is_whole: bool) -> Literal["CSV", "TSV"] | None:
 def _table(text: str, kind: Literal["CSV", "TSV"]) -> Data:
     first = text[:_MAX_FIRST].lstrip("\ufeff").partition("\n")[0]
     delimiter = "\t" if kind == "TSV" else max(",;", key=first.count)
-    if text.count(delimiter) > MAX_ITEMS:
-        return Data(kind, why="it has too many fields to be queried")
+    if text.count("\n") > MAX_ROWS or text.count(delimiter) > MAX_FIELDS:
+        return Data(kind, why=f"it has over {MAX_ROWS:,} rows or {MAX_FIELDS:,} fields, too many to be queried")
     try:
         rows = csv.reader(_lines(text.lstrip("\ufeff")), delimiter=delimiter)
-        names = [name.strip() or f"column {place}" for place, name in enumerate(next(rows), 1)]
-        value = [dict(zip(names, row, strict=False)) for row in rows if row]
+        names = list[str]()
+        _name_columns(names, next(rows))
+        value: list[dict[str, str]] = []
+        for row in rows:
+            if len(row) > len(names):
+                _name_columns(names, [""] * len(row))
+            if row:
+                value.append(dict(zip(names, row, strict=False)))
     except csv.Error as error:
         return Data("text", why=f"it begins as {kind} and is none: {line_for_model(str(error), 120)}")
-    return Data(kind, value, parts=len(value) * len(names))
+    # A row by itself takes about as much as three fields.
+    return Data(kind, value, parts=len(value) * (len(names) + 3))
+
+
+def _name_columns(names: list[str], row: list[str]) -> None:
+    """Adds names for the columns that have none yet: their own, else, or if another one has it, a number."""
+    known = set(names)
+    for place, name in enumerate(row[len(names) :], len(names) + 1):
+        name = name.strip()
+        names.append(name if name and name not in known else f"column {place}")
+        known.add(names[-1])
 
 
 def _lines(text: str) -> Iterator[str]:

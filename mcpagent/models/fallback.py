@@ -65,7 +65,7 @@ class FallbackModel:
         """The first usable answer. Raises `ModelError` that says what was tried, and why each failed."""
         tried: list[tuple[Model, Exception]] = []
         empty: ModelResponse | None = None
-        shown = ShownDeltas(emit)
+        shown, last = ShownDeltas(emit), len(self.models) - 1
         for position in self._order():
             model = self.models[position]
             if tried or empty:
@@ -74,9 +74,10 @@ class FallbackModel:
             self._tell_left_out(model, request, emit)
             try:
                 response = await model.respond(told_form(model, request), shown)
-            except ContextOverflowError:
-                raise
             except (ModelError, CredentialsError) as error:
+                # What is too long for an account's minute is not so for others.
+                if isinstance(error, ContextOverflowError) and (error.status != 429 or len(tried) == last):
+                    raise
                 tried.append((model, error))
                 self._rest(position, error)
                 emit(Notice(str(error), "warning"))

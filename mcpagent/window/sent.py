@@ -60,22 +60,42 @@ class LeftOut:
         return place < self.cut and place not in self.stays
 
 
+def cut_at(messages: Sequence[Message], place: int, part: Compacted) -> tuple[int, frozenset[int]]:
+    """Where the part at `place` cuts, and what stays before that: whole steps, whatever a history says."""
+    cut = min(max(place - part.kept, 0), place)
+    while 0 < cut < place and messages[cut].role == "tool":
+        cut -= 1
+    stays: set[int] = set()
+    for at in (place - back for back in part.pinned if 0 <= place - back < cut):
+        stays |= whole_step(messages, at, cut)
+    return cut, frozenset(stays)
+
+
+def whole_step(messages: Sequence[Message], at: int, end: int) -> set[int]:
+    """The place with those of the calls and results that belong to it, before the end."""
+    first = at
+    while first > 0 and messages[first].role == "tool":
+        first -= 1
+    last = first + 1
+    while last < end and messages[last].role == "tool":
+        last += 1
+    return set(range(first, last))
+
+
 def not_sent(messages: Sequence[Message]) -> LeftOut:
     """By the last `Compacted` in them."""
     for place in range(len(messages) - 1, -1, -1):
         if (part := compacted_in(messages[place])) is not None:
-            cut = max(place - part.kept, 0) if part.leaves_out else 0
-            stays = frozenset(place - back for back in part.pinned if 0 <= place - back < cut)
+            cut, stays = cut_at(messages, place, part) if part.leaves_out else (0, frozenset[int]())
             return LeftOut(cut, stays, frozenset(result.call_id for result in part.shortened), part.summary)
     return LeftOut()
 
 
 def front(messages: Sequence[Message], place: int, part: Compacted) -> tuple[Message, ...]:
     """What is sent of the messages up to the one at `place`, in which the part stands, and which is included."""
-    cut = max(place - part.kept, 0)
-    stays = sorted({place - back for back in part.pinned if 0 <= place - back < cut})
+    cut, stays = cut_at(messages, place, part)
     short = {result.call_id: result for result in part.shortened}
-    before = [_plain(messages[at]) for at in stays]
+    before = [_plain(messages[at]) for at in sorted(stays)]
     kept = [_shown(message, short) for message in (*before, *islice(messages, cut, place))]
     behind = [message for message in kept if message.parts]
     unmoved = sum(bool(message.parts) for message in kept[len(kept) - part.unmoved :]) if part.unmoved else 0

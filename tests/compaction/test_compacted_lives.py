@@ -34,7 +34,7 @@ from mcpagent.models.http_model import HttpModel
 from mcpagent.models.origins import last_container, written_for
 from mcpagent.models.tool_changes_in_history import plan_tools
 from mcpagent.window.estimates import message_tokens
-from mcpagent.window.sent import moved
+from mcpagent.window.sent import moved, not_sent
 from tests.compaction.windowed import is_paired
 from tests.simulator.server import PROTOCOLS
 from tests.wire.bounded import bounded
@@ -185,6 +185,24 @@ def test_it_fits_keeps_what_must_stay_and_doing_it_twice_changes_nothing(
     again = list(conversation.messages)
     second = compacted(again, room, how)
     assert Conversation(messages=[*again, Message("user", (second,))]).sent == conversation.sent
+
+
+@given(
+    made=turns,
+    kept=st.integers(-3, 40) | st.sampled_from([-(10**9), 10**9]),
+    pinned=st.lists(st.integers(-2, 40), max_size=3).map(tuple),
+    unmoved=st.integers(-3, 40),
+    summary=st.sampled_from(["", "They talked."]),
+)
+@bounded
+def test_whatever_a_history_from_elsewhere_says_was_cut_calls_keep_their_results(
+    made: list[tuple[str, str]], kept: int, pinned: tuple[int, ...], unmoved: int, summary: str
+) -> None:
+    part = Compacted(kept, summary, pinned, unmoved=unmoved)
+    conversation = Conversation(messages=[*history_of(made), Message("user", (part,))])
+    assert is_paired(tuple(conversation.sent))
+    left_out = not_sent(conversation.messages)
+    assert 0 <= left_out.messages <= len(conversation)
 
 
 def test_thoughts_that_are_bound_to_what_stood_before_them_go_with_it() -> None:

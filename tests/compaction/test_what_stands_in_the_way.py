@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, RunOptions, Session
+from mcpagent import Agent, ModelSettings, RunOptions, Session
+from mcpagent.compaction.summarising import cleaned
 from mcpagent.errors import ContextOverflowError, InputError, ModelError, OutputError
 from mcpagent.limits.run_limits import Limits
 from mcpagent.messages import Compacted, Message, Pinned, ToolCall
 from mcpagent.models import ModelRequest
 from mcpagent.models.scripted import Answer
+from mcpagent.window.estimates import text_tokens
 from tests.compaction.windowed import WindowedModel, asks_then_tells, is_paired
 
 
@@ -88,6 +90,35 @@ async def test_a_question_that_nobody_asks_any_more_is_not_in_the_way_of_the_nex
             await session.ask("Long: " + "blah " * 3_050)
         assert await session.ask(f"Then: {'what ' * 300}") == "Good."
         assert len(session.messages) > 4
+
+
+@pytest.mark.parametrize(("thinking", "more"), [(None, 0), ("off", 0), ("high", 4_000), (2_000, 2_000)])
+async def test_a_model_that_thinks_has_room_for_it_before_its_summary(thinking: Any, more: int) -> None:
+    def summary(request: ModelRequest) -> Answer:
+        limits.append(request.settings.max_output_tokens or 0)
+        return "They talked."
+
+    limits: list[int] = []
+
+    model = WindowedModel(asks_then_tells, 24_000, summary=summary)
+    options = RunOptions(settings=ModelSettings(thinking=thinking))
+    async with Agent(model, tools=[read_all], options=options) as agent:
+        session = agent.session()
+        for number in range(3):
+            await session.ask(f"Question {number}")
+        assert await session.compact()
+        assert session.left_out.summary == "They talked."
+    [limit] = limits
+    assert 1_000 + more <= limit <= 6_000 + more
+
+
+@pytest.mark.parametrize(
+    "words", ["They talked of this and that. ", "他们谈了很多事情。", "Они говорили обо всём. ", "🚀🌕"]
+)
+def test_a_summary_is_cut_to_its_tokens_in_every_script(words: str) -> None:
+    for tokens in (60, 600):
+        cut = cleaned(words * 2_000, tokens)
+        assert tokens * 0.9 <= text_tokens(cut) <= tokens * 1.3
 
 
 def anything(chance: random.Random) -> WindowedModel:

@@ -139,3 +139,17 @@ def value_of(text: str) -> Any:
 def test_tables_are_rows_as_objects() -> None:
     assert value_of("a,b\n1,2\n3,4\n") == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
     assert value_of('a,,c\n1,"2\n2",3\n4,5,6\n7,8,9\n10,11,12\n')[0] == {"a": "1", "column 2": "2\n2", "c": "3"}
+
+
+def test_columns_of_one_name_and_rows_that_are_longer_lose_nothing() -> None:
+    text = "id,price,price,\n" + "1,2,3,4\n" * 30 + "5,6,7,8,9\n"
+    rows = read_data(text).value
+    assert rows[0] == {"id": "1", "price": "2", "column 3": "3", "column 4": "4"}
+    assert rows[-1] == {"id": "5", "price": "6", "column 3": "7", "column 4": "8", "column 5": "9"}
+
+
+@pytest.mark.parametrize("text", ["a,b\n" + "1,2\n" * 1_600_000, "a,b\n1,2\n3,4\n" + "5" + ",6" * 6_100_000])
+def test_a_table_of_very_many_rows_or_fields_is_not_queried(text: str) -> None:
+    data = read_data(text)
+    assert data.kind in ("CSV", "text")
+    assert data.value is None

@@ -40,6 +40,7 @@ class Clock:
     [
         DOWN,
         ModelError("quota", provider="first", status=429),
+        ContextOverflowError("over the tokens of a minute", provider="first", status=429),
         ModelError("gone", provider="first"),
         CredentialsError("the key was refused"),
         "",
@@ -54,6 +55,13 @@ async def test_the_next_model_answers(trouble: Exception | str) -> None:
     assert told[0] == (str(trouble) or "first:m gave an empty answer")
     assert told[1] == "second:m answers instead"
     assert first.requests == second.requests == [HELLO]
+
+
+async def test_what_is_over_the_minute_of_all_accounts_is_too_long() -> None:
+    models = [ScriptedModel([ContextOverflowError("too large", provider=name, status=429)]) for name in ("a", "b")]
+    with pytest.raises(ContextOverflowError, match="too large"):
+        await FallbackModel(models).respond(HELLO, ignore)
+    assert all(model.requests for model in models)
 
 
 async def test_an_overfull_conversation_is_not_handed_on() -> None:

@@ -196,7 +196,8 @@ def _message_tokens(messages: Sequence[Message]) -> tuple[int, int]:
 def _aside(messages: Sequence[Message]) -> str:
     """`2 set aside, 11,000,000 kept out`: the results of which the model has short forms."""
     whole = [result.set_aside.tokens for result in set_aside_in(messages) if result.set_aside is not None]
-    return f"{len(whole)} set aside, {sum(whole):,} kept out" if whole else ""
+    kept_out = f", {sum(whole):,} kept out" if any(whole) else ""
+    return f"{len(whole)} set aside{kept_out}" if whole else ""
 
 
 def _images(parts: Sequence[object]) -> int:
