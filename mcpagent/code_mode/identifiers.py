@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.tools import Tool
 
 MAX_IDENTIFIER = 60
 
@@ -102,15 +103,22 @@ class Places:
     by_key: dict[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
     _modules: dict[str, str] = field(default_factory=dict[str, str])
     _functions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    _in_module: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    _added: object = None
 
     def functions_in(self, module: str) -> frozenset[str]:
         """The names of all functions of a module."""
-        return frozenset(
-            name
-            for server, names in self._functions.items()
-            if self._modules[server] == module
-            for name in names.values()
-        )
+        if module not in self._in_module:
+            servers = [server for server, name in self._modules.items() if name == module]
+            names = (name for server in servers for name in self._functions.get(server, {}).values())
+            self._in_module[module] = frozenset(names)
+        return self._in_module[module]
+
+    def add_known(self, known: Mapping[str, Tool]) -> None:
+        """`add` for all tools of a conversation; nothing if they are the very same ones as the last time."""
+        if known is not self._added:
+            self.add(tool.definition for tool in known.values())
+            self._added = known
 
     def add(self, tools: Iterable[ToolDefinition]) -> None:
         """Gives all of these a place, unless they have one."""
@@ -121,6 +129,7 @@ class Places:
                 new.setdefault(f"\0{OWN_FUNCTIONS}" if tool.server is None else tool.server, []).append(tool.key)
         if not new:
             return
+        self._in_module.clear()
         own = {f"\0{OWN_FUNCTIONS}": OWN_FUNCTIONS}
         self._modules |= identifiers([*self._modules, *new], own | self._modules, MODULES)
         for server, keys in new.items():

@@ -14,6 +14,7 @@ from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.importable import (
     Function,
     Modules,
+    find_places,
     functions_of,
     importable,
     known_places,
@@ -62,6 +63,7 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
         program = await beside_loop(lambda: parsed(code), is_much=len(code) > _LONG_CODE)
     except ProgramError as error:
         return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
+    await find_places(session, memory.places)
     underway, ended, this = memory.underway, memory.ended, (run.call_id, run.conversation.place)
     if ended is not None and (ended.call_id, ended.place) == this:
         return ToolOutput((Text(ended.text),), ended.error)
@@ -351,11 +353,11 @@ async def _finished(job: _Job, step: Ended | Failed | tuple[PendingCall, ...]) -
     else:
         parts.append(await _failure(job, step))
         ran = await _done(job, step)
-    if isinstance(step, Failed) and step.is_lost:
+    is_lost = isinstance(step, Failed) and step.is_lost
+    if is_lost or not (state := await job.sandbox.dumped()):
         parts.append("Variables are as they were before this program. Calls that it made were made.")
     else:
-        if state := await job.sandbox.dumped():
-            memory.state = state
+        memory.state = state
         memory.remember(ran)
         own = (one.module or one.name for one in program.imports)
         memory.modules = tuple(dict.fromkeys([*memory.modules, *(module for module in own if module)]))

@@ -321,7 +321,7 @@ class Sandbox:
                         snapshot.resume() if isinstance(snapshot, monty.NameLookupSnapshot) else snapshot.resume_auto()
                     )
                 return snapshot.output
-            except monty.MontyError:
+            except (monty.MontyError, RuntimeError):  # the latter of a worker that is gone
                 return None
 
         return await self._do(fed)
@@ -335,7 +335,7 @@ class Sandbox:
             assert self._session is not None
             try:
                 return self._session.dump()
-            except monty.MontyError:
+            except (monty.MontyError, RuntimeError):
                 return b""
 
         return await self._do(dump)
@@ -372,7 +372,7 @@ class Sandbox:
         except monty.MontyRuntimeError as error:
             name, _, number = str(error.traceback()[0].filename).rpartition("-")
             return f"{name}-{int(number.rstrip('>')) - 1}>"
-        except (monty.MontyError, RuntimeError):  # the latter of a worker that is gone
+        except (monty.MontyError, RuntimeError):
             pass
         return ""
 

@@ -139,6 +139,20 @@ AROUND = (
 )
 
 
+async def test_a_worker_that_dies_ends_its_program_and_nothing_else() -> None:
+    async with Sandbox(CodeMode()) as sandbox:
+        await sandbox.begin()
+        step = await sandbox.feed(fed(parsed("from tools.a import b\nawait b(x=1)"), {"a": {"b": '_function("a.b")'}}))
+        assert isinstance(step, Waiting)
+        assert sandbox.worker is not None
+        os.kill(sandbox.worker, 9)
+        ended = await sandbox.go_on({step.asked[0].id: {"return_value": "j1"}})
+        assert isinstance(ended, Failed)
+        assert (ended.kind, ended.is_lost) == ("SystemError", True)
+        assert await sandbox.dumped() == b""
+        assert await sandbox.value_of("1") is None
+
+
 @pytest.mark.timeout(300)
 async def test_nearly_all_wrong_programs_are_caught_before_a_call() -> None:
     """More than 200 of them; nine of ten at least, and none that is caught has made a call."""
