@@ -96,6 +96,11 @@ class ImportPlace:
         return f"{self.module}.{self.function}"
 
 
+def _of(server: str | None) -> str:
+    """A server may be called as our own module is: the mark before that keeps the two apart."""
+    return f"\0{OWN_FUNCTIONS}" if server is None else server
+
+
 @dataclass(slots=True)
 class Places:
     """The place of each tool of a conversation. One that was given stays, whatever joins later."""
@@ -114,6 +119,13 @@ class Places:
             self._in_module[module] = frozenset(names)
         return self._in_module[module]
 
+    def give(self, key: ToolKey, place: ImportPlace) -> None:
+        """The place that this tool had in another process, before it gets one here."""
+        server = _of(key.server)
+        self.by_key[key] = place
+        self._modules[server] = place.module
+        self._functions[server] = {**self._functions.get(server, {}), key.name: place.function}
+
     def add_known(self, known: Mapping[str, Tool]) -> None:
         """`add` for all tools of a conversation; nothing if they are the very same ones as the last time."""
         if known is not self._added:
@@ -125,12 +137,11 @@ class Places:
         new: dict[str, list[ToolKey]] = {}
         for tool in tools:
             if tool.key not in self.by_key:
-                # A server may be called as our own module is: the mark before it keeps the two apart.
-                new.setdefault(f"\0{OWN_FUNCTIONS}" if tool.server is None else tool.server, []).append(tool.key)
+                new.setdefault(_of(tool.server), []).append(tool.key)
         if not new:
             return
         self._in_module.clear()
-        own = {f"\0{OWN_FUNCTIONS}": OWN_FUNCTIONS}
+        own = {_of(None): OWN_FUNCTIONS}
         self._modules |= identifiers([*self._modules, *new], own | self._modules, MODULES)
         for server, keys in new.items():
             known = self._functions.get(server, {})

@@ -80,6 +80,8 @@ async def _begun(job: Job) -> ToolOutput:
     if memory.lost:
         job.before, memory.lost = f"{memory.lost}\n", ""
     used = {module: modules[module] for module in wanted if module in modules} or modules
+    keys = [one.tool.definition.key for functions in used.values() for one in functions.values()]
+    memory.imports({key: memory.places.by_key[key] for key in keys})
     step = await job.sandbox.feed(fed(program, sandbox_values(used)))
     return await finished(job, await driven(job, step))
 
