@@ -147,8 +147,8 @@ class Memory:
             memory.context, memory.modules = tuple(variables["context"]), tuple(variables["modules"])
             for server, name, module, function in variables["imported"]:
                 memory.imports({ToolKey(server, name): ImportPlace(module, function)})
-            for key, place in memory.imported.items():
-                memory.places.give(key, place)
+            for tool, place in memory.imported.items():
+                memory.places.give(tool, place)
         if underway := found.get("underway"):
             asked = tuple(AskedCall(**one) for one in underway["asked"])
             memory.underway = Underway(

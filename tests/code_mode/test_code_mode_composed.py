@@ -182,10 +182,11 @@ async def test_a_function_means_the_same_tool_in_the_next_process(
         return Tool(ToolDefinition(name, "Do it.", {"type": "object"}, original_name=name), run)
 
     first = [ToolCall("", "search_tools", {"query": "select:do-it"}), run_code("from tools.functions import do_it")]
-    for tools, replies in (
+    runs: list[tuple[list[Tool], list[Any]]] = [
         ([tool("do-it")], [*first, "done"]),
         ([tool("do_it"), tool("do-it")], [run_code("await do_it()"), "done"]),
-    ):
+    ]
+    for tools, replies in runs:
         store = SessionStore(tmp_path / "sessions.db")
         async with Agent(ScriptedModel(replies), tools=tools, with_code_mode=True, sessions=store) as agent:
             await agent.session("it").ask("go")

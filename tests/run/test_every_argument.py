@@ -241,7 +241,7 @@ TAKEN: Mapping[str, str] = {
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
     "headers={}; timeout_seconds=None 5; profile=None",
-    "CodeMode": "seconds=5; calls=5",
+    "CodeMode": "seconds=5; calls=5; output_tokens=5",
     "ToolSearch": (
         "enabled=True; auto_tokens=None 5; load=None; max_results=5; prefetch=None 5; extra_tools=[]; eager_tools={}; "
         "on_direct_call=None; renderer=None; cache_folder=None; history=None; examples={}"
