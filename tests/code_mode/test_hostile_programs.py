@@ -163,10 +163,12 @@ async def test_nearly_all_wrong_programs_are_caught_before_a_call() -> None:
         for around in AROUND
     ]
     tools = Tools()
-    caught = ["from tools.functions import add, listed, shout\nawait shout(text='control')", *programs]
-    results = await told(*caught, tools=tools)
-    assert results[0].text == "CONTROL"
-    found = [result.text.startswith("The program was not run, and made no call") for result in results[1:]]
+    (control,) = await told("from tools.functions import shout\nawait shout(text='control')", tools=tools)
+    assert control.text == "CONTROL"
+    found: list[bool] = []
+    for start in range(0, len(programs), 8):  # after a longer row of failures the run would be ended
+        results = await told(*programs[start : start + 8], tools=tools)
+        found += [result.text.startswith("The program was not run, and made no call") for result in results]
     assert len(found) >= 200
     missed = [program for program, is_found in zip(programs, found, strict=True) if not is_found]
     assert sum(found) >= 0.9 * len(found), "\n---\n".join(missed)
