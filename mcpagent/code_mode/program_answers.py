@@ -72,6 +72,7 @@ def _not_shown(job: Job, modules: Modules) -> list[str]:
 
 
 async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> ToolOutput:
+    """What it showed, and its last value or how it failed; what it left behind is kept for the next one."""
     if isinstance(step, tuple):
         return ToolOutput((), pending=step)
     memory, program = job.memory, job.program
