@@ -93,5 +93,6 @@ async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
     except ValueError:
         job.memory.underway = None
         return ToolOutput.of_text(_CUT_OFF, error="failed")
+    job.memory.lost = ""  # the variables are in it
     job.calls, job.before = underway.calls, underway.printed
     return await finished(job, await driven(job, Waiting(underway.asked, underway.snapshot)))
