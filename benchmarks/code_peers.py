@@ -3,36 +3,35 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import time
 from typing import Any
 
 from benchmarks.code import Measured, tokens
-from benchmarks.code_tasks import FUNCTIONS, Task
+from benchmarks.code_tasks import GIVE_JSON, Task, servers
 
-_CALL = re.compile(r"await (\w+)\(([^()]*(?:\[[^\]]*\][^()]*)*)\)")
 SYSTEM = "You are a helpful assistant that completes the user's task with the tools at hand."
 
 
 async def fastmcp_mode(task: Task) -> Measured:
     """FastMCP's `CodeMode` transform, by a client that does what its instructions say: search, schemas, execute."""
-    from fastmcp import Client, FastMCP
+    from fastmcp import Client
     from fastmcp.experimental.transforms.code_mode import CodeMode
+    from fastmcp.server import create_proxy
 
-    server = FastMCP("shop", transforms=[CodeMode()])
-    for function in FUNCTIONS:
-        server.tool(function)
-    body = _CALL.sub(_as_call_tool, task.body)
-    lines = body.split("\n")
-    lines[-1] = f"return {lines[-1]}"
+    # Its proxy lists all tools again at each call, so it gets that server alone which the task needs.
+    server = create_proxy({"mcpServers": {task.server: servers()[task.server]}}, name="all")
+    server.add_transform(CodeMode())
+    body = _with_call_tool(task)
     replies: list[tuple[str, dict[str, Any]]] = [
         ("search", {"query": " ".join(task.functions).replace("_", " ")}),
         ("get_schema", {"tools": [*task.functions]}),
-        ("execute", {"code": "\n".join(lines)}),
+        ("execute", {"code": body}),
     ]
-    started = time.perf_counter()
     async with Client(server) as client:
         listed = await client.list_tools()
+        started = time.perf_counter()
         fixed = tokens(SYSTEM) + tokens(task.question)
         fixed += sum(tokens({"n": t.name, "d": t.description, "p": t.input_schema}) for t in listed)
         history, sent, out, last = 0, 0, 0, ""
@@ -44,15 +43,28 @@ async def fastmcp_mode(task: Task) -> Measured:
             history += written + tokens(last)
             out += written
         sent += fixed + history
-    seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started
     return Measured(len(replies) + 1, sent, out, seconds, _is_right(task, last))
 
 
-def _as_call_tool(found: re.Match[str]) -> str:
-    arguments = re.sub(r"(\w+)=(?!=)", r'"\1": ', found[2])
-    returns = next(str(one.__annotations__["return"]) for one in FUNCTIONS if one.__name__ == found[1])
-    inside = "" if returns.startswith("dict") else '["result"]'  # what is no object is wrapped into one
-    return f'(await call_tool("{found[1]}", {{{arguments}}})){inside}'
+def _with_call_tool(task: Task) -> str:
+    """The program with `call_tool("name", {...})` in the place of calls by name, and `return` at its end."""
+
+    class Rewriting(ast.NodeTransformer):
+        def visit_Await(self, node: ast.Await) -> ast.AST:
+            call = node.value
+            assert isinstance(call, ast.Call)
+            assert isinstance(call.func, ast.Name)
+            keys: list[ast.expr | None] = [ast.Constant(keyword.arg) for keyword in call.keywords]
+            given = ast.Dict(keys, [keyword.value for keyword in call.keywords])
+            made = ast.Await(ast.Call(ast.Name("call_tool"), [ast.Constant(call.func.id), given], []))
+            loads = ast.Attribute(ast.Name("json"), "loads")
+            return ast.Call(loads, [made], []) if call.func.id in GIVE_JSON else made
+
+    tree = Rewriting().visit(ast.parse(task.body))
+    tree.body[-1] = ast.Return(tree.body[-1].value)
+    source = ast.unparse(ast.fix_missing_locations(tree))
+    return f"import json\n{source}" if "json." in source else source
 
 
 def _is_right(task: Task, said: str) -> int:
@@ -67,6 +79,7 @@ def _is_right(task: Task, said: str) -> int:
 async def harness_mode(task: Task) -> Measured:
     """pydantic-ai-harness: all signatures stand in `run_code`, so one program is the first thing that is written."""
     from pydantic_ai import Agent
+    from pydantic_ai.mcp import MCPToolset
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import AgentInfo, FunctionModel
     from pydantic_ai_harness import CodeMode
@@ -86,10 +99,12 @@ async def harness_mode(task: Task) -> Measured:
             return ModelResponse(parts=[TextPart("done")])
         return ModelResponse(parts=[ToolCallPart("run_code", {"code": task.body})])
 
-    agent = Agent(FunctionModel(answer), instructions=SYSTEM, tools=[*FUNCTIONS], capabilities=[CodeMode()])
-    started = time.perf_counter()
-    await agent.run(task.question)
-    seconds = time.perf_counter() - started
+    toolsets = [MCPToolset({"mcpServers": {name: server}}) for name, server in servers().items()]
+    agent = Agent(FunctionModel(answer), instructions=SYSTEM, toolsets=toolsets, capabilities=[CodeMode()])
+    async with agent:
+        started = time.perf_counter()
+        await agent.run(task.question)
+        seconds = time.perf_counter() - started
     out = tokens({"code": task.body}) + tokens("run_code")
     return Measured(len(seen), sum(seen), out, seconds, max((_is_right(task, one) for one in said), default=0))
 

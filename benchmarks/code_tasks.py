@@ -1,132 +1,64 @@
-"""The tasks of `benchmarks/code.py`: a small shop's functions, and programs of 3 to 30 calls over them."""
+"""The tasks of `benchmarks/code.py`: programs of 3 to 30 calls over the bundled server and the example's catalogue."""
 
 from __future__ import annotations
 
 import ast
-import asyncio
-from dataclasses import dataclass
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-COUNTRIES = ("FR", "DE", "JP", "BR", "IN")
-CUSTOMERS = [
-    {
-        "id": n,
-        "name": f"Customer {n}",
-        "country": COUNTRIES[n % 5],
-        "email": f"c{n}@example.org",
-        "since": 2010 + n % 12,
-    }
-    for n in range(1, 41)
-]
-PRODUCTS = [
-    {"sku": f"SKU-{n}", "title": f"Product {n}", "price": 5 + 3 * n, "stock": n * 7 % 11, "supplier": f"S{n % 4}"}
-    for n in range(1, 26)
-]
-ORDERS = [
-    {
-        "id": 1000 + n,
-        "customer": 1 + n * 3 % 40,
-        "items": [{"sku": f"SKU-{1 + n % 25}", "count": 1 + n % 3}, {"sku": f"SKU-{1 + n * 2 % 25}", "count": 1}],
-        "state": ("open", "paid", "sent", "returned")[n % 4],
-        "note": "Handle with care, and call before delivery. " * (n % 3),
-    }
-    for n in range(120)
-]
+from mcpagent.demo import demo_server_config
+
+CATALOGUE = Path(__file__).resolve().parents[1] / "examples" / "tool_search" / "aws_catalogue_server.py"
+SERVICES = ("dynamodb", "s3", "sqs")
+GIVE_JSON = frozenset({"country_facts", "search_notes"})
+"""Tools whose text is JSON, which some systems read and others leave to the program."""
 
 
-async def list_customers(country: str = "") -> list[dict[str, Any]]:
-    """List customers, all or those of a country (two letters)."""
-    return [one for one in CUSTOMERS if country in ("", one["country"])]
+def servers() -> dict[str, Any]:
+    """`mcpServers` as JSON: the bundled server, and the catalogue of three services where botocore is installed."""
+    found: dict[str, Any] = dict(demo_server_config()["mcpServers"])
+    if importlib.util.find_spec("botocore") is not None:
+        found["aws"] = {"command": sys.executable, "args": [str(CATALOGUE), *SERVICES]}
+    return {name: {key: server[key] for key in ("command", "args")} for name, server in found.items()}
 
 
-async def get_customer(id: int) -> dict[str, Any]:  # noqa: A002
-    """One customer by number."""
-    return next(one for one in CUSTOMERS if one["id"] == id)
-
-
-async def list_orders(page: int = 1, state: str = "") -> dict[str, Any]:
-    """A page of 20 orders, of one state (open, paid, sent, returned) or all, and the number of pages."""
-    found = [one for one in ORDERS if state in ("", one["state"])]
-    return {"orders": found[20 * (page - 1) : 20 * page], "page": page, "pages": -(-len(found) // 20)}
-
-
-async def get_order(id: int) -> dict[str, Any]:  # noqa: A002
-    """One order by number."""
-    return next(one for one in ORDERS if one["id"] == id)
-
-
-async def get_product(sku: str) -> dict[str, Any]:
-    """One product by its code."""
-    return next(one for one in PRODUCTS if one["sku"] == sku)
-
-
-async def list_products(supplier: str = "") -> list[dict[str, Any]]:
-    """List products, all or those of a supplier."""
-    return [one for one in PRODUCTS if supplier in ("", one["supplier"])]
-
-
-async def set_price(sku: str, price: float) -> dict[str, Any]:
-    """Change the price of a product."""
-    return {"sku": sku, "price": price}
-
-
-async def send_mail(to: str, subject: str, text: str = "") -> dict[str, Any]:
-    """Send a mail."""
-    return {"to": to, "sent": True, "subject": subject, "length": len(text)}
-
-
-async def exchange_rate(currency: str) -> float:
-    """What a euro is in another currency."""
-    return {"USD": 1.1, "JPY": 160.0, "BRL": 5.5, "INR": 90.0}.get(currency, 1.0)
-
-
-async def convert_units(value: float, from_unit: str, to_unit: str) -> float:
-    """Convert between kg and lb."""
-    return value * (2.2 if (from_unit, to_unit) == ("kg", "lb") else 1 / 2.2)
-
-
-FUNCTIONS = (
-    list_customers,
-    get_customer,
-    list_orders,
-    get_order,
-    get_product,
-    list_products,
-    set_price,
-    send_mail,
-    exchange_rate,
-    convert_units,
-)
-
-
-@dataclass(frozen=True)
+@dataclass
 class Task:
-    """What is asked, and the program that answers it; its first line imports what it calls."""
+    """What is asked, and the program that answers it; `answer` and `calls` are there once Python has run it."""
 
     question: str
+    server: str
     body: str
+    answer: str = ""
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
-        """What it calls, in the order of `FUNCTIONS`."""
-        named = {node.id for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Name)}
-        return tuple(one.__name__ for one in FUNCTIONS if one.__name__ in named)
+        """The tools that it calls, by name."""
+        waits = (node.value for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Await))
+        called = {call.func.id for call in waits if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
+        return tuple(sorted(called))
 
     @cached_property
     def program(self) -> str:
         """As mcpagent runs it."""
-        return f"from tools.functions import {', '.join(self.functions)}\n{self.body}"
+        return f"from tools.{self.server} import {', '.join(self.functions)}\n{self.body}"
 
-    @cached_property
-    def _run_here(self) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
-        """Its value and its calls, by Python itself."""
-        made: list[tuple[str, dict[str, Any]]] = []
+    async def run_here(self, tools: Mapping[str, Any]) -> None:
+        """Runs it by Python itself, with the tools of a started agent, and keeps what it came to."""
 
-        def recorded(function: Any) -> Any:
+        def recorded(name: str) -> Any:
             async def call(**arguments: Any) -> Any:
-                made.append((function.__name__, arguments))
-                return await function(**arguments)
+                self.calls.append((name, arguments))
+                output = await tools[name].run(arguments)
+                text = "\n".join(part.text for part in output.content)
+                return json.loads(text) if name in GIVE_JSON else text
 
             return call
 
@@ -136,96 +68,100 @@ class Task:
         tree.body[-1] = ast.Return(last.value)
         main = ast.AsyncFunctionDef("main", ast.arguments([], [], None, [], [], None, []), tree.body, [], None)
         module = ast.fix_missing_locations(ast.Module([main], []))
-        names = {function.__name__: recorded(function) for function in FUNCTIONS}
+        names: dict[str, Any] = {name: recorded(name) for name in self.functions}
         exec(compile(module, "task", "exec"), names)
-        value = asyncio.run(names["main"]())
-        return (value if isinstance(value, str) else repr(value)), made
-
-    def reference(self) -> Task:
-        """Itself, after Python has run it."""
-        assert self._run_here
-        return self
-
-    @property
-    def answer(self) -> str:
-        """What it should come to."""
-        return self._run_here[0]
-
-    async def calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """The calls that it makes."""
-        return self._run_here[1]
+        value = await names["main"]()
+        self.answer = value if isinstance(value, str) else repr(value)
 
 
-ALL_PAGES = """orders, page, pages = [], 1, 1
-while page <= pages:
-    found = await list_orders(page=page{state})
-    orders += found["orders"]
-    pages, page = found["pages"], page + 1
-"""
-
-TASKS = tuple(
-    Task(question, body).reference()
-    for question, body in (
-        (
-            "How many orders does each state have?",
-            ALL_PAGES.replace("{state}", "")
-            + "states = ('open', 'paid', 'sent', 'returned')\n"
-            + "{state: sum(1 for one in orders if one['state'] == state) for state in states}",
-        ),
-        (
-            "What are the open orders worth?",
-            ALL_PAGES.replace("{state}", ', state="open"')
-            + "prices = {one['sku']: one['price'] for one in await list_products()}\n"
-            "sum(prices[item['sku']] * item['count'] for one in orders for item in one['items'])",
-        ),
-        (
-            "Which countries return most?",
-            ALL_PAGES.replace("{state}", ', state="returned"')
-            + "counts = {}\nfor one in orders:\n    country = (await get_customer(id=one['customer']))['country']\n"
-            "    counts[country] = counts.get(country, 0) + 1\nsorted(counts.items())",
-        ),
-        (
-            "Mail the customers in Japan.",
-            "sent = 0\nfor one in await list_customers(country='JP'):\n"
-            "    if (await send_mail(to=one['email'], subject='Hello ' + one['name']))['sent']:\n"
-            "        sent += 1\nsent",
-        ),
-        (
-            "Raise prices of supplier S1 by ten percent.",
-            "changed = []\nfor one in await list_products(supplier='S1'):\n"
-            "    done = await set_price(sku=one['sku'], price=one['price'] * 1.1)\n"
-            "    changed.append(done['sku'])\nchanged",
-        ),
-        (
-            "Which products of the first ten orders are sold out?",
-            "skus = set()\nfor number in range(1000, 1010):\n"
-            "    for item in (await get_order(id=number))['items']:\n        skus.add(item['sku'])\n"
-            "out = []\nfor sku in sorted(skus):\n"
-            "    if (await get_product(sku=sku))['stock'] == 0:\n        out.append(sku)\nout",
-        ),
-        (
-            "The dearest product in four currencies?",
-            "dearest = max(await list_products(), key=lambda one: one['price'])\n"
-            "[dearest['price'] * await exchange_rate(currency=c) for c in ['USD', 'JPY', 'BRL', 'INR']]",
-        ),
-        (
-            "Who ordered most often?",
-            ALL_PAGES.replace("{state}", "")
-            + "counts = {}\nfor one in orders:\n    counts[one['customer']] = counts.get(one['customer'], 0) + 1\n"
-            "best = max(counts, key=lambda one: (counts[one], -one))\n(await get_customer(id=best))['name']",
-        ),
-        (
-            "Find the first order over 100 euros.",
-            "number, found = 1000, 0\nwhile not found:\n"
-            "    order, total = await get_order(id=number), 0\n    for item in order['items']:\n"
-            "        total += (await get_product(sku=item['sku']))['price'] * item['count']\n"
-            "    found, number = (number if total > 100 else 0), number + 1\nfound",
-        ),
-        (
-            "How long are customers in Brazil with us, and what do they weigh in at?",
-            "people = await list_customers(country='BR')\ncount = len(people)\n"
-            "[count, min(one['since'] for one in people), round(await convert_units(value=count, from_unit='kg', "
-            "to_unit='lb')), round(await convert_units(value=1, from_unit='lb', to_unit='kg'), 3)]",
-        ),
-    )
+_BODIES: Sequence[tuple[str, str, str]] = (
+    (
+        "Which capitals and currencies have France, Japan, Brazil, India and Kenya?",
+        "demo",
+        "found = []\nfor name in ['France', 'Japan', 'Brazil', 'India', 'Kenya']:\n"
+        "    facts = await country_facts(country=name)\n"
+        "    found.append(facts['capital'] + ' ' + facts['currency'])\nfound",
+    ),
+    (
+        "Which numbers from 90 to 115 are prime?",
+        "demo",
+        "primes = []\nfor n in range(90, 116):\n    text = await is_prime(number=n)\n"
+        "    if ' is a prime' in text:\n        primes.append(n)\nprimes",
+    ),
+    (
+        "Which are the first three leap years from 2097 on?",
+        "demo",
+        "years, year = [], 2097\nwhile len(years) < 3:\n    text = await is_leap_year(year=year)\n"
+        "    if ' is a leap' in text:\n        years.append(year)\n    year += 1\nyears",
+    ),
+    (
+        "How many miles are runs of 1, 5, 10, 21, 42, 100, 160 and 384 km together?",
+        "demo",
+        "total = 0.0\nfor km in [1, 5, 10, 21, 42, 100, 160, 384]:\n"
+        "    text = await convert_units(value=km, from_unit='km', to_unit='mi')\n"
+        "    total += float(text.split('=')[1].split()[0])\nround(total, 1)",
+    ),
+    (
+        "Which two of Paris, Tokyo, Nairobi, Canberra and Ottawa are farthest apart?",
+        "demo",
+        "cities, best, pair = ['Paris', 'Tokyo', 'Nairobi', 'Canberra', 'Ottawa'], 0, ''\n"
+        "for place, one in enumerate(cities):\n    for other in cities[place + 1:]:\n"
+        "        text = await distance_between_capitals(first_city=one, second_city=other)\n"
+        "        km = int(text.split('about ')[1].split(' km')[0].replace(',', ''))\n"
+        "        if km > best:\n            best, pair = km, one + ' ' + other\n[pair, best]",
+    ),
+    (
+        "Whose checksum begins with a digit?",
+        "demo",
+        "found = []\nfor name in ['anna', 'ben', 'cleo', 'dora', 'emil', 'fynn', 'gus', 'hana']:\n"
+        "    text = await hash_text(text=name, algorithm='sha256')\n"
+        "    if text[0] in '0123456789':\n        found.append(name)\nfound",
+    ),
+    (
+        "Note ten orders, and add up those of apples.",
+        "demo",
+        "for n in range(10):\n"
+        "    await add_note(title='order ' + str(n), text=('apples ' if n % 3 else 'pears ') + str(n * 7))\n"
+        "total = 0\nnotes = await search_notes(query='apples')\nfor title in sorted(notes):\n"
+        "    text = await read_note(title=title)\n    total += int(text.split()[1])\ntotal",
+    ),
+    (
+        "Which year from 1980 on has the longest Roman numeral by 2009?",
+        "demo",
+        "best, year = '', 0\nfor n in range(1980, 2010):\n    text = await to_roman_numeral(number=n)\n"
+        "    numeral = text.split()[-1].strip('.')\n    if len(numeral) > len(best):\n"
+        "        best, year = numeral, n\n[year, best]",
+    ),
+    (
+        "What would be asked of five buckets about their place, versions and keys?",
+        "aws",
+        "lines = []\nfor bucket in ['logs', 'media', 'backup', 'site', 'raw']:\n"
+        "    place = await s3_get_bucket_location(Bucket=bucket)\n"
+        "    versions = await s3_get_bucket_versioning(Bucket=bucket)\n"
+        "    keys = await s3_get_bucket_encryption(Bucket=bucket)\n"
+        "    for text in [place, versions, keys]:\n        lines.append(text.splitlines()[2].split('/')[-1])\nlines",
+    ),
+    (
+        "How long are the requests about twelve tables, and the queues of every third?",
+        "aws",
+        "sizes, queues = 0, 0\nfor n in range(12):\n"
+        "    text = await dynamodb_describe_table(TableName='table-' + str(n))\n"
+        "    sizes += int(text.split('Content-Length: ')[1].split()[0])\n    if n % 3 == 0:\n"
+        "        asked = await sqs_get_queue_url(QueueName='queue-' + str(n))\n"
+        "        queues += asked.count('GetQueueUrl')\n[sizes, queues]",
+    ),
 )
+
+
+async def tasks() -> list[Task]:
+    """Those whose servers are there, each run once by Python itself."""
+    from mcpagent import Agent, ScriptedModel
+
+    there = servers()
+    made = [Task(*one) for one in _BODIES if one[1] in there]
+    async with Agent(ScriptedModel([]), mcp_config={"mcpServers": there}) as agent:
+        listing = agent.definition.sources.listing(())
+        known = {tool.definition.original_name: tool for tool in listing.tools}
+        for task in made:
+            await task.run_here(known)
+    return made

@@ -169,7 +169,7 @@ async def run_call(
             output = failure_output(error, tool, seconds if timeout.expired() else None)
     else:
         output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
-    if output.pending:
+    if output.pending and tool is not None and run.tools.is_own(tool):
         batch.pending[position] = output.pending
         return
     texts = [part.text for part in output.content if isinstance(part, Text)]

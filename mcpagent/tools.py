@@ -28,8 +28,8 @@ class ToolOutput:
     """What running a tool gave: content for the model, changes of the offered tools, events to tell.
 
     `structured` is the same as data, where a server gives that too, for its tool's `output_schema` to be held against.
-    `blocks` are kept beside the conversation; the content names them. With `pending` it gave nothing yet: what it runs
-    waits for answers to these calls, and is gone on with when there are.
+    `blocks` are kept beside the conversation; the content names them. With `pending`, which counts of the runtime's own
+    tools alone, it gave nothing yet: what it runs waits for answers to these calls, and is gone on with when there are.
     """
 
     content: tuple[Text | Image, ...]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.tools import Tool
 
 MAX_IDENTIFIER = 60
 
@@ -95,6 +96,11 @@ class ImportPlace:
         return f"{self.module}.{self.function}"
 
 
+def _of(server: str | None) -> str:
+    """A server may be called as our own module is: the mark before that keeps the two apart."""
+    return f"\0{OWN_FUNCTIONS}" if server is None else server
+
+
 @dataclass(slots=True)
 class Places:
     """The place of each tool of a conversation. One that was given stays, whatever joins later."""
@@ -102,26 +108,40 @@ class Places:
     by_key: dict[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
     _modules: dict[str, str] = field(default_factory=dict[str, str])
     _functions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    _in_module: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    _added: object = None
 
     def functions_in(self, module: str) -> frozenset[str]:
         """The names of all functions of a module."""
-        return frozenset(
-            name
-            for server, names in self._functions.items()
-            if self._modules[server] == module
-            for name in names.values()
-        )
+        if module not in self._in_module:
+            servers = [server for server, name in self._modules.items() if name == module]
+            names = (name for server in servers for name in self._functions.get(server, {}).values())
+            self._in_module[module] = frozenset(names)
+        return self._in_module[module]
+
+    def give(self, key: ToolKey, place: ImportPlace) -> None:
+        """The place that this tool had in another process, before it gets one here."""
+        server = _of(key.server)
+        self.by_key[key] = place
+        self._modules[server] = place.module
+        self._functions[server] = {**self._functions.get(server, {}), key.name: place.function}
+
+    def add_known(self, known: Mapping[str, Tool]) -> None:
+        """`add` for all tools of a conversation; nothing if they are the very same ones as the last time."""
+        if known is not self._added:
+            self.add(tool.definition for tool in known.values())
+            self._added = known
 
     def add(self, tools: Iterable[ToolDefinition]) -> None:
         """Gives all of these a place, unless they have one."""
         new: dict[str, list[ToolKey]] = {}
         for tool in tools:
             if tool.key not in self.by_key:
-                # A server may be called as our own module is: the mark before it keeps the two apart.
-                new.setdefault(f"\0{OWN_FUNCTIONS}" if tool.server is None else tool.server, []).append(tool.key)
+                new.setdefault(_of(tool.server), []).append(tool.key)
         if not new:
             return
-        own = {f"\0{OWN_FUNCTIONS}": OWN_FUNCTIONS}
+        self._in_module.clear()
+        own = {_of(None): OWN_FUNCTIONS}
         self._modules |= identifiers([*self._modules, *new], own | self._modules, MODULES)
         for server, keys in new.items():
             known = self._functions.get(server, {})

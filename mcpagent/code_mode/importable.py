@@ -9,8 +9,11 @@ from typing import Any
 
 from mcpagent.code_mode.identifiers import Places
 from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
+from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool
+
+_MANY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,13 @@ def is_wrapped(output_schema: Mapping[str, Any] | None) -> bool:
 
 def known_places(session: SessionTools, places: Places) -> Places:
     """The places of all known tools."""
-    places.add(tool.definition for tool in session.known.values())
+    places.add_known(session.known)
     return places
+
+
+async def find_places(session: SessionTools, places: Places) -> None:
+    """Gives all known tools their places, of many beside the loop."""
+    await beside_loop(lambda: places.add_known(session.known), is_much=len(session.known) > _MANY)
 
 
 def functions_of(session: SessionTools, places: Places, names: Iterable[str]) -> dict[str, dict[str, Function]]:

@@ -18,11 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mcpagent.code_mode.identifiers import Places
+from mcpagent.code_mode.identifiers import ImportPlace, Places
 from mcpagent.code_mode.program_source import assigned_names
 from mcpagent.code_mode.sandbox import AskedCall
 from mcpagent.config.user_folders import state_folder
-from mcpagent.messages import ToolErrorKind
+from mcpagent.messages import ToolErrorKind, ToolKey
 
 MAX_CONTEXT = 100_000
 """Characters of earlier programs that the type checker knows of."""
@@ -65,6 +65,7 @@ class Memory:
     state: bytes = b""
     context: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    imported: Mapping[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
     underway: Underway | None = None
     ended: EndedProgram | None = None
     places: Places = field(default_factory=Places)
@@ -78,6 +79,11 @@ class Memory:
         while len(context) > 1 and sum(map(len, context)) > MAX_CONTEXT:
             del context[0]
         self.context = tuple(context)
+
+    def imports(self, functions: Mapping[ToolKey, ImportPlace]) -> None:
+        """Functions that programs have by name: in another process too these mean the same tools."""
+        if not functions.items() <= self.imported.items():
+            self.imported = {**self.imported, **functions}
 
     def variables(self) -> list[str]:
         """Their names, those that were assigned last first; of many programs those that ran last."""
@@ -97,7 +103,7 @@ class Memory:
 
     def to_json(self, session: str) -> Mapping[str, Any]:
         """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
-        stands_on = (self.state, self.context, self.modules, self.underway, self.ended, session)
+        stands_on = (self.state, self.context, self.modules, self.imported, self.underway, self.ended, session)
         if len(self._kept[0]) != len(stands_on) or any(
             one is not other for one, other in zip(self._kept[0], stands_on, strict=True)
         ):
@@ -114,6 +120,7 @@ class Memory:
                 "state": _text(self.state) if has_room else "",
                 "context": self.context if has_room else (),
                 "modules": self.modules,
+                "imported": [[*key, place.module, place.function] for key, place in self.imported.items()],
             }
         }
         if (underway := self.underway) is not None and len(underway.snapshot) <= MAX_KEPT:
@@ -138,6 +145,10 @@ class Memory:
         if variables := found.get("variables"):
             memory.state = base64.b64decode(variables["state"])
             memory.context, memory.modules = tuple(variables["context"]), tuple(variables["modules"])
+            for server, name, module, function in variables["imported"]:
+                memory.imports({ToolKey(server, name): ImportPlace(module, function)})
+            for tool, place in memory.imported.items():
+                memory.places.give(tool, place)
         if underway := found.get("underway"):
             asked = tuple(AskedCall(**one) for one in underway["asked"])
             memory.underway = Underway(

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.importable import Function, functions_of, importable, known_places
+from mcpagent.code_mode.importable import Function, find_places, functions_of, importable, known_places
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.running import run_code
 from mcpagent.events import ToolsSearched
@@ -89,6 +89,7 @@ async def _search(session: SessionTools, memory: Memory, arguments: dict[str, An
     result = await found_by(session, asked)
     if not session.known and not session.listing.connecting:
         return ToolOutput.of_text(f"There are no tools: none is connected.{servers_down(session)} Do not search again.")
+    await find_places(session, memory.places)
     names = [match.tool.name for match in result.matches if match.tool.name in session.known]
     modules = functions_of(session, memory.places, names)
     lines = [result.error] if result.error else []

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpagent.code_mode.code_options import CodeMode
+from mcpagent.code_mode.prelude import CALLS, PRELUDE
 from mcpagent.code_mode.program_source import TOOLS
 from mcpagent.errors import ConfigError
 from mcpagent.toolsets.validation import MAX_ARGUMENT_CHARACTERS
@@ -40,49 +41,6 @@ MAX_PATH, MAX_ASKED = 200, 16_777_216
 
 MAX_SLEEP, MAX_SLEEPS = 10.0, 60.0
 """Seconds that a program may sleep at once, and in all."""
-
-_CALLS = "mcpagent_calls"
-_PRELUDE = f"""
-from {_CALLS} import call as _call
-import json as _json
-class _Module:
-    def __init__(self, members):
-        for name in members:
-            setattr(self, name, members[name])
-def _value(text):
-    if text[:1] == "j" or text[1:2] in ("{{", "["):
-        try:
-            return _json.loads(text[1:])
-        except ValueError:
-            pass
-    return text[1:]
-def _function(name):
-    async def call(**arguments):
-        return _value(await _call(name, _json.dumps(arguments)))
-    return call
-def _has(read):
-    try:
-        read()
-    except NameError:
-        return False
-    return True
-def _brief(read):
-    try:
-        text = repr(read())
-    except BaseException:
-        return None
-    if text.startswith("<"):
-        return None
-    return text if len(text) <= 160 else text[:160] + "..."
-def _cut(text, most):
-    if len(text) <= most:
-        return text
-    left = len(text) - most
-    return text[: most * 3 // 4] + f"\\n[... {{left:,}} characters left out ...]\\n" + text[len(text) - most // 4 :]
-def _shown(value, most):
-    return _cut(value if isinstance(value, str) else repr(value), most)
-_last = None
-"""
 
 
 def require_installed() -> None:
@@ -199,7 +157,7 @@ class Sandbox:
 
         modules = {module: monty.ExternalModule({}, stubs=stub) for module, stub in stubs.items()}
         stop = monty.ExternalModule({"begin": never}, stubs="def begin() -> None: ...\n")
-        given = {TOOLS: monty.ExternalModule(modules, stubs=""), _CALLS: stop}
+        given = {TOOLS: monty.ExternalModule(modules, stubs=""), CALLS: stop}
         with self._workers().checkout(
             script_name="program.py",
             external_modules=given,
@@ -209,7 +167,7 @@ class Sandbox:
         ) as session:
             try:
                 # Our own import comes first: the program has been checked when it is asked for, and nothing has run.
-                snapshot: Any = session.feed_start(f"import {_CALLS}\n{source}")
+                snapshot: Any = session.feed_start(f"import {CALLS}\n{source}")
                 while isinstance(snapshot, monty.FunctionSnapshot) and snapshot.function_name == "import_stubs":
                     snapshot = snapshot.resume_auto()
             except monty.MontyTypingError as error:
@@ -237,7 +195,7 @@ class Sandbox:
             except monty.MontyError as error:
                 raise ValueError(str(error)) from None
         else:
-            self._advanced(self._session.feed_start(_PRELUDE))
+            self._advanced(self._session.feed_start(PRELUDE))
 
     def _open(self) -> None:
         import pydantic_monty as monty
@@ -246,7 +204,7 @@ class Sandbox:
         self._session = self._exits.enter_context(
             self._workers().checkout(
                 script_name="program.py",
-                external_modules={_CALLS: calls},
+                external_modules={CALLS: calls},
                 limits=self._limits(),
                 os_policy={"sleep": "call_host"},
             )
@@ -321,7 +279,7 @@ class Sandbox:
                         snapshot.resume() if isinstance(snapshot, monty.NameLookupSnapshot) else snapshot.resume_auto()
                     )
                 return snapshot.output
-            except monty.MontyError:
+            except (monty.MontyError, RuntimeError):  # the latter of a worker that is gone
                 return None
 
         return await self._do(fed)
@@ -335,7 +293,7 @@ class Sandbox:
             assert self._session is not None
             try:
                 return self._session.dump()
-            except monty.MontyError:
+            except (monty.MontyError, RuntimeError):
                 return b""
 
         return await self._do(dump)
@@ -372,7 +330,7 @@ class Sandbox:
         except monty.MontyRuntimeError as error:
             name, _, number = str(error.traceback()[0].filename).rpartition("-")
             return f"{name}-{int(number.rstrip('>')) - 1}>"
-        except (monty.MontyError, RuntimeError):  # the latter of a worker that is gone
+        except (monty.MontyError, RuntimeError):
             pass
         return ""
 
@@ -398,7 +356,7 @@ class Sandbox:
             if name not in ("asyncio.sleep", "time.sleep"):
                 return snapshot.resume_not_handled()
             return self._asleep(snapshot, name)
-        if name != f"{_CALLS}.call":
+        if name != f"{CALLS}.call":
             shown = ascii(name[:80])[1:-1]
             return snapshot.resume({"exc_type": "NameError", "message": f"name '{shown}' is not defined"})
         arguments = snapshot.args

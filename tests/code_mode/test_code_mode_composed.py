@@ -22,7 +22,9 @@ from mcpagent import (
 )
 from mcpagent.demo import demo_server_config
 from mcpagent.events import Event, SubagentEvent, ToolCallStarted
+from mcpagent.messages import ToolDefinition
 from mcpagent.models import ModelRequest
+from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.programs_scene import SEARCH, Tools
 from tests.compaction.windowed import WindowedModel
 from tests.tracing.traced import Traced
@@ -163,6 +165,32 @@ async def test_functions_and_variables_outlive_a_summary() -> None:
     assert "from tools.functions import add, fails" in told[0]
     assert "earlier programs are still there: kept." in told[0]
     assert not any("async def add" in one.text for m in model.requests[-1].messages for one in m.tool_results)
+
+
+async def test_a_function_means_the_same_tool_in_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if by then there is another tool to which the name would be given."""
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    called: list[str] = []
+
+    def tool(name: str) -> Tool:
+        async def run(_arguments: dict[str, Any]) -> ToolOutput:
+            called.append(name)
+            return ToolOutput.of_text(name)
+
+        return Tool(ToolDefinition(name, "Do it.", {"type": "object"}, original_name=name), run)
+
+    first = [ToolCall("", "search_tools", {"query": "select:do-it"}), run_code("from tools.functions import do_it")]
+    runs: list[tuple[list[Tool], list[Any]]] = [
+        ([tool("do-it")], [*first, "done"]),
+        ([tool("do_it"), tool("do-it")], [run_code("await do_it()"), "done"]),
+    ]
+    for tools, replies in runs:
+        store = SessionStore(tmp_path / "sessions.db")
+        async with Agent(ScriptedModel(replies), tools=tools, with_code_mode=True, sessions=store) as agent:
+            await agent.session("it").ask("go")
+    assert called == ["do-it"]
 
 
 @pytest.mark.slow

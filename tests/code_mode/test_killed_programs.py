@@ -76,7 +76,7 @@ def test_what_another_user_kept_is_not_taken(tmp_path: Path) -> None:
 def test_what_is_kept_is_bound_to_its_session_and_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
     underway = Underway("call", 3, "x = 1", b"\x00\xff", (AskedCall(1, "a.b", "{}"),), calls=2, printed="out")
-    memory = Memory(b"state", ("x = 1\n",), ("a",), underway)
+    memory = Memory(b"state", ("x = 1\n",), ("a",), underway=underway)
     kept = memory.to_json("mine")
     assert memory.to_json("mine") is kept
     again = Memory.from_json(kept, "mine")

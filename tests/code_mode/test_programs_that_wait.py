@@ -23,6 +23,7 @@ from mcpagent import (
 )
 from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
 from mcpagent.messages import ToolDefinition, ToolResult
+from mcpagent.sessions import exported
 from tests.code_mode.programs_scene import SEARCH, Tools
 
 pytestmark = pytest.mark.anyio
@@ -138,6 +139,7 @@ async def test_another_process_goes_on_with_a_session_that_is_kept(
     async with agent_of(tools, SEARCH, run_code(PROGRAM), sessions=SessionStore(store)) as agent:
         with pytest.raises(CallsPendingError) as raised:
             await agent.session("it").ask("go")
+        assert "waits for an approval" in exported(agent.session("it").snapshot(), "md")
     asked = raised.value.requests
     async with agent_of(tools, "done", sessions=SessionStore(store)) as agent:
         session = agent.session("it")

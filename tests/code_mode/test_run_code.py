@@ -210,6 +210,38 @@ async def test_what_a_tool_gives_is_data(output: ToolOutput, program: str, words
     assert after == "1"
 
 
+async def test_a_run_that_is_cancelled_amid_gather_ends_its_calls_and_keeps_the_variables() -> None:
+    both, begun, ended = asyncio.Event(), list[str](), list[str]()
+
+    async def block(name: str) -> str:
+        """Wait for good."""
+        begun.append(name)
+        if len(begun) == 2:
+            both.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+        return name
+
+    search = ToolCall("", "search_tools", {"query": "select:block"})
+    gathers = "import asyncio\nfrom tools.functions import block\nkept = 2\n"
+    gathers += "await asyncio.gather(block(name='a'), block(name='b'))"
+    codes = [ToolCall("", "run_code", {"code": code}) for code in ("kept = 1", gathers, "kept")]
+    async with Agent(ScriptedModel([search, *codes, "done"]), tools=[block], with_code_mode=True) as agent:
+        asking = asyncio.create_task(agent.ask("go"))
+        async with asyncio.timeout(20):
+            await both.wait()
+            asking.cancel()
+            await asyncio.wait({asking})
+        assert asking.cancelled()
+        assert sorted(ended) == ["a", "b"]
+        assert await agent.ask("go on") == "done"
+        results = [one for message in agent.messages for one in message.tool_results]
+    assert [one.error for one in results] == [None, None, "cancelled", None]
+    assert results[-1].text == "1"
+
+
 async def test_arguments_that_are_no_json_are_not_sent() -> None:
     tools = Tools()
     (failed,) = await told(F + "x: float = float('nan')\nawait listed(count=x)  # type: ignore", tools=tools)

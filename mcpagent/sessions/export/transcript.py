@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from mcpagent.conversation import CANCELLED, UNKNOWN, CallProgress
+from mcpagent.conversation import CANCELLED, INNER, UNKNOWN, CallProgress
 from mcpagent.errors import InputError
 from mcpagent.messages import (
     Compacted,
@@ -237,7 +237,8 @@ def step_figures(step: Step) -> list[str]:
 
 def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, CallProgress]) -> Iterator[Turn]:
     steps = {step.place: step for step in session.steps}
-    pending = {call.call_id: call.kind for call in standing.pending}
+    pending = {call.call_id.rpartition(INNER)[0]: call.kind for call in standing.pending}  # that of their program
+    pending |= {call.call_id: call.kind for call in standing.pending}
     number, question, entries = 0, tuple[Part, ...](), list[Answered | News]()
     answers, before = 0, tuple[str, ...]()
     waiting = calls_to_come(None)

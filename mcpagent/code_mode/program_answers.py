@@ -1,0 +1,142 @@
+"""What the model is told of a program: what is wrong with it, what it showed, how it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from mcpagent.approval import PendingCall
+from mcpagent.code_mode.importable import Modules, functions_of, known_places
+from mcpagent.code_mode.memory import EndedProgram
+from mcpagent.code_mode.program_calls import Job
+from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed, Problem
+from mcpagent.errors import SessionStoreError
+from mcpagent.mcp.transports.beside_loop import beside_loop
+from mcpagent.messages import Text, ToolErrorKind, ToolsShown
+from mcpagent.text.for_model import for_model
+from mcpagent.tools import ToolOutput
+
+MAX_PROBLEMS, MAX_BRIEF = 8, 200
+_LONG_OUTPUT = 20_000
+
+NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to see)"
+
+
+def refused(job: Job, modules: Modules, problems: Sequence[Problem], before: int) -> ToolOutput:
+    """The type checker's words, and the signatures of functions that were imported without having been shown."""
+    program = job.program
+    lines = program.source.splitlines()
+    told = ["The program was not run, and made no call:"]
+    for problem in problems[:MAX_PROBLEMS]:
+        line = problem.line - before
+        source = lines[line - 1].strip()[:160] if 0 < line <= len(lines) else ""
+        told.append(
+            f"line {max(line, 1)}: {problem.rule}: {problem.message[:400]}" + (f"\n    {source}" if source else "")
+        )
+    if len(problems) > MAX_PROBLEMS:
+        told.append(f"and {len(problems) - MAX_PROBLEMS} more")
+    names = _not_shown(job, modules)
+    unseen = functions_of(job.session, job.memory.places, names)
+    for module, functions in unseen.items():
+        told.append(f"These of tools.{module} were not shown before, and can be imported now:")
+        told += [function.stub.shown() for function in functions.values()]
+    unknown = any(one.module and one.module not in modules and one.module not in unseen for one in program.imports)
+    if unknown or any(
+        one.name and one.module and not _has(one.name, modules.get(one.module), unseen.get(one.module))
+        for one in program.imports
+    ):
+        told.append("Use search_tools to find functions; only what it has shown can be imported.")
+    keys = tuple(job.session.known[name].definition.key for name in names)
+    changes = (ToolsShown(tuple(names), keys),) if names else ()
+    return ToolOutput((Text("\n".join(told)),), "invalid_arguments", changes)
+
+
+def _has(name: str, *modules: Any) -> bool:
+    return any(
+        module is not None and (name in module or any(name in one.stub.class_names for one in module.values()))
+        for module in modules
+    )
+
+
+def _not_shown(job: Job, modules: Modules) -> list[str]:
+    """The offered names of tools that a program imports by the right name, and no search has shown."""
+    places = known_places(job.session, job.memory.places).by_key
+    wanted = {(one.module, one.name) for one in job.program.imports if one.name}
+    wanted -= {(module, name) for module, functions in modules.items() for name in functions}
+    return [
+        name
+        for name, tool in job.session.known.items()
+        if ((place := places[tool.definition.key]).module, place.function) in wanted
+    ]
+
+
+async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> ToolOutput:
+    """What it showed, and its last value or how it failed; what it left behind is kept for the next one."""
+    if isinstance(step, tuple):
+        return ToolOutput((), pending=step)
+    memory, program = job.memory, job.program
+    memory.underway = None
+    printed = job.before + job.sandbox.printed
+    parts = [printed.rstrip("\n")]
+    if isinstance(step, Ended):
+        if program.has_value:
+            value = await job.sandbox.value_of(f"_shown(_last, {MAX_PRINTED}) if _last is not None else ''")
+            too_large = "(the value of the last expression is too large to be shown: print a part of it)"
+            parts.append(value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large)
+        if step.unawaited:
+            parts.append(f"({step.unawaited} calls were not awaited, so they were not made: write `await`)")
+        ran = program.source
+    else:
+        parts.append(await _failure(job, step))
+        ran = await _done(job, step)
+    is_lost = isinstance(step, Failed) and step.is_lost
+    if is_lost or not (state := await job.sandbox.dumped()):
+        parts.append("Variables are as they were before this program. Calls that it made were made.")
+    else:
+        memory.state = state
+        memory.remember(ran)
+        own = (one.module or one.name for one in program.imports)
+        memory.modules = tuple(dict.fromkeys([*memory.modules, *(module for module in own if module)]))
+    text = "\n".join(part for part in parts if part)
+    text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
+    error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
+    if job.is_kept:
+        memory.ended = EndedProgram(job.run.call_id, job.run.conversation.place, text or NOTHING_SHOWN, error)
+        with suppress(SessionStoreError):  # whoever writes next ends the run for it
+            await job.run.keep()
+    return ToolOutput((Text(text or NOTHING_SHOWN),), error, tuple(job.changes))
+
+
+async def _failure(job: Job, failed: Failed) -> str:
+    """The exception, the lines of the program that led to it, and the values of the variables in the first of these."""
+    lines = job.program.source.splitlines()
+    told = [f"line {line}: {lines[line - 1].strip()[:200]}" for line in failed.lines if 0 < line <= len(lines)]
+    told.append(f"{failed.kind}: {failed.message[:2_000]}" if failed.message else failed.kind)
+    if failed.lines and not failed.is_lost:
+        names = job.program.names_at(failed.lines[0])[:6]
+        reads = ", ".join(f"_brief(lambda: {name})" for name in names)
+        values = await job.sandbox.value_of(f"[{reads}]") if names else None
+        known = zip(names, values, strict=False) if isinstance(values, list) else ()
+        told += [f"    {name} = {value[:MAX_BRIEF]}" for name, value in known if isinstance(value, str)]
+    return "\n".join(told)
+
+
+async def _done(job: Job, failed: Failed) -> str:
+    """What of a program that failed was done, as source. An exception of `gather` has no line: what was assigned tells
+    then how far it came."""
+    program = job.program
+    if failed.lines:
+        return program.done_before(failed.lines[0])
+    if failed.is_lost:
+        return ""
+    assigned = program.assigned()
+    reads = ", ".join(f"_has(lambda: {name})" for names in assigned for name in names)
+    known = await job.sandbox.value_of(f"[{reads}]")
+    if not isinstance(known, list) or len(known) != sum(map(len, assigned)):
+        return ""
+    left = iter(known)
+    for number, names in enumerate(assigned):
+        if not all(next(left) is True for _ in names):
+            return program.done_before(program.tree.body[number].lineno)
+    return program.done_before(program.tree.body[-1].lineno)

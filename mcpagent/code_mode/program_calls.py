@@ -1,0 +1,190 @@
+"""The calls that a program makes, through the gate that direct calls go through, all at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from mcpagent.approval import PendingCall
+from mcpagent.code_mode.code_options import CodeMode
+from mcpagent.code_mode.importable import Function, functions_of, importable, known_places
+from mcpagent.code_mode.memory import Memory, Underway
+from mcpagent.code_mode.program_source import Program
+from mcpagent.code_mode.results import exception_of, shape_of, value_text
+from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
+from mcpagent.conversation import INNER, CallProgress
+from mcpagent.execution import run_inner_call
+from mcpagent.messages import Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.run import RunContext, nothing_to_keep
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.tools import Tool, ToolOutput
+
+MAX_RESULT_SHARE = 2**18
+"""Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
+
+UNKNOWN_OUTCOME = (
+    "The process that made this call ended before it had an answer: it may have run. It was not sent again."
+)
+
+
+@dataclass(slots=True)
+class Job:
+    """One program, while it runs. `changes` are what its calls bring for the conversation."""
+
+    session: SessionTools
+    memory: Memory
+    options: CodeMode
+    run: RunContext[Any]
+    sandbox: Sandbox
+    program: Program
+    calls: int = 0
+    changes: list[ToolsShown | ToolsChanged] = field(default_factory=list[ToolsShown | ToolsChanged])
+    before: str = ""
+    """What is told before what this sandbox prints: what it had printed before it was left."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its session is written down."""
+        return self.run.keep is not nothing_to_keep
+
+    def functions(self) -> dict[str, dict[str, Function]]:
+        """What it may import: asked for anew at each call, since servers come and go."""
+        return functions_of(self.session, self.memory.places, importable(self.session))
+
+    def function(self, path: str) -> Function | None:
+        """The one of this path, if it may be imported."""
+        places, known = known_places(self.session, self.memory.places).by_key, self.session.known
+        names = [name for name in importable(self.session) if places[known[name].definition.key].path == path]
+        module, _, name = path.partition(".")
+        return functions_of(self.session, self.memory.places, names).get(module, {}).get(name)
+
+
+async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ...]:
+    """Makes the calls that the program waits for, all at the same time, until it ends; or until nothing is left but
+    calls that wait for an answer beyond this run, which it then gives."""
+    running: dict[int, asyncio.Task[_Answer]] = {}
+    pending: dict[int, PendingCall] = {}
+    try:
+        while isinstance(step, Waiting):
+            if step.snapshot:
+                _leave_underway(job, step.asked, step.snapshot, pending.keys() | running.keys())
+            for asked in step.asked:
+                if asked.id not in running and asked.id not in pending:
+                    running[asked.id] = asyncio.create_task(_answered(job, asked))
+            if not (answers := await _some_answers(running, pending)):
+                _leave_underway(job, step.asked, await job.sandbox.snapshot(), pending.keys())
+                return tuple(pending[asked_id] for asked_id in sorted(pending))
+            step = await job.sandbox.go_on(answers)
+        return step
+    finally:
+        for task in running.values():
+            task.cancel()
+        if running:
+            await asyncio.wait(running.values())
+
+
+async def _some_answers(
+    running: dict[int, asyncio.Task[_Answer]], pending: dict[int, PendingCall]
+) -> dict[int, dict[str, Any]]:
+    """What the next of these came to; nothing if all that are left wait, which then are among the pending."""
+    answers: dict[int, dict[str, Any]] = {}
+    while running and not answers:
+        done, _ = await asyncio.wait(running.values(), return_when=asyncio.FIRST_COMPLETED)
+        for asked_id in [asked_id for asked_id, task in running.items() if task in done]:
+            answer = running.pop(asked_id).result()
+            if isinstance(answer, PendingCall):
+                pending[asked_id] = answer
+            else:
+                answers[asked_id] = answer
+    return answers
+
+
+def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes, counted: Collection[int]) -> None:
+    """Keeps the program as it stands at these calls. Those of them that were counted are counted again later."""
+    calls = job.calls - sum(1 for one in asked if one.path and one.id in counted)
+    printed = job.before + job.sandbox.printed
+    job.memory.underway = Underway(
+        job.run.call_id,
+        job.run.conversation.place,
+        job.program.source,
+        snapshot=snapshot,
+        asked=tuple(asked),
+        calls=calls,
+        printed=printed,
+    )
+
+
+_Answer: TypeAlias = "dict[str, Any] | PendingCall"
+"""What a call came to, as the sandbox takes it: a value or an exception; or that it waits for somebody."""
+
+
+async def _answered(job: Job, asked: AskedCall) -> _Answer:
+    if not asked.path:
+        await asyncio.sleep(asked.seconds)
+        return {"return_value": None}
+    call_id = f"{job.run.call_id}{INNER}{asked.id}"
+    if (known := job.run.conversation.progress.get(call_id)) is not None and (answer := _kept_answer(known)):
+        return answer
+    job.calls += 1
+    if job.calls > job.options.calls:
+        return exception_of(f"this program has made {job.options.calls} calls, which is the limit; end it", "denied")
+    function = job.function(asked.path)
+    if function is None:
+        gone = "was not shown by a search, or is not there any more"
+        return exception_of(f"{ascii(asked.path[:120])[1:-1]} {gone}: use search_tools", "unknown_tool")
+    arguments = _read(function, asked.arguments)
+    if isinstance(arguments, str):
+        return exception_of(arguments, "invalid_arguments")
+    output = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run)
+    return output.pending[0] if output.pending else _given(job, call_id, function.tool, output)
+
+
+def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput) -> dict[str, Any]:
+    """What a tool gave, for the program, and for the process that may have to go on with it."""
+    job.changes += output.changes
+    text = value_text(tool, output) if output.error is None else ""
+    if len(text) > (most := job.options.memory_mb * MAX_RESULT_SHARE):
+        words = f"was called, but its result has {len(text):,} characters; a program takes {most:,}: ask for less"
+        output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
+    if output.error is not None:
+        said = "\n".join(part.text for part in output.content if isinstance(part, Text))
+        answer = exception_of(said, output.error)
+        kept = ToolResult(call_id, tool.name, (Text(json.dumps(answer)),), output.error)
+    else:
+        answer = {"return_value": text}
+        kept = ToolResult(call_id, tool.name, (Text(text),))
+        if shape := shape_of(text):
+            job.session.catalog.seen_results[tool.definition.key] = shape
+    if job.is_kept:
+        job.run.conversation.note_progress(call_id, CallProgress(tool.safe_to_repeat, (kept,)))
+    return answer
+
+
+def _kept_answer(known: CallProgress) -> dict[str, Any]:
+    """What a call had come to when the process that made it ended; nothing for one that can be made again."""
+    part = known.parts[0] if known.parts else None
+    if not isinstance(part, ToolResult):
+        return exception_of(UNKNOWN_OUTCOME) if known.is_unknown else {}
+    if part.error is None:
+        return {"return_value": part.text}
+    answer: dict[str, Any] = json.loads(part.text)
+    return answer
+
+
+def _read(function: Function, text: str) -> dict[str, Any] | str:
+    """The arguments on the wire; a text says what is wrong with them."""
+    try:
+        arguments = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        return f"the arguments are no JSON: {safe_line(str(error), 200)}"
+    if not isinstance(arguments, dict):
+        return "the arguments are no JSON object"
+    return function.stub.wire_arguments(arguments)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"it has no {name}")
