@@ -1,6 +1,6 @@
 """Connections to MCP servers: mcpagent beside the plain SDK client and fastmcp's, under load and on the same faults.
 
-    python -m benchmarks.mcp [--home DIR] [SYSTEM ...]
+    python -m benchmarks.mcp [--home DIR] [--only WORDS] [SYSTEM ...]
 
 Installs mcpagent (this repository), `mcp` and `fastmcp`, newest releases, each into an environment of its own in the
 home folder. Each measurement runs in a process of its own against tests/servers/faulty_server.py, which needs nothing
@@ -326,12 +326,13 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--home", type=Path, help="where the environments are kept; default: a folder that is removed")
+    parser.add_argument("--only", default="", help="only what is measured with these words in its name")
     parser.add_argument("systems", nargs="*", choices=[*PACKAGES, []], help="default: all")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = options.home or Path(folder)
         pythons = {system: installed(home, system) for system in options.systems or PACKAGES}
-        for measure in MEASURES:
+        for measure in (name for name in MEASURES if options.only in name):
             print(measure)
             for system, python in pythons.items():
                 print(f"    {system:10} {measured(python, system, measure)}", flush=True)

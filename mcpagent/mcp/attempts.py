@@ -39,7 +39,7 @@ class Attempt:
         self._end = self._loop.time() + limits.total
         self._is_paused = is_paused
         self._on_progress = on_progress
-        self._large: dict[str, Any] | None = None
+        self._result: dict[str, Any] | None = None
         self.silent_from = self._loop.time()
         self.timeout = asyncio.timeout_at(self._due())
         self.run = current_run()
@@ -63,13 +63,13 @@ class Attempt:
         self.restart_silence()
 
     def take(self, result: dict[str, Any]) -> None:
-        """Keeps a large result, which the SDK gets a small one in place of."""
-        self._large = result
+        """Keeps a result, which the SDK gets a stand-in for."""
+        self._result = result
 
     def whole(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result that the SDK gave, or the large one that was kept in its place."""
-        large, self._large = self._large, None
-        return result if large is None else large
+        """The result that the SDK gave, or the one that was kept and that it gave a stand-in for."""
+        kept, self._result = self._result, None
+        return result if kept is None else kept
 
     def _due(self) -> float:
         return self._end if self._is_paused else min(self._end, self._loop.time() + self._idle)
@@ -146,7 +146,7 @@ class Attempts:
             attempt.sent_id = request_id
 
     def takes(self, request_id: RequestId, result: dict[str, Any]) -> bool:
-        """Whether one of them keeps this large result, so that it need not go through the SDK."""
+        """Whether one of them keeps this result, so that it need not go through the SDK."""
         attempt = next((item for item in self._open if item.sent_id == request_id), None)
         if attempt is not None:
             attempt.take(result)

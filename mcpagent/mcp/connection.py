@@ -305,7 +305,7 @@ class McpConnection:
             if may_be_task and isinstance(request, types.CallToolRequest) and takes_tasks(session):
                 request = as_task(request, limits.total)
             for _ in range(MAX_INPUT_ROUNDS + 1):
-                # What is large goes past the SDK, which has a small stand-in for it.
+                # Results go past the SDK, which has a stand-in for each.
                 shown = await session.send_request(request, RawResult, progress_callback=attempt.heard)
                 result = attempt.whole(shown.root)
                 if HANDLE in result:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
 from mcpagent.events import Event, Notice
 from mcpagent.mcp.link import ServerLink
@@ -349,7 +349,7 @@ async def test_a_result_of_ten_megabytes_does_not_hold_the_loop(tmp_path: Path) 
         return text
 
     model = ScriptedModel([[ToolCall("1", "fetch", {})], "done"])
-    async with Agent(model, tools=[fetch]) as agent:
+    async with Agent(model, tools=[fetch], options=RunOptions(large_result_tokens=0)) as agent:
         beating = asyncio.create_task(beat())
         await agent.ask("Go.")
         stop.set()

@@ -272,6 +272,10 @@ def flood(count: int, message: Callable[[int], Request]) -> None:
         send({"jsonrpc": "2.0", **message(number)})
 
 
+def flood_notifications(_: Request) -> None:
+    flood(int(OPTIONS.count), lambda n: {"method": "notifications/message", "params": {"level": "info", "data": n}})
+
+
 def announce_change(_: Request) -> None:
     Path(OPTIONS.log + ".changed").touch()
     send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -334,9 +338,7 @@ DEEDS: dict[str, Callable[[Request], object]] = {
     "progress-then-answer": lambda r: progress_for(r, 6, 0.15),
     "flood-stderr": flood_stderr,
     "flood-stderr-lines": flood_stderr_lines,
-    "flood-notifications": lambda _: flood(
-        int(OPTIONS.count), lambda n: {"method": "notifications/message", "params": {"level": "info", "data": n}}
-    ),
+    "flood-notifications": flood_notifications,
     "list-changed-storm": lambda _: flood(10_000, lambda n: {"method": "notifications/tools/list_changed"}),
     "flood-requests": lambda _: flood(10_000, lambda n: {"method": "ping", "id": f"server-{n}"}),
     "list-changes": announce_change,

@@ -247,15 +247,14 @@ class _Relay:
             return SessionMessage(invalid_answer(message.id, result), item.metadata)
         if request.method == "initialize":
             self._requests.version = str(result.get("protocolVersion"))
-        if much:
-            result = self._handed_on(request, message.id, result)
+        result = self._handed_on(request, message.id, result)
         if result is message.result:
             return item
         return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result), item.metadata)
 
     def _handed_on(self, request: OpenRequest, request_id: RequestId, result: dict[str, Any]) -> dict[str, Any]:
-        """What the SDK gets of a result: it walks through all of it, in the event loop, so of a large one it gets a
-        part, or nothing if the real one can go past it."""
+        """What the SDK gets of a result, which is checked already and all of which it walks through in the event loop:
+        of a long list a part, of others nothing if the real one can go past it."""
         if request.method == "tools/list":
             return self._pages.first_of(result)
         stand_in = _STAND_INS.get(request.method)
