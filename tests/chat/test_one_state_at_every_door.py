@@ -181,6 +181,7 @@ async def test_slow_within_the_limit(tmp_path: Path, gate: Gate) -> None:
         assert "place 1 of 1" in await at.command("/why get_weather")
 
 
+@pytest.mark.slow
 async def test_failing_and_coming_back(tmp_path: Path, gate: Gate) -> None:
     """It fails three times; when somebody starts it again it is connecting again, since it failed, and then there."""
     script = tmp_path / "broken.py"

@@ -749,6 +749,7 @@ async def test_calls_at_once_are_asked_about_one_after_the_other() -> None:
     assert [denial.line() for denial in made.denials] == ["denied: book (you said no)"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such lock there")
 async def test_a_yes_holds_while_another_program_has_the_folder_and_nothing_waits_for_it(tmp_path: Path) -> None:
     import fcntl

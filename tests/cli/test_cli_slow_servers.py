@@ -141,6 +141,7 @@ def test_the_chat_waits_for_its_first_question(gate: Gate, tmp_path: Path) -> No
         assert screen.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_the_chat_says_what_it_did_not_wait_for_and_does_not_wait_again(gate: Gate, tmp_path: Path) -> None:
     arguments = ["-m", "offline", "--allow", "slow.*", "--tool-search", "on", "--server", slow(gate)]
     with on_a_terminal([*arguments, "--server-wait", "1"], tmp_path) as screen:

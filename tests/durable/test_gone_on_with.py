@@ -164,6 +164,7 @@ async def test_another_run_waits_for_one_that_is_not_finished(folder: Path) -> N
     store.close()
 
 
+@pytest.mark.slow
 async def test_answers_that_came_to_nothing_can_be_given_again(tmp_path: Path) -> None:
     durable, store = durable_in(tmp_path)
     policy, tools = ApprovalPolicy(required=True), [paying(tmp_path / "ledger")]
@@ -180,6 +181,7 @@ async def test_answers_that_came_to_nothing_can_be_given_again(tmp_path: Path) -
     store.close()
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_cancelled_is_told_and_holds_nothing(tmp_path: Path) -> None:
     durable, store = durable_in(tmp_path)
     begun = asyncio.Event()

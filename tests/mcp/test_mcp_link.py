@@ -149,6 +149,7 @@ async def test_closing_while_the_lists_are_read_does_not_bring_the_server_back(l
         assert state(link) == "closed"
 
 
+@pytest.mark.slow
 async def test_others_connect_when_who_began_to_is_cancelled(log: Path, tmp_path: Path) -> None:
     async with nothing_left(str(log)), cached("slow-start", log, tmp_path) as link:
         echo = tool_of(link, "echo")

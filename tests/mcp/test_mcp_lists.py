@@ -235,6 +235,7 @@ async def test_concurrent_first_calls_start_one_process(log: Path, cache: ListCa
     assert lines(log).count("life") == 1
 
 
+@pytest.mark.slow
 async def test_a_first_call_that_is_cancelled_leaves_the_server_for_the_next(log: Path, cache: ListCache) -> None:
     async with ServerLink(config("slow-start", log), cache=cache):
         pass

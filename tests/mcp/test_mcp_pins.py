@@ -176,6 +176,7 @@ async def test_a_changed_tool_is_called_only_with_a_yes(tmp_path: Path) -> None:
     assert len(asked) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such lock there")
 def test_a_folder_that_another_program_holds_keeps_nothing_from_being_used(pins: PinStore, tmp_path: Path) -> None:
     import fcntl

@@ -430,6 +430,7 @@ async def test_progress_keeps_a_call_alive(log: Path) -> None:
     assert seconds > 0.5
 
 
+@pytest.mark.slow
 async def test_progress_does_not_keep_a_call_alive_for_ever(log: Path) -> None:
     async with connected("progress-forever", log, timeout_seconds=0.3, total_timeout_seconds=0.6) as server:
         output, seconds = await server.trouble()

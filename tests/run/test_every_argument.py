@@ -217,11 +217,11 @@ TAKEN: Mapping[str, str] = {
         "name=x; description=x; output_type=None {} class; defer_loading=None True; timeout_seconds=None 5"
     ),
     "Agent.session": "id=None x; messages=None []; tool_context=None; limits=None",
-    "Agent.ask": "prompt=x; output_type=None; tool_context=None",  # what it answers is of no other type
-    "Agent.run": "prompt=x; output_type=None {} class; tool_context=None",
-    "Agent.stream": "prompt=x; output_type=None {} class; tool_context=None",
+    "Agent.ask": "prompt=x; output_type=None; tool_context=None; limits=None",  # what it answers is of no other type
+    "Agent.run": "prompt=x; output_type=None {} class; tool_context=None; limits=None",
+    "Agent.stream": "prompt=x; output_type=None {} class; tool_context=None; limits=None",
     "Agent.search": "query=x; limit=None 5",
-    "Session.ask": "prompt=x; output_type=None; tool_context=None",
+    "Session.ask": "prompt=x; output_type=None; tool_context=None; limits=None",
     "Session.search": "query=x; limit=None 5",
     "SessionStore": "where=None x; secrets=[]",
     "ApprovalPolicy": "required=True; decide=None",

@@ -553,6 +553,7 @@ async def test_what_toolsets_give_each_session_is_worked_out_once(kind: str) -> 
         assert kept / len(sessions) < 200_000
 
 
+@pytest.mark.slow
 async def test_a_session_with_what_another_live_one_has_builds_nothing_however_many_kinds_there_are() -> None:
     def seen(context: RunContext[Any], definition: ToolDefinition) -> bool:
         return context.deps is None or int(definition.name.rpartition("_")[2]) % 12 != context.deps

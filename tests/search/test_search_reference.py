@@ -148,6 +148,7 @@ def check(index: ToolIndex, tools: Sequence[ToolDefinition], query: str, limit: 
 QUERIES = st.lists(st.sampled_from([*WORDS, *SERVERS]), min_size=1, max_size=7).map(" ".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(catalogues(), QUERIES, st.integers(1, 6))
 def test_names_scores_and_reasons_are_those_of_the_reference(

@@ -95,6 +95,7 @@ def test_a_folder_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
     assert answers(index_in(tmp_path / "file")) == answers(index_in(None))
 
 
+@pytest.mark.slow
 def test_old_files_go(tmp_path: Path) -> None:
     for number in range(12):
         index = index_in(tmp_path)

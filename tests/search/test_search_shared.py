@@ -91,6 +91,7 @@ def test_some_of_the_tools_are_searched_as_if_there_were_no_others(kept: set[int
     assert mine.names_near(query) == own.names_near(query)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["bm25", "hybrid", "multilingual", "regex"])
 def test_what_others_bring_changes_nothing_before_or_after(strategy: RankingName) -> None:
     if strategy == "hybrid":

@@ -309,6 +309,7 @@ def test_figures_in_a_port_are_no_codes(port: int) -> None:
     assert advice("28P01", refused) == "check user and password"
 
 
+@pytest.mark.slow
 def test_somebody_listens_who_says_nothing() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
