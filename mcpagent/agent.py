@@ -9,7 +9,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -36,7 +35,7 @@ from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderToo
 from mcpagent.output.last_answer import told_to_caller
 from mcpagent.output.output_spec import OutputSpec
 from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
-from mcpagent.python.event_loops import BackgroundLoop, ElsewhereWork, in_own_loop, running_loop
+from mcpagent.python.event_loops import BackgroundLoop, done_elsewhere, in_own_loop, running_loop
 from mcpagent.questions.given import Given, wanted_output
 from mcpagent.questions.ways_to_ask import WaysToAsk
 from mcpagent.run import Deps, RunContext, RunOptions, current_run, outside_of_runs
@@ -253,7 +252,7 @@ class Agent(WaysToAsk[Deps]):
             kept = await written(opened)
             return _with_limits(self._going_on(id, self._live(id), kept, None, deps, tool_context), limits)
         finally:
-            opened.add_done_callback(self._opened(id))
+            opened.add_done_callback(partial(self.store.release_opened, id))
 
     def session_as_of(self, id: str, kept: KeptSession | None) -> Session[Deps]:  # noqa: A002
         """The session as it was at some time, which this process holds; what was written since is written anew."""
@@ -271,16 +270,6 @@ class Agent(WaysToAsk[Deps]):
         before, self._own = self._own, await self.open_session(id)
         if before is not None and before is not self._own:
             before.give_back()
-
-    def _opened(self, id: str) -> Callable[[Future[KeptSession | None]], None]:  # noqa: A002
-        """Gives back what reading a session took, also if nobody waited for the end of it."""
-        store = self.store
-
-        def release(opened: Future[KeptSession | None]) -> None:
-            if store is not None and not opened.cancelled() and opened.exception() is None:
-                store.release(id)
-
-        return release
 
     def _live(self, id: str) -> Session[Deps] | None:  # noqa: A002
         """The session of this id that somebody holds: a conversation is one value."""
@@ -711,16 +700,8 @@ class Agent(WaysToAsk[Deps]):
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """What it gives, for code that cannot await; the agent's own loop does it meanwhile, in another thread."""
         self._require_started()
-        loop, running = self._loop, running_loop()
-        assert loop is not None
-        if running is loop or (running is not None and self._background is None):
-            raise AgentStateError("ask_sync() would block the running event loop; use `await agent.ask(...)`")
-        if not loop.is_running():
-            raise AgentStateError(
-                "the agent was started in an event loop that does not run now, so ask_sync() would wait for ever; "
-                "use `loop.run_until_complete(agent.ask(...))`, or start the agent with `with`"
-            )
-        return ElsewhereWork(work(), loop).result()
+        assert self._loop is not None
+        return done_elsewhere(work, self._loop, is_in_thread=self._background is not None)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from concurrent.futures import Future, wait
 from functools import wraps
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from mcpagent.errors import AgentStateError
+
 END_SECONDS = 5.0
 """So long who was interrupted waits for work that does not heed its cancellation."""
 
@@ -137,3 +139,21 @@ class BackgroundLoop:
         self._thread.join(END_SECONDS)
         if not self._thread.is_alive():  # else code that holds it, and cannot be ended
             self.loop.close()
+
+
+def done_elsewhere(
+    work: Callable[[], Coroutine[Any, Any, _T]], loop: asyncio.AbstractEventLoop, *, is_in_thread: bool
+) -> _T:
+    """What the work gives, for code that cannot await, such as `ask_sync`. Raises `AgentStateError` if it never would.
+
+    `is_in_thread`: the loop is a `BackgroundLoop`'s, which code in another loop may wait for.
+    """
+    running = running_loop()
+    if running is loop or (running is not None and not is_in_thread):
+        raise AgentStateError("ask_sync() would block the running event loop; use `await agent.ask(...)`")
+    if not loop.is_running():
+        raise AgentStateError(
+            "the agent was started in an event loop that does not run now, so ask_sync() would wait for ever; "
+            "use `loop.run_until_complete(agent.ask(...))`, or start the agent with `with`"
+        )
+    return ElsewhereWork(work(), loop).result()

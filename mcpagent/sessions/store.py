@@ -141,6 +141,11 @@ class SessionStore:
         if (worker := self._worker) is not None:
             worker.soon(lambda: self._let_go(session))
 
+    def release_opened(self, session: str, opened: Future[KeptSession | None]) -> None:
+        """As `release`, of what `begin` gave when that has ended, also if nobody waited for it."""
+        if not opened.cancelled() and opened.exception() is None:
+            self.release(session)
+
     def _let_go(self, session: str) -> None:
         self._users[session] -= 1
         if self._users[session] <= 0:
