@@ -596,6 +596,7 @@ class Session(WaysToAsk[Deps]):
         while 0 < length < len(messages) and messages[length].role == "tool":
             length -= 1
         self._go_on(length)
+        self._memory.forget_all_but(self._conversation.open_calls, self._conversation.place)
         self._unfinished = self._output = None
         self._keep_soon()
 

@@ -11,7 +11,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -22,7 +22,7 @@ from mcpagent.code_mode.identifiers import ImportPlace, Places
 from mcpagent.code_mode.program_source import assigned_names
 from mcpagent.code_mode.sandbox import AskedCall
 from mcpagent.config.user_folders import state_folder
-from mcpagent.messages import ToolErrorKind, ToolKey
+from mcpagent.messages import ToolCall, ToolErrorKind, ToolKey
 
 MAX_CONTEXT = 100_000
 """Characters of earlier programs that the type checker knows of."""
@@ -95,6 +95,15 @@ class Memory:
                 break
             found |= dict.fromkeys(assigned_names(source))
         return list(found)
+
+    def forget_all_but(self, calls: Sequence[ToolCall], place: int) -> None:
+        """Of programs that were under way, or ended last, those stay that these calls at this place run: another
+        call there may have the id of one that was taken back."""
+        there = {(call.id, place) for call in calls}
+        if self.underway is not None and (self.underway.call_id, self.underway.place) not in there:
+            self.underway = None
+        if self.ended is not None and (self.ended.call_id, self.ended.place) not in there:
+            self.ended = None
 
     def take(self, other: Memory) -> None:
         """Becomes what the other one is."""

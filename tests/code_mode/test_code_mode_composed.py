@@ -106,6 +106,23 @@ async def test_variables_are_there_in_the_next_process(tmp_path: Path, monkeypat
     assert last[-1][-1] == "A\nB"
 
 
+async def test_after_a_rewind_a_call_with_the_same_id_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    programs = [ToolCall("1", "run_code", {"code": f"print({word!r})"}) for word in ("one", "two")]
+    model = ScriptedModel([programs[0], "done", programs[1], "done"])
+    store = SessionStore(tmp_path / "sessions.db")
+    async with Agent(model, with_code_mode=True, sessions=store) as agent:
+        session = agent.session("it")
+        said: list[str] = []
+        for _ in programs:
+            session.rewind(0)
+            await session.ask("go")
+            said += [one.text for message in session.messages for one in message.tool_results]
+    assert said == ["one", "two"]
+
+
 async def test_spans_of_its_calls_stand_below_the_call_that_runs_it() -> None:
     traced = Traced()
     program = F + "import asyncio\nawait asyncio.gather(add(a=1), shout(text='x'))\nawait forbidden(path='p')"
