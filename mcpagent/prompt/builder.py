@@ -119,6 +119,8 @@ def is_misfit_note(text: str) -> bool:
 
 
 def is_own_note(text: str) -> bool:
-    """Whether it is what a model was told of its answer, by `misfit_note` or `call_note`: nobody asked it."""
+    """Whether it is what a model was told of its answer, by `misfit_note`, `call_note` or `final_answer_note`: nobody
+    asked it."""
     begins, _, ends = _words("call").template.partition("$tool")
-    return is_misfit_note(text) or (text.startswith(begins) and text.endswith(ends))
+    final = _words("final_answer").template.partition("$reason")[2]
+    return is_misfit_note(text) or (text.startswith(begins) and text.endswith(ends)) or text.endswith(final)

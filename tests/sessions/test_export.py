@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall, load_messages
 from mcpagent.errors import InputError
 from mcpagent.messages import Image, Message, ToolResult
-from mcpagent.prompt.builder import call_note, misfit_note
+from mcpagent.prompt.builder import call_note, final_answer_note, misfit_note
 from mcpagent.sessions import KeptSession, exported
 from mcpagent.sessions.export import FORMS
 from mcpagent.sessions.export.transcript import FileRoom
@@ -259,7 +259,12 @@ async def test_what_mcpagent_says_to_a_model_is_no_question() -> None:
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## Question 1"]
 
 
-@pytest.mark.parametrize("note", [call_note("look()"), misfit_note(["people: Field required"])])
+FAILING = 'Your calls to "look" keep failing in the same way.'
+
+
+@pytest.mark.parametrize(
+    "note", [call_note("look()"), misfit_note(["people: Field required"]), final_answer_note(FAILING)]
+)
 def test_a_model_that_is_told_what_its_answer_lacks_was_asked_no_question(note: str) -> None:
     reminded = (said("user", "go"), said("assistant", "I use look()."), said("user", note))
     for form in ("md", "html"):
