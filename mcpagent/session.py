@@ -51,6 +51,7 @@ from mcpagent.python.event_loops import in_own_loop
 from mcpagent.questions.given import Given
 from mcpagent.questions.ways_to_ask import WaysToAsk
 from mcpagent.run import Deps, RunContext, RunResult, SessionBudget, Tally, current_run, nothing_to_keep
+from mcpagent.sessions.export.transcript import is_news
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
@@ -644,8 +645,7 @@ class Session(WaysToAsk[Deps]):
             self._know_as_then(tools, begun)
         self._model, self._tools, self._conversation, self._has_begun = model, tools, conversation, has_begun
         self._is_small = is_small
-        asked = (message.text for message in reversed(conversation.messages) if message.role == "user")
-        self._prompt_text = next(asked, "")
+        self._prompt_text = _last_asked(conversation.messages)
         self._open()
         self._warn_of_misfits()
         if begun is not None:
@@ -902,6 +902,13 @@ def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
         return tools.options
     owner.warn(f'tool search: {problem}; mcpagent searches instead (execution "local")')
     return replace(tools.options, execution="local")
+
+
+def _last_asked(messages: Sequence[Message]) -> str:
+    """The text of the last prompt; "" if there is none."""
+    places = range(len(messages) - 1, -1, -1)
+    asked = (messages[at].text for at in places if messages[at].role == "user" and not is_news(messages, at))
+    return next(asked, "")
 
 
 def _is_unfinished(conversation: Conversation) -> bool:

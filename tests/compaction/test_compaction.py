@@ -281,6 +281,21 @@ async def test_a_compacted_session_goes_on_in_another_process(when: str, tmp_pat
     assert sent[-1].text == "Last"
 
 
+async def test_a_session_that_is_opened_again_pins_its_question_and_nothing_it_was_told(tmp_path: Path) -> None:
+    def look() -> str:
+        """Look."""
+        return "nothing"
+
+    model = ScriptedModel([*(ToolCall(str(number), "look", {}) for number in range(5)), "done"])
+    async with Agent(model, tools=[look], sessions=SessionStore(tmp_path / "s.db")) as agent:
+        await agent.session("s").ask("The question")
+    async with Agent(ScriptedModel([]), tools=[look], sessions=SessionStore(tmp_path / "s.db")) as agent:
+        session = agent.session("s")
+        assert [message.role for message in session.messages].count("user") == 2  # it was told that it repeats itself
+        session.pin()
+        assert [message.text for message in session.messages if Pinned() in message.parts] == ["The question"]
+
+
 async def test_a_run_that_was_ended_while_it_was_compacted_is_gone_on_with(tmp_path: Path) -> None:
     """Nothing was said of it yet: the summary is asked for again."""
     stuck = asyncio.Event()

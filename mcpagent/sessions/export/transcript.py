@@ -244,7 +244,7 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
     waiting = calls_to_come(None)
     for place, message in enumerate(session.messages):
         if message.role == "user":
-            if _is_news(session.messages, place):
+            if is_news(session.messages, place):
                 entries.append(News(message.parts))
                 continue
             if number or entries:
@@ -291,7 +291,7 @@ def compacted_words(part: Compacted) -> str:
     return f"For the model, from here on: the last {part.kept:,} messages stay; {told}"
 
 
-def _is_news(messages: Sequence[Message], place: int) -> bool:
+def is_news(messages: Sequence[Message], place: int) -> bool:
     """Whether mcpagent said it: behind results or before a prompt, in words that it uses."""
     message, before, after = messages[place], messages[max(place - 1, 0)], messages[place + 1 : place + 2]
     if any(isinstance(part, ToolsChanged | ToolsShown | Compacted) for part in message.parts):
