@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError, OutputProblem
-from mcpagent.events import Emit, Event, LimitReached, StopReason, guarded, ignore
+from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, StopReason, guarded, ignore
 from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
 from mcpagent.limits.run_clock import RunClock
 from mcpagent.limits.run_limits import FIRM, LimitKind, Limits, LimitScope, UsedUp, used_up
@@ -157,7 +157,7 @@ class LimitStopError(LimitError):
     """Ends a run from within; `converse` makes its result of it."""
 
     def __init__(self, reached: LimitReached) -> None:
-        super().__init__(reached.text)
+        super().__init__(reached.text, stop=LIMIT_STOPS[reached.limit])
         self.reached = reached
 
 

@@ -278,14 +278,16 @@ class Session(WaysToAsk[Deps]):
         unfinished, pending = self._unfinished, self._pending
         if self._conversation.open_calls:
             raise InputError("compact: calls wait for an answer; answer them first: session.resume(...)")
-        with self._running(Given({})) as run:
-            run.tally.is_over, run.tally.pending = True, pending
-            await run.refresh()
-            with run.entered(), run.watch.running():
-                made = await compact_now(run, keep)
-        self._unfinished = unfinished
-        self._keep_soon()
-        return made
+        try:
+            with self._running(Given({})) as run:
+                run.tally.is_over, run.tally.pending = True, pending
+                await run.refresh()
+                with run.entered(), run.watch.running():
+                    return await compact_now(run, keep)
+        finally:
+            if self._unfinished is None and unfinished is not None:  # what it took is counted with this
+                self._unfinished = replace(unfinished, spent=Spent())
+                self._keep_soon()
 
     def pin(self, place: int = -1) -> None:
         """Keeps a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
@@ -405,8 +407,8 @@ class Session(WaysToAsk[Deps]):
 
     @staticmethod
     def _is_wanted(run: RunContext[Any]) -> bool:
-        """Whether the run's answer is still to come."""
-        return not run.tally.is_over or bool(run.tally.pending)
+        """Whether the run's answer is still to come, also after a limit ended it."""
+        return not run.tally.is_over or bool(run.tally.pending) or _is_unfinished(run.conversation)
 
     def _result(self, finished: RunFinished, earlier: int, spec: OutputSpec | None) -> RunResult[Any]:
         self._pending = finished.pending

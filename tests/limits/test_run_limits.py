@@ -39,6 +39,7 @@ from mcpagent.events import Event, LimitReached, RunFinished, SubagentEvent, Tex
 from mcpagent.limits.run_limits import KINDS
 from mcpagent.messages import Usage
 from mcpagent.run import RunContext
+from mcpagent.sessions.kept import KeptSession
 from tests.limits.endless import CASES, SECONDS, Case, Endless, Looking
 from tests.scenes import results
 
@@ -595,9 +596,32 @@ async def test_a_summary_counts_and_is_not_asked_for_when_nothing_is_left() -> N
         with pytest.raises(LimitError, match="stopped after 300 tokens"):
             await session.ask("third")
         session.rewind(4)
-        with pytest.raises(LimitError, match="of the session"):
+        with pytest.raises(LimitError, match="of the session") as caught:
             await session.compact()
+        assert caught.value.stop == "max_tokens"
     assert model.remaining == 0
+
+
+async def test_what_a_process_took_that_ended_counts_once_when_it_is_compacted() -> None:
+    kept: list[KeptSession] = []
+
+    def answer(_: ModelRequest) -> ModelResponse:
+        kept.append(session.snapshot())  # as a process leaves it that is killed in this request
+        return ModelResponse(Message("assistant", (Text("done"),)), Usage(100, 0, requests=1), "end")
+
+    usage = Usage(100, 0, requests=1)
+    calls = ModelResponse(Message("assistant", (ToolCall("1", "look", {"place": "x"}),)), usage, "calls")
+    tools = [Looking().tool()]
+    async with Agent(ScriptedModel(["one", "two", calls, answer]), tools=tools) as agent:
+        session = agent.session("ann")
+        for question in ("first", "second", "go"):
+            await session.ask(question)
+    async with Agent(ScriptedModel(["a summary", "done"]), tools=tools) as agent:
+        session = agent.session_as_of("ann", kept[0])
+        assert await session.compact()
+        assert await session.resume() == "done"
+        assert session.spent.usage.input_tokens == 100
+        assert session.spent.tool_calls == 1
 
 
 async def test_a_run_that_was_ended_goes_on_with_resume() -> None:

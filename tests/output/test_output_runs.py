@@ -15,6 +15,7 @@ from mcpagent import (
     ApprovalPolicy,
     CallsPendingError,
     InputError,
+    LimitError,
     Limits,
     Message,
     ModelError,
@@ -161,6 +162,32 @@ async def test_a_new_question_is_not_asked_in_the_form_of_the_one_before() -> No
     assert model.requests[1].output is not None
     assert model.requests[1].output.name == "Trip"
     assert model.requests[2].output is None
+
+
+async def test_a_run_that_a_limit_ended_goes_on_to_its_form() -> None:
+    used = Usage(60, 0, requests=1)
+    model = ScriptedModel([ModelResponse(Message("assistant", (PAY,)), used, "calls"), BAD, GOOD])
+    async with Agent(model, tools=[pay]) as agent:
+        session = agent.session()
+        with pytest.raises(LimitError):
+            await session.ask("Pay.", output_type=City, limits=Limits(tokens=50))
+        assert session.is_unfinished
+        assert "people" in (session.output_schema or {})["properties"]
+        assert json.loads(await session.resume()) == json.loads(GOOD)
+        assert session.output_schema is None
+
+
+async def test_a_run_that_is_not_finished_keeps_its_form_when_it_is_compacted() -> None:
+    model = ScriptedModel(["one", "two", PAY, ModelError("down", provider="x"), "a summary", GOOD])
+    async with Agent(model, tools=[pay]) as agent:
+        session = agent.session()
+        await session.ask("first")
+        await session.ask("second")
+        with pytest.raises(ModelError):
+            await session.ask("Pay.", output_type=City)
+        assert await session.compact()
+        assert session.is_unfinished
+        assert json.loads(await session.resume()) == json.loads(GOOD)
 
 
 async def test_another_process_goes_on_to_the_same_form(tmp_path: Path) -> None:
