@@ -158,15 +158,16 @@ async def run_call(
     started = time.monotonic()  # not before: a person may have thought about it
     if tool is not None and isinstance(decision, Approved):
         seconds = tool.limit(run.options.tool_timeout_seconds)
-        timeout = asyncio.timeout(seconds)
+        timeout, called = asyncio.timeout(seconds), run.for_call(call.id, tool.name, approved=decision.by_person)
         batch.begun.add(position)
         try:
-            with run.for_call(call.id, tool.name, approved=decision.by_person).entered(), run.watch.calling(call, tool):
+            with called.entered(), run.watch.calling(call, tool):
                 async with timeout:
                     output = usable_output(tool, await tool.run(await _to_run_with(tool, decision.arguments)))
                     output = await held_to_promise(tool, output)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
             output = failure_output(error, tool, seconds if timeout.expired() else None)
+        run.of_call.spent += called.of_call.spent  # if a program makes it: for the call that runs the program
     else:
         output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
     if output.pending and tool is not None and run.tools.is_own(tool):
