@@ -164,7 +164,7 @@ class Agent(WaysToAsk[Deps]):
         self._wanted_search = definition.tool_search or ToolSearch(enabled="marked")
         self._search = self._wanted_search
         self._taken = names_taken(definition.provider_tools)
-        if code is not None:
+        if definition.code_mode is not None:
             self._taken |= {RUN_CODE}
         servers = (tool for tool in run_there if isinstance(tool, ProviderMcp))
         self._unasked = () if rules.required is False else tuple(tool.name for tool in servers)

@@ -15,15 +15,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from mcpagent.approval import PendingCall
+from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.definition import Definition
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
 from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
+from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS
 from mcpagent.limits.run_limits import KINDS, Limits
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import (
     BinaryBlock,
     Image,
     Message,
+    Spent,
     Text,
     ToolDefinition,
     ToolErrorKind,
@@ -42,6 +45,7 @@ from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
+from mcpagent.window.how_far import Compaction
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -100,7 +104,7 @@ class RecordedSearch:
 class StartLine:
     """How the agent was made, as far as its requests depend on it; instructions that are computed are not in it.
 
-    `limits` are those of a run, and of its seconds nothing: a replay takes none.
+    `limits` are those of a run, and `session_limits` of a session, of seconds nothing: a replay takes none.
     """
 
     instructions: str
@@ -112,6 +116,10 @@ class StartLine:
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     computes_instructions: bool = False
     provider_tools: tuple[Any, ...] = ()
+    code_mode: CodeMode | None = None
+    session_limits: Mapping[str, int | float] = field(default_factory=dict[str, int | float])
+    large_result_tokens: int = LARGE_RESULT_TOKENS
+    compaction: Compaction | None = field(default_factory=Compaction)
     schema: str = SCHEMA
     mcpagent: str = ""
 
@@ -132,6 +140,10 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
         tool_limits=limits,
         computes_instructions=callable(instructions),
         provider_tools=tuple(as_data(tool, with_token=False) for tool in definition.provider_tools),
+        code_mode=definition.code_mode,
+        session_limits=replace(definition.options.session_limits, seconds=None).given(),
+        large_result_tokens=definition.options.large_result_tokens,
+        compaction=definition.options.compaction,
         mcpagent=version("mcpagent"),
     )
 
@@ -144,13 +156,20 @@ def as_recorded(definition: Definition, line: StartLine) -> Definition:
         instructions=definition.instructions or for_model(line.instructions),
         tool_search=definition.tool_search or search,
         pinned=definition.pinned or line.pinned,
-        options=replace(definition.options, limits=_recorded_limits(line)),
+        options=replace(
+            definition.options,
+            limits=_recorded_limits(line.limits),
+            session_limits=_recorded_limits(line.session_limits),
+            large_result_tokens=line.large_result_tokens,
+            compaction=line.compaction,
+        ),
         provider_tools=definition.provider_tools or provider_tools_of(line.provider_tools, "provider_tools"),
+        code_mode=definition.code_mode or line.code_mode,
     )
 
 
-def _recorded_limits(line: StartLine) -> Limits:
-    known: dict[str, Any] = {kind: line.limits[kind] for kind in KINDS if kind in line.limits}
+def _recorded_limits(recorded: Mapping[str, int | float]) -> Limits:
+    known: dict[str, Any] = {kind: recorded[kind] for kind in KINDS if kind in recorded}
     return Limits(**known)
 
 
@@ -337,7 +356,8 @@ class RecordedChange:
 @dataclass(frozen=True, slots=True)
 class CallLine:
     """What a call gave; `progress` is done, total and message of each notification. `waits`: the calls of its program
-    that waited for an answer, where it gave nothing yet."""
+    that waited for an answer, where it gave nothing yet. `agents`: what was taken inside of it, by agents and programs.
+    """
 
     id: str
     name: str
@@ -348,6 +368,7 @@ class CallLine:
     changes: tuple[RecordedShown | RecordedChange, ...]
     blocks: tuple[BinaryBlock, ...] = ()
     waits: tuple[PendingCall, ...] = ()
+    agents: Spent | None = None
 
     @property
     def output(self) -> ToolOutput:

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import AnswerRestarted, Emit, Event, Notice, RunFinished, TextDelta, ThinkingDelta, ToolProgress
-from mcpagent.messages import Message, ToolDefinition, json_copy
+from mcpagent.messages import Message, Spent, ToolDefinition, json_copy
 from mcpagent.models.base import (
     Model,
     ModelRequest,
@@ -170,7 +170,9 @@ class Recorder:
             output = await tool.run(arguments)
             call, progress = run_context(), self._progress.pop((definition.server or "", definition.original_name), [])
             about = {"id": call.call_id, "name": call.tool_name, "server": definition.server, "arguments": made}
-            self.write("call", {**about, **output_document(output, progress)})
+            spent = call.of_call.spent
+            inside = {"agents": asdict(spent)} if spent != Spent() else {}
+            self.write("call", {**about, **output_document(output, progress), **inside})
             return output
 
         return replace(tool, run=run)

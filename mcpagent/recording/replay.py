@@ -207,6 +207,8 @@ class Replay:
             line = recorded.popleft()
             for event in line.notifications(tool.definition):
                 call.emit(event)
+            if line.agents is not None:  # it counts for the limits of the run
+                call.count(line.agents)
             here = tuple(replace(waiting, session=call.thread_id) for waiting in line.waits)
             return replace(line.output, pending=here)
 

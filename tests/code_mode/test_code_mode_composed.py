@@ -12,18 +12,24 @@ from pydantic import BaseModel
 from mcpagent import (
     Agent,
     ApprovalPolicy,
+    Limits,
+    Message,
+    ModelRequest,
+    ModelResponse,
     Recorder,
     Replay,
     RunContext,
+    RunOptions,
     ScriptedModel,
     SessionStore,
+    Text,
     ToolCall,
     ToolContext,
+    Usage,
 )
 from mcpagent.demo import demo_server_config
 from mcpagent.events import Event, SubagentEvent, ToolCallStarted
 from mcpagent.messages import ToolDefinition
-from mcpagent.models import ModelRequest
 from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.programs_scene import SEARCH, Tools
 from tests.compaction.windowed import WindowedModel
@@ -90,6 +96,23 @@ async def test_a_recording_is_replayed(tmp_path: Path) -> None:
         assert await agent.ask("go") == "done"
         assert texts(agent) == first == ["A"]
     assert tools.ran == [("shout", "a")]
+
+
+async def test_a_replay_needs_no_mode_and_counts_what_agents_took_that_a_program_called(tmp_path: Path) -> None:
+    file, answer = tmp_path / "run.jsonl", ModelResponse(Message("assistant", (Text("four"),)), Usage(9, 1), "end")
+    program = "from tools.functions import research\nawait research(prompt='2+2')"
+    calls = [ToolCall("", "search_tools", {"query": "research"}), run_code(program)]
+    tools, options = (
+        [Agent(ScriptedModel([answer])).as_tool("research", "Research.")],
+        RunOptions(limits=Limits(tokens=10)),
+    )
+    model = ScriptedModel(calls)
+    async with Agent(model, tools=tools, with_code_mode=True, options=options, wrappers=[Recorder(file)]) as agent:
+        recorded = await agent.run("go")
+    async with Agent(wrappers=[Replay(file)]) as agent:
+        again = await agent.run("go")
+        assert texts(agent) == ["four"]
+    assert (again.stop, again.limit, again.spent) == ("max_tokens", recorded.limit, recorded.spent)
 
 
 async def test_variables_are_there_in_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -644,6 +644,23 @@ async def test_a_replay_ends_as_the_run_did(kind: str, tmp_path: Path) -> None:
     assert (again.stop, again.answer, again.limit) == (recorded.stop, recorded.answer, recorded.limit)
 
 
+@pytest.mark.parametrize("of_session", [False, True])
+async def test_a_replay_counts_what_agents_took_that_were_called(of_session: bool, tmp_path: Path) -> None:
+    path, limits = tmp_path / "run.jsonl", Limits(turns=3)
+    look = ToolCall("1", "look", {"place": "x"})
+    helper = Agent(ScriptedModel([look, "found"]), tools=[Looking().tool()])
+    boss = ScriptedModel([ToolCall("1", "helper", {"prompt": "go"}), "done"])
+    options = RunOptions(session_limits=limits) if of_session else RunOptions(limits=limits)
+    tools = [helper.as_tool("helper", "Helps.")]
+    async with Agent(boss, tools=tools, options=options, wrappers=[Recorder(path)]) as agent:
+        recorded = await agent.run("go")
+    assert (recorded.stop, recorded.answer) == ("max_turns", "done")
+    async with Agent("offline", wrappers=[Replay(path)]) as agent:
+        again = await agent.run("go")
+    assert (again.stop, again.answer, again.limit) == (recorded.stop, recorded.answer, recorded.limit)
+    assert again.spent == recorded.spent
+
+
 async def test_limits_of_one_run_take_the_place_of_the_agents() -> None:
     def count(number: int) -> int:
         """Counts."""
