@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from mcpagent.cards.card import AgentCard, CardError, CardStrategy, ToolSearchConfig
 from mcpagent.cards.reading import FOREIGN, REQUEST_PARAMS
 from mcpagent.cards.teams import CONNECT_KNOWN, Team, card_at, card_servers, reachable
+from mcpagent.code_mode.code_options import search_for_programs
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
@@ -252,6 +253,8 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         servers["servers"] = tuple(server.name for server in values)
     options, usual, instructions = agent.options, RunOptions(), agent.instructions
     large = options.large_result_tokens
+    # Code mode has a search of its own, over functions too, which no `tool_search` of a card says.
+    is_usual = agent.definition.code_mode is not None and agent.definition.tool_search == search_for_programs(None)
     params = {name: value for name, value in options.settings.given().items() if name in REQUEST_PARAMS}
     if "stop" in params:
         params["stop"] = list(params["stop"])
@@ -259,7 +262,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         name or "agent",
         instructions.strip() if isinstance(instructions, str) else "",
         model=_model_text(agent.model_choice),
-        tool_search=_search_config(agent.tool_search),
+        tool_search=None if is_usual else _search_config(agent.tool_search),
         code_mode=agent.definition.code_mode is not None,
         limits=_without_usual_turns(options.limits),
         large_result_tokens=large if large != usual.large_result_tokens else None,

@@ -648,6 +648,19 @@ async def test_a_filtered_tool_of_a_card_cannot_be_called_found_or_added() -> No
     assert '"name": "percent_of"' not in searched.text
 
 
+async def test_code_mode_comes_back_from_a_card_with_all_functions_in_it() -> None:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    agent = Agent(ScriptedModel([]), tools=[look], with_code_mode=True)
+    card = agent.to_card("mine")
+    assert (card.code_mode, card.tool_search) == (True, None)
+    async with agent, Agent.from_card(card, model=ScriptedModel([]), tools=[look]) as again:
+        assert [tool.name for tool in again.offered_tools()] == ["search_tools", "run_code"]
+        assert again.offered_tools() == agent.offered_tools()
+
+
 def test_a_card_of_an_agent_made_in_code() -> None:
     config = {"mcpServers": {"g": {"url": "https://h", "headers": {"A": "${T}"}}}}
     agent = Agent(
