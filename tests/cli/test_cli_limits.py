@@ -71,6 +71,7 @@ UNKNOWN = "the price of this model, or of a tool that its provider ran, is not k
     [
         ({"max_tokens": 100}, 0.1, "stopped after 100 tokens without an answer (--max-tokens 100)"),
         ({"max_cost": 0.1}, 0.1, "stopped after $0.1000 without an answer (--max-cost 0.1)"),
+        ({"max_cost": 0.0}, 0.1, "stopped after $0.1000 without an answer (--max-cost 0)"),
         ({"max_cost": 9.0}, None, f"stopped without an answer: {UNKNOWN}, so a limit of dollars cannot be kept"),
         ({"max_calls": 1}, 0.1, "stopped after 1 tool call (--max-calls 1); the answer is what the model knew by then"),
         ({"max_turns": 1}, 0.1, "stopped after 1 turn (--max-turns 1); the answer is what the model knew by then"),

@@ -72,11 +72,8 @@ def stopped_line(finished: RunFinished) -> str:
     limit = finished.limit
     if limit is None:
         return _STOPPED.get(finished.stop, "")
-    flag = (
-        f"{_FLAGS[limit.limit]} {limit.most:g}"
-        if limit.limit != "tokens"
-        else f"{_FLAGS[limit.limit]} {limit.most:.0f}"
-    )
+    most = 0.0 if limit.most == sys.float_info.min else limit.most  # what `--max-cost 0` is to the library
+    flag = f"{_FLAGS[limit.limit]} {most:.0f}" if limit.limit == "tokens" else f"{_FLAGS[limit.limit]} {most:g}"
     words = limit.said("" if finished.answer else "without an answer", limit=flag if limit.scope == "run" else "")
     return f"{words}; the answer is what the model knew by then" if finished.answer else words
 
