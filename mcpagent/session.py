@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -853,12 +854,21 @@ class Session(WaysToAsk[Deps]):
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
         return kept_as(info, self._conversation, self._standing(self._run), model=self._owner.model.name)
 
-    def take_programs(self, left: KeptSession) -> None:
-        """Takes what programs of code mode had come to in a process that ended, where the rest is done again."""
+    def take_programs(self, left: KeptSession) -> Counter[str]:
+        """Takes what programs of code mode had come to in a process that ended, where the rest is done again.
+
+        Gives how many of their calls were made there and are not made again, by the call that runs the program.
+        """
         self._memory.take(Memory.from_json(left.values.get("programs") or {}, self.id))
-        for call_id, progress in left.calls.items():
-            if INNER in call_id:
-                self._conversation.note_progress(call_id, progress_from_json(progress))
+        made, before = Counter[str](), self._conversation.progress
+        for call_id, data in left.calls.items():
+            if INNER not in call_id:
+                continue
+            progress = progress_from_json(data)
+            self._conversation.note_progress(call_id, progress)
+            if call_id not in before and (progress.parts or progress.is_unknown):
+                made[call_id.rpartition(INNER)[0]] += 1
+        return made
 
     def write_anew(self) -> None:
         """The next change is written as the whole session, whatever the store has of it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
@@ -51,6 +52,9 @@ class Workflow:
     token: str = field(default_factory=lambda: uuid4().hex)
     reserved: dict[str, tuple[StepReservation, StepReservation]] = field(default_factory=dict)
     ended: BaseException | None = None
+    made: Counter[str] = field(default_factory=Counter[str])
+    """How many calls programs had made in an execution that died in them, by the call that runs the program: these are
+    not made again."""
 
     async def step(self, given: Awaitable[str], live: Sequence[object] = ()) -> str:
         """What the step gave. When this execution is over the run ends as one that is cancelled does, so that it keeps
@@ -82,7 +86,10 @@ class Workflow:
         for call in calls:
             blocks: tuple[BinaryBlock, ...] = ()
             sending, giving = self.reserved[call.id]
-            if (given := self.recorded.get(giving.step_id)) is not None:
+            given = self.recorded.get(giving.step_id)
+            made = self.made.pop(call.id, 0) if given is None else 0  # of a program that is gone on with
+            run.count(Spent(tool_calls=made))
+            if given is not None:
                 if "waits" in json.loads(given):
                     continue  # it is made again, and waits again
                 output = _recorded_output(given)

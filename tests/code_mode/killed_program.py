@@ -67,12 +67,15 @@ async def main(folder: Path, dies_in: str, how: str = "") -> None:
         if how:
             async with durable.serving(agent):
                 run = await durable.start("go", session="it", run="the run")
-                print((await run.result(60)).answer)
+                result = await run.result(60)
+                print(result.answer)
+                counted = result.spent.tool_calls
             messages = store.read("it").messages
         else:
             session = agent.session("it")
             print(await (session.resume() if dies_in == "-" else session.ask("go")))
-            messages = session.messages
+            messages, counted = session.messages, session.spent.tool_calls
+        (folder / "counted").write_text(str(counted))
         print([result.text for message in messages for result in message.tool_results][-1])
 
 

@@ -43,6 +43,7 @@ def test_a_durable_run_goes_on_in_the_program(tmp_path: Path, call: int) -> None
     ended = run(tmp_path, "-", "durable")
     assert ended.stdout == "done\nhalf\n145\n", ended.stderr
     assert sorted(map(int, (tmp_path / "calls").read_text().split())) == list(range(10))
+    assert (tmp_path / "counted").read_text() == "10"  # those of the process that died count for the limits, too
 
 
 @pytest.mark.slow
