@@ -32,7 +32,7 @@ from mcpagent.cli.sessions_app import sessions_app
 from mcpagent.cli.setup_app import approvals_app, cards_app, completion, config_app, doctor, keys_app
 from mcpagent.cli.tools_app import tools_app
 from mcpagent.cli.trace_app import trace_app
-from mcpagent.errors import ConfigError, McpAgentError, ModelError, ServerError
+from mcpagent.errors import ConfigError, InputError, McpAgentError, ModelError, ServerError
 
 Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="The question; without it stdin is.")]
 Files = Annotated[list[Path] | None, typer.Argument(metavar="FILES", help="Files that are added to the question.")]
@@ -70,6 +70,8 @@ def chat(options: opt.Options) -> int:
     """Talk to the agent in the terminal. If stdin is no terminal, what is piped in is asked once."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
 
+    if options.continue_last and options.resume is not None:
+        raise InputError("--continue and --resume name two conversations; write one of them")
     if not is_a_terminal(sys.stdin):
         return _answer(_naming_the_session(options), "", ())
     from mcpagent.cli.chat.conversation_loop import run_chat

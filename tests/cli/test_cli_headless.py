@@ -260,6 +260,7 @@ def test_the_configuration_of_the_project_is_found_and_named(tmp_path: Path) -> 
         (["ask", "--max-turns", "0", "x"], 2, "--max-turns"),
         (["ask", "--output", "yaml", "x"], 2, "stream-json"),
         (["-p"], 2, "there is no question"),
+        (["chat", "--continue", "--resume", "lamps"], 2, "--continue and --resume name two conversations"),
         (["-p", "x", "--server", "nonsense"], 2, "NAME="),
         (["-p", "x", "--config", "missing.json"], 3, "missing.json: not found"),
         (["-p", "x", "-m", "claude-3"], 3, "anthropic:claude-3"),
