@@ -363,6 +363,7 @@ class Session(WaysToAsk[Deps]):
             is_small=self._is_small,
             provider_tools=self._provider_tools(),
             large=self._large,
+            asking=parent.asking if parent is not None else asyncio.Lock(),
         )
         run = self._watched(run, goes_on=given is not None)
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False

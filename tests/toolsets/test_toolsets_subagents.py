@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, Limits
+from mcpagent.approval import PendingCall
 from mcpagent.events import Event, RunFinished, SubagentEvent, ToolCallStarted
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
@@ -166,3 +167,27 @@ async def test_agents_that_call_each_other_are_bounded_and_started_once() -> Non
         assert await asyncio.wait_for(left.ask("go"), 20) == "enough"
     depth = max(len(event.path) for event in events if isinstance(event, SubagentEvent))
     assert depth == 7
+
+
+async def test_agents_at_the_same_time_ask_one_question_at_a_time() -> None:
+    asked_now, most = 0, 0
+
+    async def decide(_: PendingCall) -> bool:
+        nonlocal asked_now, most
+        asked_now += 1
+        most = max(most, asked_now)
+        for _turn in range(5):
+            await asyncio.sleep(0)
+        asked_now -= 1
+        return True
+
+    def pay() -> str:
+        """Pays."""
+        return "paid"
+
+    helpers = [Agent(ScriptedModel([call("pay"), "paid"]), tools=[pay], approval=True) for _ in range(2)]
+    tools = [helper.as_tool(f"helper_{number}", "Helps.") for number, helper in enumerate(helpers)]
+    calls = [call(tool.name, prompt="go") for tool in tools]
+    async with Agent(ScriptedModel([calls, "done"]), tools=tools, approval=ApprovalPolicy(decide=decide)) as agent:
+        assert await agent.ask("go") == "done"
+    assert most == 1
