@@ -216,8 +216,7 @@ class Session(WaysToAsk[Deps]):
         asked = given()
         await self._left()
         with self._running(asked) as run:
-            self._check_answers(run)
-            return self._answer(await converse(run, self._output), asked.spec)
+            return self._answer(await converse(run, self._wanted(run, asked)), asked.spec)
 
     @in_own_loop
     async def result_of(self, given: Callable[[], Given], before: Callable[[], None] | None = None) -> RunResult[Any]:
@@ -226,11 +225,11 @@ class Session(WaysToAsk[Deps]):
         await self._left()
         earlier = len(self._conversation)
         with self._running(asked) as run:
-            self._check_answers(run)
+            wanted = self._wanted(run, asked)
             if before is not None:
                 with run.entered():
                     before()
-            return self._result(await converse(run, self._output), earlier, asked.spec)
+            return self._result(await converse(run, wanted), earlier, asked.spec)
 
     async def begin_task(
         self, given: Callable[[], Given], listener: Emit
@@ -247,7 +246,7 @@ class Session(WaysToAsk[Deps]):
         # Entered here, so that a prompt that cannot be used is told to whoever asked.
         run = running.enter_context(self._running(asked, listener=listen))
         running.callback(owner.subscribe(listener))
-        self._task = asyncio.create_task(self._streamed(run, running), name="mcpagent-stream")
+        self._task = asyncio.create_task(self._streamed(run, asked, running), name="mcpagent-stream")
         return self._task, running
 
     def leave(self, task: asyncio.Task[RunFinished]) -> None:
@@ -260,10 +259,9 @@ class Session(WaysToAsk[Deps]):
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
         return self._owner._here(work)
 
-    async def _streamed(self, run: RunContext[Any], running: ExitStack) -> RunFinished:
+    async def _streamed(self, run: RunContext[Any], asked: Given, running: ExitStack) -> RunFinished:
         with running:  # before the task is over, so that whoever hears of the end finds the session free
-            self._check_answers(run)
-            finished = await converse(run, self._output)
+            finished = await converse(run, self._wanted(run, asked))
             self._pending = finished.pending
             return finished
 
@@ -318,7 +316,7 @@ class Session(WaysToAsk[Deps]):
         listener: Emit | None = None,
     ) -> Iterator[RunContext[Any]]:
         """The run of what was asked; what it used is counted however it ends."""
-        said, output, options = asked.said, asked.spec, self._owner.definition.options
+        said, options = asked.said, self._owner.definition.options
         _expect_context(asked.tool_context)
         expect("limits", asked.limits, (Limits, NoneType), "Limits(...)", error=InputError)
         self._owner.require_usable()
@@ -337,7 +335,7 @@ class Session(WaysToAsk[Deps]):
             self._spent += unfinished.spent
             unfinished = UnfinishedRun(len(conversation) - 1)
             self._output = None
-        self._unfinished, self._output = None, output or self._output
+        self._unfinished = None
         context = asked.tool_context if asked.tool_context is not None else self.tool_context
         run: RunContext[Any] = RunContext(
             asked.deps if asked.deps is not None else self.deps,
@@ -426,6 +424,12 @@ class Session(WaysToAsk[Deps]):
         if finished.pending:
             raise CallsPendingError(finished.pending)
         return typed_answer(finished, spec)
+
+    def _wanted(self, run: RunContext[Any], asked: Given) -> OutputSpec | None:
+        """What the answer is to be, once it is known that the answers to calls can be used. Raises `InputError`."""
+        self._check_answers(run)
+        self._output = asked.spec or self._output
+        return self._output
 
     def _check_answers(self, run: RunContext[Any]) -> None:
         """Raises `InputError` unless each call that waits, and no other, has one answer."""

@@ -151,6 +151,18 @@ async def test_calls_that_wait_keep_what_the_answer_is_to_be(answers_without_typ
     assert [request.output is not None for request in model.requests] == [True, True, True, False]
 
 
+async def test_answers_that_cannot_be_used_change_nothing_of_the_form() -> None:
+    async with Agent(ScriptedModel([PAY, GOOD]), tools=[pay], approval=True) as agent:
+        session = agent.session()
+        with pytest.raises(CallsPendingError):
+            await session.ask("Pay.", output_type=City)
+        schema = session.output_schema
+        with pytest.raises(InputError, match="missing"):
+            await session.resume(output_type=Trip)
+        assert session.output_schema == schema
+        assert json.loads(await session.resume([call.approve() for call in session.pending])) == json.loads(GOOD)
+
+
 async def test_a_new_question_is_not_asked_in_the_form_of_the_one_before() -> None:
     model = ScriptedModel([PAY, ModelError("down", provider="x"), "In words."])
     async with Agent(model, tools=[pay], approval=True) as agent:
