@@ -173,9 +173,10 @@ def _asked(run: RunContext[Any], end: int) -> int | None:
     if run.conversation.has_unanswered_prompt:
         return None
     messages = run.conversation.messages
-    for at in _prompts(messages, range(run.begins_at, end)):
-        return at
-    return next((at for at in _prompts(messages, range(end - 1, -1, -1)) if messages[at].text == run.prompt), None)
+    # By its words first: a run that goes on begins behind its question, and what a model is told there is none.
+    backwards = _prompts(messages, range(end - 1, -1, -1))
+    said = next((at for at in backwards if messages[at].text == run.prompt), None)
+    return said if said is not None else next(_prompts(messages, range(run.begins_at, end)), None)
 
 
 def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:

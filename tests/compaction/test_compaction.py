@@ -281,6 +281,34 @@ async def test_a_compacted_session_goes_on_in_another_process(when: str, tmp_pat
     assert sent[-1].text == "Last"
 
 
+async def test_the_question_stays_of_a_run_that_goes_on_after_an_approval_whatever_it_is_told() -> None:
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def look(number: int) -> str:
+        """Look."""
+        return f"seen {number}"
+
+    answers: list[Answer] = [ToolCall("pay", "pay", {}), "no JSON"]
+    for number in range(6):
+        calls = (Text(WORDS * 40), ToolCall(str(number), "look", {"number": number}))
+        answers.append(Message("assistant", calls))
+    script: list[Answer] = [*answers, '{"result": [1]}']
+    model = WindowedModel(lambda _: script.pop(0), 2_000)
+
+    def required(_context: Any, definition: Any, _arguments: Any) -> bool:
+        return bool(definition.name == "pay")
+
+    async with Agent(model, tools=[pay, look], approval=required) as agent:
+        session = agent.session()
+        await session.run("The question", output_type=list[int])
+        assert await session.resume([call.approve() for call in session.pending]) == "[1]"
+    assert any(map(is_for_summary, model.requests))
+    asked = [request for request in model.requests if not is_for_summary(request)]
+    assert all("The question" in [message.text for message in request.messages] for request in asked)
+
+
 async def test_a_session_that_is_opened_again_pins_its_question_and_nothing_it_was_told(tmp_path: Path) -> None:
     def look() -> str:
         """Look."""
