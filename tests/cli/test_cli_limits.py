@@ -180,7 +180,9 @@ def test_a_run_that_a_limit_ends_says_so_also_where_a_document_was_wanted(
         assert (document["stop_reason"], document.get("structured")) == ("max_turns", structured)
         assert {request.tool_choice for request in model.requests[1:]} == {"none"}
         model = ScriptedModel([WEATHER, *replies])
-        assert ask(tmp_path, model, json_schema=schema_file, max_turns=1)[0] == 7
+        code, told = ask(tmp_path, model, json_schema=schema_file, max_turns=1)
+        assert code == 7
+        assert ("without an answer" in told, "the answer is" in told) == (structured is None, structured is not None)
         out = capsys.readouterr().out  # words are no document
         assert out == "" if structured is None else json.loads(out) == structured
 

@@ -263,7 +263,8 @@ class _OneShot:
         put(self.terminal.err, *lines, style="dim")
 
     def _judge(self, finished: RunFinished) -> ExitCode:
-        if words := stopped_line(finished):
+        is_told = self.report is not None or finished.has_output or finished.limit is None or self._is_told(finished)
+        if words := stopped_line(finished if is_told else replace(finished, answer="")):
             self.terminal.warn(words)
         for line in dict.fromkeys(denial.line() for denial in self.denials):
             put(self.terminal.err, Text(line, "error"))
