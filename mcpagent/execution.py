@@ -6,10 +6,12 @@ Whatever goes wrong becomes a `ToolResult` in words that help the model; nothing
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +51,7 @@ from mcpagent.toolsets.validation import fitted, held_to_promise
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
 NOT_WRITTEN = "This call was not run: it could not be written down before."
 _OVER_LIMIT = "This call was not run: the limit of {} is used up."
+_DECIDING: ContextVar[bool] = ContextVar("mcpagent_deciding", default=False)
 NOTHING_RETURNED = "(the tool returned nothing)"
 
 
@@ -440,9 +443,14 @@ def _pending(kind: PendingKind, call: ToolCall, definition: ToolDefinition, run:
 
 async def _asked(request: PendingCall, on_approval: OnApproval, asking: asyncio.Lock) -> CallAnswer | PendingCall:
     try:
-        async with asking:
-            answer = on_approval(request)
-            answer = await answer if inspect.isawaitable(answer) else answer
+        # Who decides may ask an agent, whose calls are decided meanwhile.
+        async with contextlib.nullcontext() if _DECIDING.get() else asking:
+            token = _DECIDING.set(True)
+            try:
+                answer = on_approval(request)
+                answer = await answer if inspect.isawaitable(answer) else answer
+            finally:
+                _DECIDING.reset(token)
     except Exception as error:  # noqa: BLE001 - the user's code; without an answer the call is denied
         return request.deny(f"nobody could be asked ({type(error).__name__}: {error})")
     if isinstance(answer, CallAnswer) or answer is request:

@@ -274,7 +274,7 @@ class Session(WaysToAsk[Deps]):
         """
         expect("compact", keep, str, "what to keep, as text", error=InputError)
         await self._left()
-        unfinished, pending = self._unfinished, self._pending
+        unfinished, pending, before = self._unfinished, self._pending, self._spent
         if self._conversation.open_calls:
             raise InputError("compact: calls wait for an answer; answer them first: session.resume(...)")
         try:
@@ -284,8 +284,8 @@ class Session(WaysToAsk[Deps]):
                 with run.entered(), run.watch.running():
                     return await compact_now(run, keep)
         finally:
-            if self._unfinished is None and unfinished is not None:  # what it took is counted with this
-                self._unfinished = replace(unfinished, spent=Spent())
+            if self._unfinished is None and unfinished is not None:
+                self._unfinished, self._spent = unfinished, before + run.tally.taken
                 self._keep_soon()
 
     def pin(self, place: int = -1) -> None:
@@ -378,17 +378,25 @@ class Session(WaysToAsk[Deps]):
             self._trace = run.watch.trace or self._trace
             if self._run is run:
                 self._run = None
-            self._spent += run.tally.so_far
             self._owner.count(run.tally.taken)
-            if run.conversation is self._conversation:
-                if not run.tally.is_over:
-                    self._unfinished = UnfinishedRun(run.begins_at, run.tally.turns)
-                    if conversation.open_calls and conversation.place > earlier:
-                        self._only_asked_wait = True  # its last calls were written down, and not begun
-                self._pending = run.tally.pending if run.tally.is_over else self._pending
-                self._output = self._output if self._is_wanted(run) else None
-                self._keep_soon()
+            self._account(run, earlier)
             note_uses(conversation, earlier, self._tools.options, run.emit)
+
+    def _account(self, run: RunContext[Any], earlier: int) -> None:
+        """Counts what a run took that began behind so many messages, and notes what is left to do of it."""
+        tally, conversation = run.tally, run.conversation
+        if conversation is not self._conversation:  # begun anew, or given back meanwhile
+            self._spent += tally.so_far
+            return
+        if tally.is_over:
+            self._spent += tally.so_far
+            self._pending = tally.pending
+        else:  # what it took counts for the limits of whoever goes on with it
+            self._unfinished = UnfinishedRun(run.begins_at, tally.turns, tally.so_far)
+            if conversation.open_calls and conversation.place > earlier:
+                self._only_asked_wait = True  # its last calls were written down, and not begun
+        self._output = self._output if self._is_wanted(run) else None
+        self._keep_soon()
 
     def _with_nothing_aside(self) -> LargeResults:
         definition = self._owner.definition
@@ -516,7 +524,7 @@ class Session(WaysToAsk[Deps]):
     @property
     def spent(self) -> Spent:
         """What the runs of this session took."""
-        return self._spent
+        return self._spent + self._unfinished.spent if self._unfinished is not None else self._spent
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:

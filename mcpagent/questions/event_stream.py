@@ -119,12 +119,13 @@ class EventStream(Generic[Output]):
     def output(self) -> Output:
         """What the run came to, once `RunFinished` was read: the value of the `output_type`, or the text without one.
 
-        Raises `OutputError` if the answer is not of that type, `LimitError` if a limit left nothing of it, and
+        Raises `OutputError` if the answer is not of the type, `LimitError` if a limit left nothing of that type, and
         `AgentStateError` before the end.
         """
         if self._finished is None:
             raise AgentStateError("the stream is not at its end; read its events to RunFinished first")
-        return cast("Output", typed_answer(self._finished, self._spec))
+        given = self._finished.answer if self._spec is None else typed_answer(self._finished, self._spec)
+        return cast("Output", given)
 
     @in_own_loop
     async def aclose(self) -> None:

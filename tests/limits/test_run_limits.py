@@ -23,6 +23,7 @@ from mcpagent import (
     LimitError,
     Limits,
     Message,
+    ModelError,
     ModelRequest,
     ModelResponse,
     OutputError,
@@ -610,7 +611,7 @@ async def test_what_a_process_took_that_ended_counts_once_when_it_is_compacted()
         return ModelResponse(Message("assistant", (Text("done"),)), Usage(100, 0, requests=1), "end")
 
     usage = Usage(100, 0, requests=1)
-    calls = ModelResponse(Message("assistant", (ToolCall("1", "look", {"place": "x"}),)), usage, "calls")
+    calls = ModelResponse(Message("assistant", (ToolCall("1", "look", {"place": "x"}),)), usage, "tool_calls")
     tools = [Looking().tool()]
     async with Agent(ScriptedModel(["one", "two", calls, answer]), tools=tools) as agent:
         session = agent.session("ann")
@@ -675,3 +676,25 @@ async def test_limits_of_one_run_take_the_place_of_the_agents() -> None:
             await agent.ask("go", limits=5)  # type: ignore[call-overload]
         stops.append((await agent.session().run("go")).stop)
     assert stops == ["answered", "max_tool_calls", "answered"]
+
+
+async def test_a_run_that_failed_goes_on_within_the_limits_that_it_had() -> None:
+    used = Usage(10, 0, requests=1)
+
+    def looks(place: str) -> ModelResponse:
+        parts = (ToolCall(place, "look", {"place": place}),)
+        return ModelResponse(Message("assistant", parts), used, "tool_calls")
+
+    model = ScriptedModel(
+        [looks("a"), looks("b"), ModelError("gone", provider="scripted"), looks("c"), looks("d"), "made to answer"]
+    )
+    options = RunOptions(limits=Limits(tool_calls=3))
+    async with Agent(model, tools=[Looking().tool()], options=options) as agent:
+        session = agent.session()
+        with pytest.raises(ModelError):
+            await session.ask("go")
+        assert session.spent.tool_calls == 2
+        assert await session.resume() == "made to answer"
+        assert [result.error for result in results(session.messages)] == [None, None, None, "cancelled"]
+        assert session.spent.tool_calls == 3
+        assert session.spent.usage == agent.spent.usage

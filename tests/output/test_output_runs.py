@@ -178,7 +178,7 @@ async def test_a_new_question_is_not_asked_in_the_form_of_the_one_before() -> No
 
 async def test_a_run_that_a_limit_ended_goes_on_to_its_form() -> None:
     used = Usage(60, 0, requests=1)
-    model = ScriptedModel([ModelResponse(Message("assistant", (PAY,)), used, "calls"), BAD, GOOD])
+    model = ScriptedModel([ModelResponse(Message("assistant", (PAY,)), used, "tool_calls"), BAD, GOOD])
     async with Agent(model, tools=[pay]) as agent:
         session = agent.session()
         with pytest.raises(LimitError):

@@ -10,6 +10,7 @@ import pytest
 from mcpagent import Agent, Limits
 from mcpagent.approval import PendingCall
 from mcpagent.events import Event, RunFinished, SubagentEvent, ToolCallStarted
+from mcpagent.messages import Text
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.run import RunContext, RunOptions
@@ -191,3 +192,30 @@ async def test_agents_at_the_same_time_ask_one_question_at_a_time() -> None:
     async with Agent(ScriptedModel([calls, "done"]), tools=tools, approval=ApprovalPolicy(decide=decide)) as agent:
         assert await agent.ask("go") == "done"
     assert most == 1
+
+
+async def test_whoever_decides_may_call_an_agent_whose_calls_are_decided_meanwhile() -> None:
+    def look(place: str) -> str:
+        """Looks."""
+        return place
+
+    helper = Agent(ScriptedModel([call("look", "h", place="there"), "fine"]), tools=[look], approval=True)
+    check = helper.as_tool("check", "Checks.")
+    asked: list[str] = []
+
+    async def decide(request: PendingCall) -> bool:
+        asked.append(request.arguments["place"])
+        if asked == ["here"]:
+            told = await check.run({"prompt": "May it?"})
+            assert told.content == (Text("fine"),)
+        return True
+
+    policy = ApprovalPolicy(required=True, decide=decide)
+    async with (
+        helper,
+        Agent(ScriptedModel([call("look", "b", place="here"), "done"]), tools=[look], approval=policy) as boss,
+        asyncio.timeout(30),
+    ):
+        assert await boss.ask("go") == "done"
+        assert [result.text for result in results(boss.messages)] == ["here"]
+    assert asked == ["here", "there"]
