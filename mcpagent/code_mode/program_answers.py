@@ -105,7 +105,7 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
         memory.ended = EndedProgram(job.run.call_id, job.run.conversation.place, text or NOTHING_SHOWN, error)
         with suppress(SessionStoreError):  # whoever writes next ends the run for it
             await job.run.keep()
-    return ToolOutput((Text(text or NOTHING_SHOWN),), error, tuple(job.changes))
+    return ToolOutput((Text(text or NOTHING_SHOWN),), error, tuple(job.changes), blocks=tuple(job.blocks))
 
 
 async def _failure(job: Job, failed: Failed) -> str:

@@ -17,7 +17,7 @@ from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
 from mcpagent.conversation import INNER, CallProgress
 from mcpagent.execution import run_inner_call
-from mcpagent.messages import Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.run import RunContext, nothing_to_keep
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import SessionTools
@@ -26,6 +26,9 @@ from mcpagent.tools import Tool, ToolOutput
 MAX_RESULT_SHARE = 2**18
 """Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
 
+MAX_BLOCKS = 64_000_000
+"""Characters of base64 of all files that one program gets."""
+
 UNKNOWN_OUTCOME = (
     "The process that made this call ended before it had an answer: it may have run. It was not sent again."
 )
@@ -33,7 +36,8 @@ UNKNOWN_OUTCOME = (
 
 @dataclass(slots=True)
 class Job:
-    """One program, while it runs. `changes` are what its calls bring for the conversation."""
+    """One program, while it runs. `changes` are what its calls bring for the conversation; `blocks`, what no value of a
+    program can hold, are kept beside it."""
 
     session: SessionTools
     memory: Memory
@@ -43,6 +47,7 @@ class Job:
     program: Program
     calls: int = 0
     changes: list[ToolsShown | ToolsChanged] = field(default_factory=list[ToolsShown | ToolsChanged])
+    blocks: list[BinaryBlock] = field(default_factory=list[BinaryBlock])
     before: str = ""
     """What is told before what this sandbox prints: what it had printed before it was left."""
 
@@ -128,6 +133,7 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
         return {"return_value": None}
     call_id = f"{job.run.call_id}{INNER}{asked.id}"
     if (known := job.run.conversation.progress.get(call_id)) is not None and (answer := _kept_answer(known)):
+        job.blocks += known.blocks
         return answer
     job.calls += 1
     if job.calls > job.options.calls:
@@ -150,6 +156,10 @@ def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput) -> dict[str, 
     if len(text) > (most := job.options.memory_mb * MAX_RESULT_SHARE):
         words = f"was called, but its result has {len(text):,} characters; a program takes {most:,}: ask for less"
         output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
+    if sum(len(block.data) for block in (*job.blocks, *output.blocks)) > MAX_BLOCKS:
+        words = "was called, but one program gets no more than 64 MB that are no text: get fewer files at once"
+        output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
+    job.blocks += output.blocks
     if output.error is not None:
         said = "\n".join(part.text for part in output.content if isinstance(part, Text))
         answer = exception_of(said, output.error)
@@ -160,7 +170,7 @@ def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput) -> dict[str, 
         if shape := shape_of(text):
             job.session.catalog.seen_results[tool.definition.key] = shape
     if job.is_kept:
-        job.run.conversation.note_progress(call_id, CallProgress(tool.safe_to_repeat, (kept,)))
+        job.run.conversation.note_progress(call_id, CallProgress(tool.safe_to_repeat, (kept,), blocks=output.blocks))
     return answer
 
 

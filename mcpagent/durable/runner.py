@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -14,6 +15,7 @@ from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, outside
 from mcpagent.durable.steps import WORKFLOW, Workflow, storable_error
 from mcpagent.errors import AgentStateError, LimitError, OutputError, SessionBusyError, SessionStoreError
+from mcpagent.limits.run_limits import KINDS, Limits
 from mcpagent.messages import Message, dump_messages, load_messages
 from mcpagent.questions.given import Given, wanted_output
 from mcpagent.run import RunResult
@@ -204,7 +206,9 @@ class Runner:
                 given = partial(Given, usable_answers(answers), wanted)
                 result = await session.result_of(given, before=lambda: workflow.reserve(session.open_calls))
             else:
-                result = await session.run(str(request["prompt"]), output_type=request.get("output"))
+                result = await session.run(
+                    str(request["prompt"]), output_type=request.get("output"), limits=self._limits_of(request)
+                )
             session.durable_run = ""
         except Exception:
             session.durable_run = ""
@@ -217,6 +221,12 @@ class Runner:
             session.give_back()
             store.release(name)
         return store.as_json(_result_to_json(result))
+
+    def _limits_of(self, request: Mapping[str, Any]) -> Limits | None:
+        """Those that were asked for, as far as the worker's own allow it; None: its own."""
+        if not (asked := request.get("limits")):
+            return None
+        return Limits(**{kind: asked.get(kind) for kind in KINDS}).within(self.agent.options.limits.of_run())
 
 
 async def _status(run: str) -> WorkflowStatus:

@@ -26,6 +26,7 @@ from mcpagent.durable.runner import Runner
 from mcpagent.durable.steps import in_steps
 from mcpagent.errors import AgentStateError, ConfigError, InputError, OutputProblem
 from mcpagent.events import StopReason
+from mcpagent.limits.run_limits import Limits
 from mcpagent.messages import Spent, Text, Usage
 from mcpagent.python.argument_checks import checked, expect
 from mcpagent.questions.given import wanted_output
@@ -180,13 +181,15 @@ class DurableRuns:
         user: str = "",
         run: str | None = None,
         output_type: Any = None,
+        limits: Limits | None = None,
     ) -> DurableRun:
         """Begins a run of this session (None: a new one) as soon as it is its turn, in whichever worker.
 
         `run` is its id: the same one given twice is one run. With an `output_type` the answer is data that fits its
-        JSON Schema; a worker has the schema alone, so validators of a type do not count. Raises `InputError` for an
-        unusable prompt, id or type.
+        JSON Schema; a worker has the schema alone, so validators of a type do not count. `limits` hold besides those of
+        the worker's agent. Raises `InputError` for an unusable prompt, id, type or limit.
         """
+        expect("start: limits", limits, (Limits, NoneType), "Limits(...)", error=InputError)
         parts = usable_prompt(prompt)
         if any(not isinstance(part, Text) for part in parts):
             raise InputError("start: a durable run is asked with words alone")
@@ -195,6 +198,8 @@ class DurableRuns:
         data: dict[str, Any] = {"session": usable_id(session or uuid4().hex), "prompt": words}
         if (spec := wanted_output(output_type)) is not None:
             data["output"] = {"title": spec.format.name, **spec.schema}
+        if limits is not None:
+            data["limits"] = limits.given()
         return await self._enqueue(data, user, _usable_run(run) if run else uuid4().hex)
 
     async def answer(self, answers: Sequence[CallAnswer], *, session: str, user: str = "") -> DurableRun:

@@ -64,6 +64,11 @@ class Limits:
             *(mine if mine is not None else theirs for mine, theirs in zip(astuple(self), astuple(others), strict=True))
         )
 
+    def within(self, others: Limits) -> Limits:
+        """The lower of both, field by field."""
+        pairs = zip(astuple(self), astuple(others), strict=True)
+        return Limits(*(min(said, default=None) for said in ([it for it in pair if it is not None] for pair in pairs)))
+
     def given(self) -> dict[str, float]:
         """What they say, by field."""
         return {kind: most for kind in KINDS if (most := self.most(kind)) is not None}

@@ -250,3 +250,26 @@ async def test_the_bundled_server() -> None:
         assert texts(agent) == ["3 kilometre = 1.86411 mile\nt0\nt1\nt2"]
     started = [event for event in events if isinstance(event, ToolCallStarted) and event.parent]
     assert [event.server for event in started] == ["demo"] * 5
+
+
+async def test_files_that_calls_of_a_program_give_are_kept_beside_the_conversation() -> None:
+    def report(number: int) -> bytes:
+        """The report as a PDF."""
+        return b"%PDF-1.7\0\xff" + bytes([number]) * 5_000
+
+    program = "from tools.functions import report\n[await report(number=1), await report(number=2)]"
+
+    def reads(request: ModelRequest) -> ToolCall:
+        told = [result.text for message in request.messages for result in message.tool_results]
+        handle = told[-1].split()[3].rstrip(":")
+        return ToolCall("", "read_large_output", {"handle": handle, "block": 2, "start_char": 1})
+
+    model = ScriptedModel([ToolCall("", "search_tools", {"query": "report"}), run_code(program), reads, "done"])
+    async with Agent(model, tools=[report], with_code_mode=True) as agent:
+        assert await agent.ask("go") == "done"
+        [told], [read] = texts(agent), texts(agent, "read_large_output")
+    assert told.startswith("[Set aside as out_")
+    assert "block 2: application/octet-stream, 5,010 bytes" in told
+    assert "(5,010 bytes, not text)" in told
+    assert "%PDF-1.7" in read
+    assert "02 02 02" in read

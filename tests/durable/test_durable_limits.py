@@ -15,6 +15,7 @@ import pytest
 
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall
 from mcpagent.durable import DurableRuns
+from mcpagent.errors import InputError
 from mcpagent.models.base import ModelRequest
 from tests.limits.endless import CASES, Looking
 from tests.limits.test_run_limits import in_pairs
@@ -79,6 +80,23 @@ async def test_a_durable_run_for_a_type_that_a_limit_ends_has_none(tmp_path: Pat
     async with served(agent, durable):
         result = await (await durable.start("go", session="ann", output_type=list[int])).result()
         assert (result.stop, result.output, result.answer) == ("max_tokens", None, "step 3")
+    store.close()
+
+
+@pytest.mark.slow
+async def test_limits_of_one_run_hold_besides_those_of_the_worker(tmp_path: Path) -> None:
+    durable, store = places_of(tmp_path)
+    options = RunOptions(limits=Limits(tool_calls=3))
+    calls = [ToolCall(f"c{at}", "look", {"place": f"place {at}"}) for at in range(9)]
+    model, looking = ScriptedModel([*calls[:2], "one", *calls[2:6], "two"]), Looking()
+    agent = Agent(model, tools=[looking.tool()], options=options, sessions=store, wrappers=[durable])
+    async with served(agent, durable):
+        with pytest.raises(InputError, match="limits"):
+            await durable.start("go", limits=5)  # type: ignore[arg-type]
+        first = await (await durable.start("go", limits=Limits(tool_calls=1))).result()
+        second = await (await durable.start("go", limits=Limits(tool_calls=500, turns=500))).result()
+    assert (first.stop, second.stop) == ("max_tool_calls", "max_tool_calls")
+    assert len(looking.seen) == 4
     store.close()
 
 
