@@ -155,7 +155,7 @@ class McpServers:
         being read again are waited for as a call does.
         """
         left = None if limit is None else max(limit - spent, 0.0)
-        if left == 0:
+        if left == 0 or not (self._awaited(limit) or self._reading):  # a timer would hold the run until it is over
             return 0.0
         started = time.monotonic()
         reported: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class McpServers:
                         report(waited)
                         reported = waited
                     await _first_of([self._links[name].settled() for name in waited])
-                reading = [link for link in self._links.values() if link.is_reading]
+                reading = self._reading
                 if not begun and not reading:
                     return 0.0
                 await asyncio.gather(*(link.lists_settled() for link in reading))
@@ -178,6 +178,10 @@ class McpServers:
             for (name, attempt), began in begun.items():
                 self._count_wait(name, attempt, (left or 0.0) - (began - started))
         return time.monotonic() - started
+
+    @property
+    def _reading(self) -> list[ServerLink]:
+        return [link for link in self._links.values() if link.is_reading]
 
     def has_waited(self, seconds: float) -> None:
         """What is connecting now was waited for so long already, at the start: it is part of the only question."""

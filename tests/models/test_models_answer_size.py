@@ -23,33 +23,24 @@ from mcpagent.events import ignore
 from mcpagent.models import ModelSettings
 from mcpagent.models.answer_size import MOST_AT_ONCE, MOST_OF_AN_ERROR, MOST_STREAMED, AnswerSize
 from tests.models.test_models_hostile_answers import EACH, REQUEST, RawServer, answer, made, stream, whole
+from tests.servers.loopback import LoopbackServer, request_body
 
 MIB = 2**20
 HEAD = {"text/event-stream": answer(b"", "text/event-stream")[0], "application/json": answer(b"")[0]}
 
 
-class Flood:
+class Flood(LoopbackServer):
     """A server that sends a head and then pieces as long as somebody reads; counts the bytes that it got rid of."""
 
     def __init__(self, head: bytes, pieces: Iterator[bytes]) -> None:
+        super().__init__()
         self._head, self._pieces = head, pieces
         self.sent = self.requests = 0
 
-    async def __aenter__(self) -> Flood:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.requests += 1
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            length = next(line for line in head.split("\r\n") if line.startswith("content-length:"))
-            await reader.readexactly(int(length.partition(":")[2]))
+            await request_body(reader)
             writer.write(self._head)
             for piece in self._pieces:
                 writer.write(piece)

@@ -18,6 +18,7 @@ from mcpagent.messages import Message, Text, ToolResult, dump_messages, load_mes
 from mcpagent.models import AnthropicModel, ModelRequest, ModelResponse, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_settings import ModelSettings
+from tests.servers.loopback import LoopbackServer, request_body
 
 CODE = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
 WEB = {
@@ -356,26 +357,16 @@ CHAT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 STOPS = {"a refusal": "stop", "a call as it was before tools": "function_call"}
 
 
-class Provider:
+class Provider(LoopbackServer):
     """Answers requests over HTTP on loopback, one after the other, and keeps what it was sent."""
 
     def __init__(self, *answers: tuple[str, str]) -> None:
+        super().__init__()
         self._answers = list(answers)
         self.bodies: list[dict[str, Any]] = []
 
-    async def __aenter__(self) -> Provider:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-        length = next(line for line in head.split("\r\n") if line.startswith("content-length:"))
-        self.bodies.append(json.loads(await reader.readexactly(int(length.partition(":")[2]))))
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.bodies.append(json.loads(await request_body(reader)))
         kind, content = self._answers[len(self.bodies) - 1]
         data = content.encode()
         fields = f"content-type: {kind}\r\ncontent-length: {len(data)}\r\nconnection: close"

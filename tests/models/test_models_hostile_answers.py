@@ -16,6 +16,7 @@ from mcpagent.messages import Usage, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.http_model import HttpModel
+from tests.servers.loopback import LoopbackServer, request_body
 from tests.wire.provider import (
     Waits,
     anthropic_stream,
@@ -33,36 +34,24 @@ PROTOCOLS = ("messages", "responses", "chat")
 EACH = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-class RawServer:
+class RawServer(LoopbackServer):
     """Answers request after request with the given bytes, the last one again and again, and closes."""
 
     def __init__(self, *answers: Sequence[bytes], stays_open: bool = False) -> None:
+        super().__init__()
         self._answers = answers
         self._stays_open = stays_open
-        self._closing = asyncio.Event()
         self.requests = 0
 
-    async def __aenter__(self) -> RawServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._closing.set()
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            length = next(line for line in head.split("\r\n") if line.startswith("content-length:"))
-            await reader.readexactly(int(length.partition(":")[2]))
+            await request_body(reader)
             self.requests += 1
             for piece in self._answers[min(self.requests, len(self._answers)) - 1]:
                 writer.write(piece)
                 await writer.drain()
             if self._stays_open:
-                await asyncio.wait_for(self._closing.wait(), 60)
+                await asyncio.wait_for(self.closing.wait(), 60)
         except ConnectionError:
             pass  # the client has read enough
         finally:

@@ -101,7 +101,7 @@ async def test_a_session_that_waits_with_tools_of_its_own_keeps_little() -> None
                 kept.append(tracemalloc.get_traced_memory()[0])
         finally:
             tracemalloc.stop()
-        assert (kept[1] - kept[0]) / 20 < 110_000
+        assert (kept[1] - kept[0]) / 20 < 100_000
 
 
 async def test_the_same_list_from_a_factory_is_looked_at_once() -> None:

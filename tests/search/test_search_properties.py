@@ -137,7 +137,7 @@ def test_nor_over_ten_thousand_tools_by_any_strategy(strategy: RankingName) -> N
     check()
 
 
-@settings(max_examples=6)
+@settings(max_examples=25)
 @given(st.text(max_size=40), st.text(max_size=200), SCHEMAS)
 def test_any_tool_can_be_indexed_found_and_removed(name: str, description: str, schema: dict[str, Any]) -> None:
     index = ToolIndex("bm25")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from tests.servers.loopback import LoopbackServer
 from tests.simulator import anthropic_rules as messages_api
 from tests.simulator import gemini_rules as gemini_api
 from tests.simulator import openai_rules as openai_api
@@ -67,7 +68,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 }
 
 
-class Simulator:
+class Simulator(LoopbackServer):
     """`async with Simulator(brain) as simulator:` serves all four APIs at `simulator.url`.
 
     `faults` meet the first requests, one each. What is longer than
@@ -75,27 +76,16 @@ class Simulator:
     """
 
     def __init__(self, brain: Brain, faults: Sequence[Fault] = (), *, window_tokens: int | None = None) -> None:
+        super().__init__()
         self._brain = brain
         self._window = window_tokens
         self._faults = list(faults)
         self._caches: dict[str, BreakpointCache | PrefixCache] = {}
         self.log = Log()
-        self.url = ""
         self.requests = 0
         self.asked = asyncio.Event()
-        self._closing = asyncio.Event()
 
-    async def __aenter__(self) -> Simulator:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._closing.set()
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
@@ -145,7 +135,7 @@ class Simulator:
         content = "".join(lines if fault is None else lines[:1]).encode()
         await _write(writer, 200, content, "text/event-stream", whole=fault is None)
         if fault == "silent":
-            await asyncio.wait_for(self._closing.wait(), 30)
+            await asyncio.wait_for(self.closing.wait(), 30)
 
     def answer(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> dict[str, Any]:
         """The answer to one body. Raises `Refusal`."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx2
 
 from mcpagent.mcp.auth.dpop import ALGORITHMS, ProofKey, Proofs
+from mcpagent.mcp.auth.grants import json_object
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.sign_ins import TokenStorage
@@ -68,11 +69,11 @@ class BoundSignIn(httpx2.Auth):
     async def _seen(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Learns from the answer; the tokens in it are read by code that knows only the usual kind."""
         if "/.well-known/" in request.url.path and response.status_code == 200:
-            offered = _json_object(await response.aread()).get("dpop_signing_alg_values_supported")
+            offered = json_object(await response.aread()).get("dpop_signing_alg_values_supported")
             if isinstance(offered, list) and "oauth-protected-resource" not in request.url.path:
                 self._begin([str(name) for name in offered])
         elif self._proofs is not None and _is_for_token(request) and response.status_code in (200, 201):
-            given = _json_object(await response.aread())
+            given = json_object(await response.aread())
             is_bound = str(given.get("token_type", "")).lower() == "dpop"
             self._storage.proof_key = self._proofs.key if is_bound else None
             if is_bound:
@@ -84,11 +85,3 @@ class BoundSignIn(httpx2.Auth):
 def _is_for_token(request: httpx2.Request) -> bool:
     is_form = request.headers.get("content-type", "").startswith(_FORM)
     return request.method == "POST" and is_form and b"grant_type=" in request.content
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

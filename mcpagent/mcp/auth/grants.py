@@ -213,7 +213,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             what = safe_line(f"{type(error).__name__}: {error}", 160)
             raise OAuthFlowError(f"its identity provider cannot be used: {what}") from None
-        given = _object(answer.content[:MAX_TOKEN_BYTES])
+        given = json_object(answer.content[:MAX_TOKEN_BYTES])
         found = given.get("access_token")
         if answer.status_code != 200 or not isinstance(found, str) or not found:
             why = safe_line(str(given.get("error_description") or given.get("error") or ""), 200)
@@ -227,7 +227,8 @@ def _read(path: str) -> str:
     return read_bounded(Path(path), MAX_TOKEN_BYTES).decode()
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def json_object(body: bytes) -> dict[str, Any]:
+    """What an answer says; nothing if it is no object."""
     try:
         value = json.loads(body)
     except ValueError:
