@@ -142,12 +142,16 @@ class Attempts:
 
     def sent(self, request_id: RequestId) -> None:
         """A message with this id is on its way, by the task that calls this."""
-        if (attempt := _current.get()) in self._open and attempt is not None:
+        if (attempt := self._mine()) is not None:
             attempt.sent_id = request_id
 
-    def takes(self, request_id: RequestId, result: dict[str, Any]) -> bool:
-        """Whether one of them keeps this result, so that it need not go through the SDK."""
-        attempt = next((item for item in self._open if item.sent_id == request_id), None)
+    def takes(self, result: dict[str, Any]) -> bool:
+        """Whether the attempt of the task that calls this keeps the result, so that it need not go through the SDK."""
+        attempt = self._mine()
         if attempt is not None:
             attempt.take(result)
         return attempt is not None
+
+    def _mine(self) -> Attempt | None:
+        attempt = _current.get()
+        return attempt if attempt in self._open else None

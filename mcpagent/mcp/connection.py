@@ -7,7 +7,6 @@ task holds them, callers only await tasks, and whatever the SDK raises reaches t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import sys
@@ -18,10 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
-from mcp import Client, MCPError
-from mcp.client.extension import advertise
+from mcp import MCPError
 from mcp.client.session import ClientSession
-from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -29,6 +26,7 @@ from mcpagent.config import Era, ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.attempts import Attempt, Attempts, Progress, RawResult
 from mcpagent.mcp.callbacks import MAX_INPUT_ROUNDS, callbacks, with_input
+from mcpagent.mcp.eras import agree_on_era, ask_for_news
 from mcpagent.mcp.explaining import Explainer, after_colon, is_end_of_session
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.outcomes import End, Outcome, TransportName, outcome_of
@@ -96,7 +94,7 @@ class McpConnection:
         self._allowed = handlers.methods()
         self._auth = auth
         self._environ = os.environ if environ is None else environ
-        self._client: Client | None = None
+        self._session: ClientSession | None = None
         self._way: TransportName = "stdio"
         self._stdio: StdioTransport | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -144,10 +142,10 @@ class McpConnection:
             self._stdio.is_patient = False
         for job in self._jobs:
             job.cancel()
-        if self._client is None:
+        if self._session is None:
             self._owner.cancel()
         self._stop.set()
-        seconds = 1.0 if self._client is None else self.config.shutdown_seconds
+        seconds = 1.0 if self._session is None else self.config.shutdown_seconds
         await asyncio.wait({self._owner, *self._jobs}, timeout=seconds)
         if not self._owner.done():
             if self._stdio is not None:
@@ -158,7 +156,7 @@ class McpConnection:
     @property
     def usable(self) -> bool:
         """Whether requests can be sent: it is open and has not ended."""
-        return self._client is not None and not self._stop.is_set()
+        return self._session is not None and not self._stop.is_set()
 
     @property
     def end_reason(self) -> str:
@@ -173,9 +171,9 @@ class McpConnection:
     @property
     def session(self) -> ClientSession:
         """The SDK's session. Raises `LostError` if there is none."""
-        if self._client is None or not self.usable:
+        if self._session is None or not self.usable:
             raise self._explain.lost("connect", "not_sent")
-        return self._client.session
+        return self._session
 
     @property
     def is_modern(self) -> bool:
@@ -201,7 +199,7 @@ class McpConnection:
             if failure is not None:
                 ready.set_exception(failure)
         finally:
-            self._client = None
+            self._session = None
             self._stop.set()
             if self._log is not None:
                 self._log.close()
@@ -211,22 +209,23 @@ class McpConnection:
 
     async def _hold(self, way: Way, ready: asyncio.Future[None]) -> None:
         version = sys.modules["mcpagent"].__version__  # the package is no module that one here may import
-
-        client = Client(
-            relayed(self._transport(way), self, self._attempts, self._tasks, self._allowed),
-            mode=way.era,
-            cache=None,
-            client_info=types.Implementation(name="mcpagent", version=version),
-            log_level=self.config.log_level,
-            extensions=[advertise(EXTENSION)],
-            **callbacks(self.config.name, self._handlers, self._redact, self._attempts.paused),
-        )
-        async with client:
-            self.era = "legacy" if client.session.initialize_result is not None else "auto"
-            self._client = client
+        wire = relayed(self._transport(way), self, self._attempts, self._tasks, self._allowed)
+        async with (
+            wire as relay,
+            ClientSession(
+                dispatcher=relay,
+                client_info=types.Implementation(name="mcpagent", version=version),
+                log_level=self.config.log_level,
+                extensions={EXTENSION: {}},
+                **callbacks(self.config.name, self._handlers, self._redact, self._attempts.paused),
+            ) as session,
+        ):
+            await agree_on_era(session, way.era)
+            self.era = "legacy" if session.initialize_result is not None else "auto"
+            self._session = session
             if not ready.done():
                 ready.set_result(None)
-            self._start(self._settle_in(client))
+            self._start(self._settle_in(session))
             await self._stop.wait()
 
     def _transport(self, way: Way) -> Transport:
@@ -239,11 +238,11 @@ class McpConnection:
         self._stdio = self._explain.stdio = StdioTransport(self.config, self.junk, self._environ, self._log, heard)
         return self._stdio
 
-    async def _settle_in(self, client: Client) -> None:
+    async def _settle_in(self, session: ClientSession) -> None:
         """What a server is told once it is connected; one that refuses is used all the same."""
         if self.is_modern:
-            self._listen_anew(client)
-        elif (level := self.config.log_level) is not None and client.server_capabilities.logging:
+            self._listen_anew(session)
+        elif (level := self.config.log_level) is not None and (can := session.server_capabilities) and can.logging:
             params = types.SetLevelRequestParams(level=level)
             try:
                 await self.request(types.SetLevelRequest(params=params), limits=self._connect_limits)
@@ -330,8 +329,7 @@ class McpConnection:
         else:
             self._subscribed.pop(uri, None)
         if self.is_modern:
-            assert self._client is not None
-            self._listen_anew(self._client)
+            self._listen_anew(self.session)
             return
         request: types.SubscribeRequest | types.UnsubscribeRequest
         request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
@@ -343,26 +341,10 @@ class McpConnection:
         """Notifies a server of before 2026 that `roots/list` would give something else now. Raises `LostError`."""
         await self.session.send_notification(types.RootsListChangedNotification())
 
-    def _listen_anew(self, client: Client) -> None:
+    def _listen_anew(self, session: ClientSession) -> None:
         if self._listening is not None:
             self._listening.cancel()
-        self._listening = self._start(self._listen(client))
-
-    async def _listen(self, client: Client) -> None:
-        """Asks a server of the 2026 era to notify us of changes; one of the earlier era does for its lists unasked."""
-        can = client.server_capabilities
-        wanted = {
-            "tools_list_changed": bool(can.tools and can.tools.list_changed),
-            "prompts_list_changed": bool(can.prompts and can.prompts.list_changed),
-            "resources_list_changed": bool(can.resources and can.resources.list_changed),
-        }
-        if not any(wanted.values()) and not self._subscribed:
-            return
-        listening = client.listen(**wanted, resource_subscriptions=tuple(self._subscribed))
-        with contextlib.suppress(MCPError, SubscriptionLost, TimeoutError, RuntimeError):
-            async with listening as subscription:
-                async for _ in subscription:
-                    pass  # the relay has reported the change as it passed
+        self._listening = self._start(ask_for_news(session, tuple(self._subscribed)))
 
     @asynccontextmanager
     async def _attempt(
@@ -408,7 +390,7 @@ class McpConnection:
         return outcome_of(End(self._way, is_sent=attempt.has_begun or sent_id is not None, was_read=was_read))[0]
 
     def _explained(self, error: BaseException, phase: str, outcome: Outcome) -> Exception:
-        is_open = self._client is not None
+        is_open = self._session is not None
         return self._explain.explained(error, phase, outcome, is_open=is_open, is_usable=self.usable)
 
     def _as_server_error(self, error: BaseException) -> ServerError:

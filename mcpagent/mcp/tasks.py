@@ -24,6 +24,7 @@ from mcpagent.mcp.attempts import RawResult
 from mcpagent.mcp.callbacks import answers_to
 from mcpagent.mcp.request_failures import TaskError, failure_of
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
+from mcpagent.mcp.transports.open_requests import number
 from mcpagent.mcp.transports.result_repairs import repair_result
 from mcpagent.text.safe_text import safe_line
 
@@ -173,9 +174,9 @@ class FollowedTask:
             return is_mine
         if params.get("progressToken") != self.token:
             return False
-        if (done := _number(params.get("progress"))) is not None:
+        if (done := number(params.get("progress"))) is not None:
             self._steps = done
-            await self._heard(done, _number(params.get("total")), str(params.get("message") or ""))
+            await self._heard(done, number(params.get("total")), str(params.get("message") or ""))
         return True
 
     async def result(self) -> Raw:
@@ -362,10 +363,5 @@ class _Update(types.Request[_UpdateParams, Literal["tasks/update"]]):
 
 def _seconds(raw: Raw, *keys: str) -> float | None:
     """Of the first key there is, in milliseconds; None if it says nothing."""
-    value = _number(next((raw[key] for key in keys if key in raw), None))
+    value = number(next((raw[key] for key in keys if key in raw), None))
     return value / 1000 if value is not None and value > 0 else None
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
-    return float(value) if is_number else None

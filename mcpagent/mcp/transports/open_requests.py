@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-import anyio
-from anyio.streams.memory import MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
+from mcp import MCPError
+from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
+    CONNECTION_CLOSED,
     INVALID_REQUEST,
     PARSE_ERROR,
     PROTOCOL_VERSION_META_KEY,
@@ -20,6 +22,7 @@ from mcp_types import (
     ErrorData,
     JSONRPCError,
     JSONRPCRequest,
+    JSONRPCResponse,
     RequestId,
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
@@ -33,51 +36,69 @@ ANONYMOUS_SECONDS = 0.5
 _CANNOT_READ = frozenset({PARSE_ERROR, INVALID_REQUEST})
 """What JSON-RPC has a server say of a request whose id it could not read."""
 
+_CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 _MOST_ANONYMOUS = 16
-_AGAIN_SECONDS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, frozen=True, slots=True)
 class OpenRequest:
-    """One of them: its method, the protocol version it was made in, and the name or URI that it is about."""
+    """One of them: its method, the protocol version it was made in, and the name or URI that it is about.
+
+    `answer` is done as soon as there is one; `heard` gets the progress that its server reports.
+    """
 
     method: str
     version: str
     target: str
+    heard: ProgressFnT | None
+    answer: asyncio.Future[JSONRPCResponse | JSONRPCError]
 
 
 class OpenRequests:
-    """All of one connection, by id; `inject` is the stream by which one is answered that its server does not answer.
+    """All of one connection, by id. `version` is the protocol version of requests that do not name one."""
 
-    `version` is the protocol version of requests that do not name one.
-    """
-
-    def __init__(self, inject: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    def __init__(self) -> None:
         self.version = LATEST_HANDSHAKE_VERSION
-        self._inject = inject
+        self._is_closed = False
         self._open: dict[str, OpenRequest] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._anonymous: deque[tuple[set[str], ErrorData]] = deque(maxlen=_MOST_ANONYMOUS)
         """Answers without an id, each with the requests that were open then and still are."""
 
-    def add(self, request: JSONRPCRequest) -> None:
-        """A request is on its way."""
+    def add(self, request: JSONRPCRequest, heard: ProgressFnT | None) -> OpenRequest:
+        """One that is about to be sent. Raises `MCPError` if no answer can come."""
+        if self._is_closed:
+            raise MCPError.from_error_data(_CLOSED)
         params = request.params or {}
         version = (params.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY) or self.version
         target = params.get("name") or params.get("uri") or ""
-        self._open[str(request.id)] = OpenRequest(request.method, version, str(target))
+        answer: asyncio.Future[JSONRPCResponse | JSONRPCError] = asyncio.get_running_loop().create_future()
+        added = self._open[str(request.id)] = OpenRequest(request.method, version, str(target), heard, answer)
         if request.method == "server/discover":
             error = ErrorData(code=REQUEST_TIMEOUT, message="server/discover was not answered")
             self._end_after(PROBE_SECONDS, request.id, error)
+        return added
 
-    def take(self, request_id: RequestId | None) -> OpenRequest | None:
-        """The request that is answered; it is not open any more."""
-        if (timer := self._timers.pop(str(request_id), None)) is not None:
-            timer.cancel()
-        return self.give_up(request_id)
+    def end(self, answer: JSONRPCResponse | JSONRPCError) -> None:
+        """Gives a request its answer; one that nobody waits for is dropped."""
+        request = self.give_up(answer.id)
+        if request is not None and not request.answer.done():
+            request.answer.set_result(answer)
+
+    async def hear_progress(self, params: Mapping[str, Any]) -> bool:
+        """Whether this is progress of one of them that wants to hear of it."""
+        request = self._open.get(str(params.get("progressToken")))
+        if request is None or request.heard is None:
+            return False
+        if (done := number(params.get("progress"))) is not None:
+            message = params.get("message")
+            await request.heard(done, number(params.get("total")), message if isinstance(message, str) else None)
+        return True
 
     def give_up(self, request_id: RequestId | None) -> OpenRequest | None:
         """Nobody waits for an answer to it any more."""
+        if (timer := self._timers.pop(str(request_id), None)) is not None:
+            timer.cancel()
         request = self._open.pop(str(request_id), None)
         if request is not None and self._anonymous:
             for meant, _ in self._anonymous:
@@ -96,9 +117,10 @@ class OpenRequests:
         return None
 
     def close(self) -> None:
-        """Ends none of them any more."""
-        for timer in self._timers.values():
-            timer.cancel()
+        """No answer will come any more, to none of them."""
+        self._is_closed = True
+        for key in tuple(self._open):
+            self.end(JSONRPCError(jsonrpc="2.0", id=key, error=_CLOSED))
 
     def _attribute(self) -> None:
         """Has those requests end soon that are the last ones an answer without an id can have been meant for."""
@@ -112,21 +134,15 @@ class OpenRequests:
         key = str(request_id)
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._end, request_id, error)
-
-    def _end(self, request_id: RequestId, error: ErrorData) -> None:
-        if str(request_id) not in self._open:
-            del self._timers[str(request_id)]
-            return
-        try:
-            self._inject.send_nowait(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
-        except anyio.WouldBlock:
-            self._end_after(_AGAIN_SECONDS, request_id, error)
-            return
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass
-        self.take(request_id)
+        late = JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self.end, late)
 
 
 def _as_id(key: str) -> RequestId:
     return int(key) if key.isdigit() else key
+
+
+def number(value: Any) -> float | None:
+    """A JSON value as a number to count with; None for anything else, and for one too large to mean anything."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+    return float(value) if is_number else None

@@ -7,15 +7,20 @@ import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import anyio
-from anyio.streams.memory import MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import MCPError
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp.shared.transport_context import TransportContext
 from mcp_types import (
+    CONNECTION_CLOSED,
     METHOD_NOT_FOUND,
     ErrorData,
     JSONRPCError,
@@ -24,18 +29,17 @@ from mcp_types import (
     JSONRPCResponse,
     RequestId,
 )
+from opentelemetry.propagate import inject
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer
 
 from mcpagent.mcp.attempts import Attempts
 from mcpagent.mcp.server_news import ServerNews
 from mcpagent.mcp.tasks import NEWS, FollowedTasks, marked
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
-from mcpagent.mcp.transports.bytes_to_messages import Transport, invalid_answer
+from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Transport
 from mcpagent.mcp.transports.open_requests import OpenRequest, OpenRequests
 from mcpagent.mcp.transports.result_repairs import repair_result
 from mcpagent.text.safe_text import safe_line
-
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
 
 MAX_OPEN_MESSAGES = 100
 """Answers to a server's requests that may wait to be written."""
@@ -43,6 +47,7 @@ MAX_OPEN_MESSAGES = 100
 TOOLS_AT_ONCE = 500
 _LOG_CHARACTERS = 500
 _MOST_RESTS = 4
+_TRACER = get_tracer("mcpagent")
 _MOST_CHANGES = 20
 """Repairs of one answer that are told one by one."""
 
@@ -80,55 +85,138 @@ async def relayed(
     attempts: Attempts,
     tasks: FollowedTasks,
     allowed: Collection[str],
-) -> AsyncIterator[TransportStreams]:
-    """The transport with its answers repaired and its end observed.
+) -> AsyncIterator[Relay]:
+    """What a session speaks through over this transport, with the answers repaired and the end observed.
 
     `attempts` note what is sent for them, and take their large results; `tasks` hear what is about them. What the
     server asks by a method that is `allowed` is for the session to answer, anything else is refused here.
     """
     async with transport as (messages, send):
-        inject, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        relay = _Relay(send, inject, observer, attempts, tasks)
+        passed_on, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+        relay = Relay(send, passed_on, incoming, observer, attempts, tasks)
         pump = asyncio.create_task(relay.pump(messages, allowed), name="mcp-relay")
         try:
-            yield incoming, relay
+            yield relay
         finally:
             relay.close()
             pump.cancel()
             await asyncio.gather(pump, return_exceptions=True)
-            inject.close()
+            passed_on.close()
             incoming.close()
 
 
-class _Relay:
-    """The messages of one connection, both ways; to the SDK it is the `WriteStream`."""
+class Relay:
+    """The messages of one connection, both ways: to the SDK's session it is the `Dispatcher`.
+
+    Our requests and their answers are paired here, so that an answer wakes the task that waits for it and no other.
+    What the server asks by itself goes on to the SDK's own dispatcher, to which this is the `WriteStream`.
+    """
 
     def __init__(
         self,
         write: Callable[[SessionMessage], Awaitable[None]],
-        inject: MemoryObjectSendStream[SessionMessage | Exception],
+        passed_on: MemoryObjectSendStream[SessionMessage | Exception],
+        incoming: MemoryObjectReceiveStream[SessionMessage | Exception],
         observer: Observer,
         attempts: Attempts,
         tasks: FollowedTasks,
     ) -> None:
         self._write = write
-        self._inject = inject
+        self._passed_on = passed_on
+        self._asked: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(incoming, self)
+        self._intercept: OnNotifyIntercept | None = None
         self._observer = observer
         self._attempts = attempts
         self._tasks = tasks
-        self._requests = OpenRequests(inject)
+        self._ids = itertools.count(1)
+        self._requests = OpenRequests()
         self._pages = _Pages()
         self._background: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Writes nothing more, and ends no request."""
+        """Writes nothing more; whoever waits for an answer learns that none will come."""
         self._requests.close()
         for task in self._background:
             task.cancel()
 
-    # --- to the server ---
+    # --- to the server (mcp.shared.dispatcher.Dispatcher) ---
 
-    async def __aenter__(self) -> _Relay:
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Has the session answer what the server asks, until nothing more comes."""
+        self._intercept = on_notify_intercept
+        await self._asked.run(on_request, on_notify, task_status=task_status)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Sends a request and gives its result, repaired. Raises `MCPError`; cancelling it notifies the server.
+
+        It has no time limit of its own: who asks has one, and the era probe that of `OpenRequests`.
+        """
+        options: CallOptions = opts or {}
+        sent = dict(params or {})
+        if method == "tools/list" and (page := self._pages.rest_for(sent)) is not None:
+            return page
+        request_id = options["request_id"] if "request_id" in options else next(self._ids)
+        heard, headers = options.get("on_progress"), options.get("headers")
+        meta = dict(sent.pop("_meta", None) or {})
+        if heard is not None:
+            meta["progressToken"] = request_id
+        with _span(method, sent, request_id) as span:
+            # Where a request stands in a trace a server may know, but not the baggage, in which a program has what it
+            # knows of its user.
+            inject(meta)
+            meta.pop("baggage", None)
+            sent |= {"_meta": meta} if meta else {}
+            message = _request(request_id, method, sent)
+            metadata = ClientMessageMetadata(headers=headers) if headers else None
+            request = self._requests.add(message, heard)
+            self._attempts.sent(request_id)
+            try:
+                await self._write(SessionMessage(message, metadata))
+                answer = await request.answer
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                raise MCPError(code=CONNECTION_CLOSED, message="Connection closed") from None
+            except asyncio.CancelledError:
+                if options.get("cancel_on_abandon", True):
+                    # Who cancels a request does not wait for a server that reads nothing.
+                    words = {"requestId": request_id, "reason": "caller cancelled"}
+                    self._send_beside(_notification("notifications/cancelled", words))
+                raise
+            finally:
+                self._requests.give_up(request_id)
+            if isinstance(answer, JSONRPCError):
+                _note_error(span, answer.error)
+        if isinstance(answer, JSONRPCError):
+            raise MCPError.from_error_data(answer.error)
+        return self._handed_on(request, await self._repaired(request, answer))
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Sends a notification, if the connection is still open."""
+        headers = (opts or {}).get("headers")
+        message = _notification(method, None if params is None else dict(params))
+        message.metadata = ClientMessageMetadata(headers=headers) if headers else None
+        await self._send_quietly(message)
+
+    def _send_beside(self, item: SessionMessage) -> None:
+        task = asyncio.create_task(self._send_quietly(item), name="mcp-send")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _send_quietly(self, item: SessionMessage) -> None:
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._write(item)
+
+    # --- answers of the session (mcp.shared._stream_protocols.WriteStream) ---
+
+    async def __aenter__(self) -> Relay:
         return self
 
     async def __aexit__(
@@ -140,69 +228,54 @@ class _Relay:
         """The transport is closed by whoever opened it."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Hands a message of the session on. Who cancels a request does not wait for a server that reads nothing."""
-        message = item.message
-        if isinstance(message, JSONRPCRequest):
-            if (page := self._pages.rest_for(message)) is not None:
-                await self._inject.send(SessionMessage(page))
-                return
-            _keep_to_ourselves(message)
-            self._attempts.sent(message.id)
-            self._requests.add(message)
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._requests.give_up((message.params or {}).get("requestId"))
-            self._send_beside(item)
-            return
+        """Hands the answer to something that the server asked on."""
         await self._write(item)
-
-    def _send_beside(self, item: SessionMessage) -> None:
-        task = asyncio.create_task(self._send_quietly(item), name="mcp-send")
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    async def _send_quietly(self, item: SessionMessage) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self._write(item)
 
     # --- from the server ---
 
     async def pump(self, messages: AsyncIterator[SessionMessage | Exception], allowed: Collection[str]) -> None:
         """Passes on what comes, until nothing more does."""
         try:
-            async with self._inject:
+            async with self._passed_on:
                 async for item in messages:
                     if isinstance(item, Exception):
                         self._observer.junk(safe_line(str(item), 80))
                     elif isinstance(item.message, JSONRPCNotification):
-                        if await self._is_for_session(item.message):
-                            await self._inject.send(item)
-                    elif isinstance(item.message, JSONRPCRequest) and item.message.method not in allowed:
-                        self._answer(item.message)
+                        method, params = item.message.method, item.message.params or {}
+                        if await self._is_for_session(method, params) and not self._intercepted(method, params):
+                            await self._passed_on.send(item)
+                    elif not isinstance(item.message, JSONRPCRequest):
+                        self._answered(item.message)
+                    elif item.message.method in allowed:
+                        await self._passed_on.send(item)
                     else:
-                        await self._inject.send(await self._repaired(item))
+                        self._answer(item.message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
             self.close()
             self._observer.ended()
 
-    async def _is_for_session(self, message: JSONRPCNotification) -> bool:
+    async def _is_for_session(self, method: str, params: Mapping[str, Any]) -> bool:
         """False for what is dealt with here: the session spends a task on each notification, and a flood of them
         starves the answers behind it. A change with a subscription's mark goes on, to the subscription."""
-        params = message.params or {}
-        if message.method == "notifications/message":
+        if method == "notifications/message":
             level = safe_line(str(params.get("level", "info")), 20)
             self._observer.report(ServerNews("log", _log_text(params), level))
             return False
-        if message.method == "notifications/resources/updated":
+        if method == "notifications/resources/updated":
             self._observer.report(ServerNews("resource", safe_line(str(params.get("uri", "")), 500)))
             return "_meta" in params
-        if (what := _CHANGES.get(message.method)) is not None:
+        if (what := _CHANGES.get(method)) is not None:
             self._observer.report(ServerNews("list", what))
             return "_meta" in params
-        if message.method in NEWS:
-            return not await self._tasks.hear(message.method, params)
-        return True
+        if method == "notifications/progress" and await self._requests.hear_progress(params):
+            return False
+        return method not in NEWS or not await self._tasks.hear(method, params)
+
+    def _intercepted(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Whether the session takes a notification now, in its order with the answers; the rest may take its time."""
+        return run_notify_intercept(self._intercept, method, params)
 
     def _answer(self, request: JSONRPCRequest) -> None:
         """Answers a ping, refuses what we do not support.
@@ -223,44 +296,38 @@ class _Relay:
             answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
         self._send_beside(SessionMessage(answer))
 
-    async def _repaired(self, item: SessionMessage) -> SessionMessage:
-        """A message in a form that the session can use; an answer that cannot be used ends its request."""
-        message = item.message
-        if not isinstance(message, JSONRPCResponse | JSONRPCError):
-            return item
+    def _answered(self, message: JSONRPCResponse | JSONRPCError) -> None:
+        """Wakes whoever waits for this answer, if anybody does."""
         if message.id is None:
+            assert isinstance(message, JSONRPCError)
             self._observer.junk(f"an answer without an id: {safe_line(message.error.message, 200)}")
             message.id = self._requests.id_for(message.error)
-        request = self._requests.take(message.id)
-        if request is None or isinstance(message, JSONRPCError):
-            return item
-        much = is_large(message.result)
+        self._requests.end(message)
+
+    async def _repaired(self, request: OpenRequest, answer: JSONRPCResponse) -> dict[str, Any]:
+        """The result in a form that the session can use. Raises `MCPError` if there is none."""
+        much = is_large(answer.result)
         try:
-            result, changes = await beside_loop(partial(_usable, request, message), is_much=much)
+            result, changes = await beside_loop(partial(_usable, request, answer), is_much=much)
         except RecursionError:
-            return SessionMessage(invalid_answer(message.id, "its JSON nests too deeply"), item.metadata)
+            result, changes = "its JSON nests too deeply", ()
         about = f"{request.method}{f' {safe_line(request.target, 60)}' if request.target else ''}"
         more = len(changes) - _MOST_CHANGES
         for change in (*changes[:_MOST_CHANGES], *([f"{more:,} more repairs like these"] if more > 0 else ())):
             self._observer.report(ServerNews("warning", f"{about}: {change}"))
         if isinstance(result, str):
-            return SessionMessage(invalid_answer(message.id, result), item.metadata)
+            raise MCPError(code=INVALID_ANSWER, message=result)
         if request.method == "initialize":
             self._requests.version = str(result.get("protocolVersion"))
-        result = self._handed_on(request, message.id, result)
-        if result is message.result:
-            return item
-        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result), item.metadata)
+        return result
 
-    def _handed_on(self, request: OpenRequest, request_id: RequestId, result: dict[str, Any]) -> dict[str, Any]:
+    def _handed_on(self, request: OpenRequest, result: dict[str, Any]) -> dict[str, Any]:
         """What the SDK gets of a result, which is checked already and all of which it walks through in the event loop:
         of a long list a part, of others nothing if the real one can go past it."""
         if request.method == "tools/list":
             return self._pages.first_of(result)
         stand_in = _STAND_INS.get(request.method)
-        if stand_in is not None and self._attempts.takes(request_id, result):
-            return stand_in
-        return result
+        return stand_in if stand_in is not None and self._attempts.takes(result) else result
 
 
 class _Pages:
@@ -281,12 +348,10 @@ class _Pages:
             del self._rests[next(iter(self._rests))]
         return result | {"tools": tools[:TOOLS_AT_ONCE], "nextCursor": cursor}
 
-    def rest_for(self, request: JSONRPCRequest) -> JSONRPCResponse | None:
-        """The answer to a request for the rest of a list that we have already."""
-        if request.method != "tools/list" or not self._rests:
-            return None
-        rest = self._rests.pop(str((request.params or {}).get("cursor")), None)
-        return None if rest is None else JSONRPCResponse(jsonrpc="2.0", id=request.id, result=self.first_of(rest))
+    def rest_for(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The result of a request for the rest of a list that we have already."""
+        rest = self._rests.pop(str(params.get("cursor")), None)
+        return None if rest is None else self.first_of(rest)
 
 
 def _usable(request: OpenRequest, answer: JSONRPCResponse) -> tuple[dict[str, Any] | str, tuple[str, ...]]:
@@ -296,12 +361,33 @@ def _usable(request: OpenRequest, answer: JSONRPCResponse) -> tuple[dict[str, An
     return repair_result(request.method, request.version, answer.result)
 
 
-def _keep_to_ourselves(message: JSONRPCRequest) -> None:
-    """The SDK puts all that OpenTelemetry carries into a request: where it stands in a trace a server may know, but
-    not its baggage, in which a program has what it knows of its user."""
-    meta = (message.params or {}).get("_meta")
-    if isinstance(meta, dict):
-        meta.pop("baggage", None)
+def _request(request_id: RequestId, method: str, params: dict[str, Any]) -> JSONRPCRequest:
+    # Left out if there are none: JSON-RPC forbids `"params": null`.
+    if not params:
+        return JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method)
+    return JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)
+
+
+def _notification(method: str, params: dict[str, Any] | None) -> SessionMessage:
+    if params is None:
+        return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method))
+    return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
+
+
+def _span(method: str, params: Mapping[str, Any], request_id: RequestId) -> AbstractContextManager[Span]:
+    """A span by OpenTelemetry's conventions for MCP clients, for a program that has set up tracing for all it runs."""
+    name = params.get("name")
+    return _TRACER.start_as_current_span(
+        f"{method} {name}" if isinstance(name, str) else method,
+        kind=SpanKind.CLIENT,
+        attributes={"mcp.method.name": method, "jsonrpc.request.id": str(request_id)},
+    )
+
+
+def _note_error(span: Span, error: ErrorData) -> None:
+    code = str(error.code)
+    span.set_attributes({"error.type": code, "rpc.response.status_code": code})
+    span.set_status(Status(StatusCode.ERROR, error.message))
 
 
 def _log_text(params: Mapping[str, Any]) -> str:
