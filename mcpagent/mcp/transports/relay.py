@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
@@ -30,7 +30,6 @@ from mcp_types import (
     RequestId,
 )
 from opentelemetry.propagate import inject
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer
 
 from mcpagent.mcp.attempts import Attempts
 from mcpagent.mcp.server_news import ServerNews
@@ -47,7 +46,6 @@ MAX_OPEN_MESSAGES = 100
 TOOLS_AT_ONCE = 500
 _LOG_CHARACTERS = 500
 _MOST_RESTS = 4
-_TRACER = get_tracer("mcpagent")
 _MOST_CHANGES = 20
 """Repairs of one answer that are told one by one."""
 
@@ -169,31 +167,26 @@ class Relay:
         meta = dict(sent.pop("_meta", None) or {})
         if heard is not None:
             meta["progressToken"] = request_id
-        with _span(method, sent, request_id) as span:
-            # Where a request stands in a trace a server may know, but not the baggage, in which a program has what it
-            # knows of its user.
-            inject(meta)
-            meta.pop("baggage", None)
-            sent |= {"_meta": meta} if meta else {}
-            message = _request(request_id, method, sent)
-            metadata = ClientMessageMetadata(headers=headers) if headers else None
-            request = self._requests.add(message, heard)
-            self._attempts.sent(request_id)
-            try:
-                await self._write(SessionMessage(message, metadata))
-                answer = await request.answer
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                raise MCPError(code=CONNECTION_CLOSED, message="Connection closed") from None
-            except asyncio.CancelledError:
-                if options.get("cancel_on_abandon", True):
-                    # Who cancels a request does not wait for a server that reads nothing.
-                    words = {"requestId": request_id, "reason": "caller cancelled"}
-                    self._send_beside(_notification("notifications/cancelled", words))
-                raise
-            finally:
-                self._requests.give_up(request_id)
-            if isinstance(answer, JSONRPCError):
-                _note_error(span, answer.error)
+        # Where a request stands in a trace a server may know, but not the baggage, in which a program has what it knows
+        # of its user.
+        inject(meta)
+        meta.pop("baggage", None)
+        message = _request(request_id, method, sent | {"_meta": meta} if meta else sent)
+        request = self._requests.add(message, heard)
+        self._attempts.sent(request_id)
+        try:
+            await self._write(SessionMessage(message, ClientMessageMetadata(headers=headers) if headers else None))
+            answer = await request.answer
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise MCPError(code=CONNECTION_CLOSED, message="Connection closed") from None
+        except asyncio.CancelledError:
+            if options.get("cancel_on_abandon", True):
+                # Who cancels a request does not wait for a server that reads nothing.
+                words = {"requestId": request_id, "reason": "caller cancelled"}
+                self._send_beside(_notification("notifications/cancelled", words))
+            raise
+        finally:
+            self._requests.give_up(request_id)
         if isinstance(answer, JSONRPCError):
             raise MCPError.from_error_data(answer.error)
         return self._handed_on(request, await self._repaired(request, answer))
@@ -372,22 +365,6 @@ def _notification(method: str, params: dict[str, Any] | None) -> SessionMessage:
     if params is None:
         return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method))
     return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
-
-
-def _span(method: str, params: Mapping[str, Any], request_id: RequestId) -> AbstractContextManager[Span]:
-    """A span by OpenTelemetry's conventions for MCP clients, for a program that has set up tracing for all it runs."""
-    name = params.get("name")
-    return _TRACER.start_as_current_span(
-        f"{method} {name}" if isinstance(name, str) else method,
-        kind=SpanKind.CLIENT,
-        attributes={"mcp.method.name": method, "jsonrpc.request.id": str(request_id)},
-    )
-
-
-def _note_error(span: Span, error: ErrorData) -> None:
-    code = str(error.code)
-    span.set_attributes({"error.type": code, "rpc.response.status_code": code})
-    span.set_status(Status(StatusCode.ERROR, error.message))
 
 
 def _log_text(params: Mapping[str, Any]) -> str:
