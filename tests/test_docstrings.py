@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
 
-MODULES = {
-    "/".join(path.relative_to(PACKAGE).parts): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")
-}
-CLASSES = {node.name: node for tree in MODULES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-"""Every class by name; names stand once in the package."""
-
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Classes = Mapping[str, ast.ClassDef]
+"""All of the package by name; names stand once in it."""
 
 
-def public(body: list[ast.stmt], inside: str = "") -> Iterator[tuple[str, Definition]]:
+def public(body: list[ast.stmt], classes: Classes, inside: str = "") -> Iterator[tuple[str, Definition]]:
     """The names that have to say something: not those with `_`, nor what is inside of these or of functions."""
     for node in body:
         if not isinstance(node, Definition) or node.name.startswith("_"):
@@ -28,27 +22,33 @@ def public(body: list[ast.stmt], inside: str = "") -> Iterator[tuple[str, Defini
             continue  # its last form says it
         yield inside + node.name, node
         if isinstance(node, ast.ClassDef):
-            for name, inner in public(node.body, f"{inside}{node.name}."):
-                if not is_told_by_a_base(node, inner.name):
+            for name, inner in public(node.body, classes, f"{inside}{node.name}."):
+                if not is_told_by_a_base(node, inner.name, classes):
                     yield name, inner
 
 
-def is_told_by_a_base(owner: ast.ClassDef, name: str) -> bool:
+def is_told_by_a_base(owner: ast.ClassDef, name: str, classes: Classes) -> bool:
     """Whether a class of this package that it is made from documents the method: an override may go without."""
     for base in owner.bases:
         inner = base.value if isinstance(base, ast.Subscript) else base
-        known = CLASSES.get(getattr(inner, "id", getattr(inner, "attr", "")))
+        known = classes.get(getattr(inner, "id", getattr(inner, "attr", "")))
         if known is None or known is owner:
             continue
         told = any(isinstance(one, Definition) and one.name == name and ast.get_docstring(one) for one in known.body)
-        if told or is_told_by_a_base(known, name):
+        if told or is_told_by_a_base(known, name, classes):
             return True
     return False
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_every_public_name_has_a_docstring(module: str) -> None:
-    tree = MODULES[module]
-    silent = [] if ast.get_docstring(tree) else ["the module itself"]
-    silent += [name for name, node in public(tree.body) if not ast.get_docstring(node)]
-    assert not silent, f"{module}: without a docstring: {', '.join(silent)}"
+def test_every_public_name_has_a_docstring() -> None:
+    trees = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+    found = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = {node.name: node for node in found}
+    silent = [module for module, tree in trees.items() if not ast.get_docstring(tree)]
+    silent += [
+        f"{module}: {name}"
+        for module, tree in trees.items()
+        for name, node in public(tree.body, classes)
+        if not ast.get_docstring(node)
+    ]
+    assert silent == []

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -88,9 +90,20 @@ MODULES: dict[str, Path] = {
 }
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All that a file consists of: its `ast.Module`, and what is inside."""
+    return tuple(ast.walk(ast.parse(path.read_text("utf-8"))))
+
+
+@cache
+def imported(path: Path) -> tuple[str, ...]:
     """The names of the modules that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -113,15 +126,16 @@ def test_the_page_on_architecture_has_every_room_in_this_order() -> None:
     assert shown == list(ORDER)
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_a_module_imports_only_rooms_that_stand_before_it(module: str) -> None:
+def test_a_module_imports_only_rooms_that_stand_before_it() -> None:
     """Imports inside functions and for types alone count as all others do."""
-    room = room_of(module)
-    if room in APART or module == "mcpagent":
-        return
-    names = {name for name in imported(MODULES[module]) if name == "mcpagent" or name.startswith("mcpagent.")}
-    wrong = {name for name in names if not _may_be_known(room, room_of(name))}
-    assert not wrong, f"{module} stands before {', '.join(sorted(wrong))}"
+    wrong = [
+        f"{module} stands before {name}"
+        for module, path in MODULES.items()
+        if (room := room_of(module)) not in APART and module != "mcpagent"
+        for name in dict.fromkeys(imported(path))
+        if (name == "mcpagent" or name.startswith("mcpagent.")) and not _may_be_known(room, room_of(name))
+    ]
+    assert wrong == []
 
 
 def _may_be_known(room: str, other: str) -> bool:
@@ -162,7 +176,7 @@ def test_there_are_no_import_cycles() -> None:
 
 def classes(path: Path) -> Iterator[ast.ClassDef]:
     """Those of a module, also the ones inside functions and classes."""
-    return (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef))
+    return (node for node in nodes(path) if isinstance(node, ast.ClassDef))
 
 
 def test_a_name_stands_once() -> None:
@@ -186,7 +200,7 @@ def test_a_function_has_a_name_of_its_own() -> None:
     named = Counter(
         node.name
         for path in paths
-        for node in ast.parse(path.read_text("utf-8")).body
+        for node in cast("ast.Module", nodes(path)[0]).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
     )
     assert {name for name, count in named.items() if count > 1} <= SAID_TWICE
@@ -196,14 +210,14 @@ MOST_BY_PLACE = 6
 """Arguments of one call that are told apart by their place alone; further ones are named."""
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_long_calls_name_their_arguments(module: str) -> None:
+def test_long_calls_name_their_arguments() -> None:
     long = [
-        f"{MODULES[module]}:{node.lineno}: {ast.unparse(node.func)}"
-        for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8")))
+        f"{path}:{node.lineno}: {ast.unparse(node.func)}"
+        for path in MODULES.values()
+        for node in nodes(path)
         if isinstance(node, ast.Call) and len(node.args) > MOST_BY_PLACE
     ]
-    assert not long
+    assert long == []
 
 
 def test_folders_are_small() -> None:

@@ -54,9 +54,8 @@ def test_a_name_resolves_says_what_it_adds_and_stands_in_a_guide(name: str) -> N
     assert re.search(rf"\b{name}\b", GUIDES), f"no page of docs/ has {name}"
 
 
-@pytest.mark.parametrize("name", DOTTED)
-def test_a_dotted_name_in_a_guide_leads_somewhere(name: str) -> None:
-    assert pkgutil.resolve_name(name)
+def test_a_dotted_name_in_a_guide_leads_somewhere() -> None:
+    assert [name for name in DOTTED if not pkgutil.resolve_name(name)] == []
 
 
 def docstring(name: str) -> str:
