@@ -61,6 +61,9 @@ DEBOUNCE_SECONDS = 0.25
 """Lists that are said to have changed are read again after so long, however often it is said meanwhile."""
 SETTLE_SECONDS = 2.0
 """A call waits so long for lists that are said to have changed, so that what it did is known when it returns."""
+_STEPS_BESIDE = 10
+"""Over HTTP what a server said before its answer comes by a stream of its own, and is read in so many more steps of the
+event loop, if it is there."""
 LONG_CALL_SECONDS = 10.0
 """A tool whose calls take longer is called as a task from then on, if its server lets us choose."""
 
@@ -355,6 +358,8 @@ class ServerLink:
 
     async def lists_settled(self) -> None:
         """Waits a little for lists that were said to have changed."""
+        for _ in range(_STEPS_BESIDE if self.config.url else 0):
+            await asyncio.sleep(0)
         if self._refreshing is not None and self.is_reading:
             await asyncio.wait({self._refreshing}, timeout=SETTLE_SECONDS)
 
