@@ -178,9 +178,7 @@ def _scores(
     return scores, [], 0.0
 
 
-def _score_on(
-    postings: Postings, scores: dict[int, float], unread: Sequence[_Bound], numbers: Collection[int]
-) -> None:
+def _score_on(postings: Postings, scores: dict[int, float], unread: Sequence[_Bound], numbers: Collection[int]) -> None:
     """Adds to the scores of these tools what they have for the terms that are unread."""
     candidates = sorted(numbers)
     for bound, _, term in unread:
