@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
 from mcpagent.search.meaning.embedding import EmbeddingError
-from mcpagent.search.meaning.vectors import Vectors
+from mcpagent.search.meaning.vectors import Vector, Vectors
 from mcpagent.search.postings import Postings
 from mcpagent.search.result import Reason
 from mcpagent.search.strength import Assessed, assess, telling_words
@@ -126,12 +125,14 @@ class Ranker:
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
         """The best `limit` tools and more; `only` restricts the tools."""
-        needs = self._needs(text, limit, only)
-        if len(needs) < 2:
-            return self._rank_one(text, self.ask(text), limit, only, FOR_A_QUERY)
-        whole = self._rank_one(text, self.ask(text), limit, only, _FOR_SEVERAL_NEEDS)
+        needs, asked = self._needs(text, limit, only), self.ask(text)
+        vectors, notes = self._embedded([(text, asked), *((need.text, need.asked) for need in needs)])
+        meant = vectors[0] if vectors else None
+        if not needs:
+            return replace(self._rank_one(text, asked, meant, limit, only, FOR_A_QUERY), notes=notes)
+        whole = replace(self._rank_one(text, asked, meant, limit, only, _FOR_SEVERAL_NEEDS), notes=notes)
         lifts: dict[int, float] = {}
-        for scores in self._need_scores(needs, whole.scores):
+        for scores in self._need_scores(needs, vectors[1:], whole.scores):
             top = max(scores.values(), default=0.0) or 1.0
             for number, score in scores.items():
                 lift = score / top
@@ -141,27 +142,29 @@ class Ranker:
         lifts = {number: lift * _NEED_WEIGHT * top for number, lift in lifts.items()}
         return replace(whole, scores=_raised(whole.scores, lifts), needs=lifts)
 
-    def _need_scores(self, needs: Sequence[_Need], close: Iterable[int]) -> list[Mapping[int, float]]:
+    def _embedded(self, texts: Sequence[tuple[str, Asked]]) -> tuple[Sequence[Vector], tuple[str, ...]]:
+        """The texts' vectors, corrected where their words were; none without an embedder, and a note if it fails."""
+        if self._vectors is None:
+            return (), ()
+        try:
+            return self._vectors.of([self._vectors.corrected(text, asked.corrected) for text, asked in texts]), ()
+        except EmbeddingError as error:
+            return (), (f"searched without embeddings: {safe_line(str(error))}",)
+
+    def _need_scores(
+        self, needs: Sequence[_Need], meant: Sequence[Vector], close: Iterable[int]
+    ) -> list[Mapping[int, float]]:
         """The candidates' scores for each need: those by its words, and those `close` in meaning to the whole request.
         To look at all vectors for each need would take as long again for each."""
         scores = [need.scores for need in needs]
-        if self._vectors is not None:
-            numbers, weight = list(dict.fromkeys(chain(close, *scores))), self._vectors.cosines.weight
-            with contextlib.suppress(EmbeddingError):  # already noted for the whole request
-                texts = [self._vectors.corrected(need.text, need.asked.corrected) for need in needs]
-                likeness = self._vectors.likeness(texts, numbers)
-                fused: list[Mapping[int, float]] = []
-                for need, near in zip(needs, likeness, strict=True):
-                    words, meaning = _scales(need.scores, near, self._strong(need.asked), weight)
-                    held = need.scores.get
-                    fused.append(
-                        {
-                            number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
-                            for number, close in near.items()
-                        }
-                    )
-                return fused
-        return scores
+        if self._vectors is None or not meant:
+            return scores
+        likeness = self._vectors.likeness(meant, list(dict.fromkeys(chain(close, *scores))))
+        fused: list[Mapping[int, float]] = []
+        for need, near in zip(needs, likeness, strict=True):
+            words, meaning = _scales(need.scores, near, self._strong(need.asked), self._vectors.cosines.weight)
+            fused.append(_fused(need.scores, near, words, meaning))
+        return fused
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
         """The ranking with tools raised that served queries like this one before; `favours` are 0 to 1, by number."""
@@ -210,35 +213,25 @@ class Ranker:
             self._postings.rarities(asked.factors) + self._postings.highest_rarity * len(asked.missing)
         )
 
-    def _rank_one(self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: Work) -> Ranking:
+    def _rank_one(
+        self, text: str, asked: Asked, meant: Vector | None, limit: int, only: Collection[int] | None, work: Work
+    ) -> Ranking:
         pool = limit if self._vectors is None else max(limit, work.candidates // 2)
         hits = self._hits(asked, pool, only, work)
-        if self._vectors is None:
-            return self._by_words(text, asked, hits)
-        try:
-            likeness = self._vectors.closest(
-                self._vectors.corrected(text, asked.corrected), pool, hits.scores if only is None else only
-            )
-        except EmbeddingError as error:
-            note = f"searched without embeddings: {safe_line(str(error))}"
-            return replace(self._by_words(text, asked, hits), notes=(note,))
+        if self._vectors is None or meant is None:
+            sure = assess(text, asked, hits.scores, self._postings)
+            return Ranking(asked, hits.scores, hits.found, sure, hits.scores)
+        likeness = self._vectors.closest(meant, pool, hits.scores if only is None else only)
         if only is not None:
             likeness = {number: likeness[number] for number in only}
         cosine = max(likeness.values(), default=0.0)
         cosines = self._vectors.cosines
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
         words, meaning = _scales(hits.scores, likeness, self._strong(asked), cosines.weight)
-        held = hits.scores.get
-        fused = {
-            number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
-            for number, close in likeness.items()
-        }
+        fused = _fused(hits.scores, likeness, words, meaning)
         half = max(fused.values(), default=0.0) * FITS
         found = sum([total >= half for total in fused.values()]) if half > 0 else 0
         return Ranking(asked, fused, found, sure, hits.scores, words, likeness, meaning)
-
-    def _by_words(self, text: str, asked: Asked, hits: Hits) -> Ranking:
-        return Ranking(asked, hits.scores, hits.found, assess(text, asked, hits.scores, self._postings), hits.scores)
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
@@ -265,6 +258,17 @@ def _scales(
     closest = max(likeness.values(), default=0.0)
     words = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
     return words, weight / closest if closest > 0 else 0.0
+
+
+def _fused(
+    scores: Mapping[int, float], likeness: Mapping[int, float], words: float, meaning: float
+) -> dict[int, float]:
+    """The sum of both for each tool that has a cosine, each times its factor."""
+    held = scores.get
+    return {
+        number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
+        for number, close in likeness.items()
+    }
 
 
 def reasons_of(
