@@ -3,11 +3,11 @@
     python benchmarks/startup.py [--runs 5] [--home DIR]
 
 Installs mcpagent (this repository) and the others, newest releases, each into an environment of its own in the home
-folder; all with the Python that runs this; fast-agent with the older pydantic and a2a-sdk that it starts with. The runs are interleaved, so that a busy machine is fair to all, after one
-uncounted run of each. CPU seconds are user + system, of the process and of every process it started. A prompt counts
-up to the moment when it stands on a terminal, mcpagent's to the one when its server has answered; Linux only, since
-it is read from /proc. mcpagent has a server of ten tools in its prompt, search and answer, the others none but fastmcp
-in its search. "50 servers" is the prompt of a
+folder, all with the Python that runs this; fast-agent beside the older pydantic and a2a-sdk that it starts with. The
+runs are interleaved, so that a busy machine is fair to all, after one uncounted run of each. CPU seconds are user +
+system, of the process and of every process it started. A prompt counts up to the moment when it stands on a terminal,
+mcpagent's to the one when its server has answered; Linux only, since it is read from /proc. mcpagent has a server of
+ten tools in its prompt, search and answer, the others none but fastmcp in its search. "50 servers" is the prompt of a
 chat with that many servers of ten tools, known from an earlier run: up to the moment when all can be searched.
 """
 
