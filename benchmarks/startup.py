@@ -73,7 +73,7 @@ CONTENDERS = (
         "fast-agent-mcp",
         ("fast-agent", "--help"),
         ("fast-agent", "go", "--model", "passthrough"),
-        r"❯",
+        r"^default >$",
         answer=("fast-agent", "go", "--model", "passthrough", "-m", "what is 2 plus 2?"),
         beside=("pydantic<2.12", "a2a-sdk<0.3"),
     ),
