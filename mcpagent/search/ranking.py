@@ -231,7 +231,9 @@ class Ranker:
         fused = _fused(hits.scores, likeness, words, meaning)
         half = max(fused.values(), default=0.0) * FITS
         found = sum([total >= half for total in fused.values()]) if half > 0 else 0
-        return Ranking(asked, fused, found, sure, hits.scores, words, likeness, meaning)
+        return Ranking(
+            asked, fused, found, sure, hits.scores, word_share=words, likeness=likeness, meaning_share=meaning
+        )
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
