@@ -3,11 +3,11 @@
     python benchmarks/startup.py [--runs 5] [--home DIR]
 
 Installs mcpagent (this repository) and the others, newest releases, each into an environment of its own in the home
-folder; all with the Python that runs this. The runs are interleaved, so that a busy machine is fair to all, after one
-uncounted run of each. CPU seconds are user + system, of the process and of every process it started. A prompt counts
-up to the moment when it stands on a terminal, mcpagent's to the one when its server has answered; Linux only, since
-it is read from /proc. mcpagent has a server of ten tools in its prompt, search and answer, the others none but fastmcp
-in its search. "50 servers" is the prompt of a
+folder, all with the Python that runs this; fast-agent beside the older pydantic and a2a-sdk that it starts with. The
+runs are interleaved, so that a busy machine is fair to all, after one uncounted run of each. CPU seconds are user +
+system, of the process and of every process it started. A prompt counts up to the moment when it stands on a terminal,
+mcpagent's to the one when its server has answered; Linux only, since it is read from /proc. mcpagent has a server of
+ten tools in its prompt, search and answer, the others none but fastmcp in its search. "50 servers" is the prompt of a
 chat with that many servers of ten tools, known from an earlier run: up to the moment when all can be searched.
 """
 
@@ -43,7 +43,7 @@ class Contender:
     `search` is the nearest thing to searching known tools, on a catalogue kept on disk where there is such a thing;
     `answer` one answer of the model that works without a key; mcpagent has a server that answers.
     `many` is a chat with many servers whose tools are known from an earlier run, and what its screen shows then. None
-    where there is nothing like it.
+    where there is nothing like it. `beside` are requirements of its own that it does not start with as they are now.
     """
 
     package: str
@@ -53,6 +53,7 @@ class Contender:
     search: tuple[str, ...] | None = None
     answer: tuple[str, ...] | None = None
     many: tuple[tuple[str, ...], str] | None = None
+    beside: tuple[str, ...] = ()
 
 
 CONTENDERS = (
@@ -72,8 +73,9 @@ CONTENDERS = (
         "fast-agent-mcp",
         ("fast-agent", "--help"),
         ("fast-agent", "go", "--model", "passthrough"),
-        r"❯",
+        r"^default >$",
         answer=("fast-agent", "go", "--model", "passthrough", "-m", "what is 2 plus 2?"),
+        beside=("pydantic<2.12", "a2a-sdk<0.3"),
     ),
     Contender(
         "clai", ("clai", "--help"), ("clai", "-m", "test"), r"➤", answer=("clai", "-m", "test", "what is 2 plus 2?")
@@ -233,7 +235,7 @@ def install(contender: Contender, home: Path) -> Path:
         print(f"installing {contender.package} ...", file=sys.stderr, flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
-        what = ["-e", str(ROOT)] if contender.package == "mcpagent" else [contender.package]
+        what = ["-e", str(ROOT)] if contender.package == "mcpagent" else [contender.package, *contender.beside]
         pip = [str(bin_folder / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         subprocess.run([*pip, *what], check=True, timeout=600)
         (folder / "ready").touch()

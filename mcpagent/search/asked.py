@@ -30,7 +30,7 @@ _SYNONYM_FACTOR, _FOR_UNKNOWN_FACTOR = 0.3, 0.6
 
 _MAX_GUESSES = 2
 _MIN_SPLIT = 3
-_KEPT_READINGS = 2000
+_KEPT_READINGS = 10_000
 
 
 @dataclass(slots=True)
@@ -246,13 +246,16 @@ class Spelling:
     def add(self, words: Iterable[str]) -> None:
         """Takes up plain words; digits alone and words under three letters are no target of a correction."""
         self._some.clear()
-        for word in words:
-            if len(word) > 2 and word not in self._seen and not word.isdigit():
-                self._seen.add(word)
-                self._by_first[word[0]].append(word)
-                self._by_first_three[word[:3]].append(word)
-                self._by_first_and_length[word[0], len(word)].append(word)
-                self._by_last_and_length[word[-1], len(word)].append(word)
+        new = {word for word in words if len(word) > 2 and not word.isdigit()} - self._seen
+        if not new:
+            return
+        self._seen |= new
+        # Copied in this order, so that words which are compared together lie one after the other in memory.
+        for word in "\n".join(sorted(new, key=lambda word: (word[0], len(word), word))).split("\n"):
+            self._by_first[word[0]].append(word)
+            self._by_first_three[word[:3]].append(word)
+            self._by_first_and_length[word[0], len(word)].append(word)
+            self._by_last_and_length[word[-1], len(word)].append(word)
 
     def nearest(self, word: str, held: Collection[str] | None = None) -> list[tuple[str, float]]:
         """The words fewest typos away with their likeness (0 to 1): one typo, or two in a long word, or two inside one.

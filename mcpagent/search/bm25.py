@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mcpagent.search.postings import GAIN, Postings
 
@@ -48,6 +48,9 @@ class Work(NamedTuple):
 
 FOR_A_QUERY = Work()
 
+_Bound: TypeAlias = tuple[float, str, int]
+"""Of a term: what it adds for each unit of weight, negated; how it is spelled; its number. Sorted, the rarest first."""
+
 
 def best(
     postings: Postings,
@@ -59,25 +62,31 @@ def best(
     """The best `limit` tools or somewhat more for the terms, each times its factor; `only` restricts the tools."""
     candidates = max(limit, work.candidates)
     worths = postings.worths(wanted)
-    floor = 0.0
+    unread: Sequence[_Bound] = ()
     if only is not None:
         scores = _scores_of(postings, only, worths)
     else:
-        scores, floor = _scores(postings, worths, limit, work.postings, candidates)
-    highest = _highest(scores, candidates, floor)
+        scores, unread, left = _scores(postings, worths, limit, work.postings)
+    kept, highest = _best_of(scores, candidates)
     if not highest:
         return Hits({}, 0)
+    if unread:
+        floor = highest[limit - 1] - left if len(highest) >= limit else 0.0
+        _score_on(postings, kept, unread, [number for number, score in kept.items() if score >= floor])
+        scores |= kept
+        highest = sorted(kept.values(), reverse=True)[:candidates]
     low = min(highest[0] / 2, highest[limit - 1] if len(highest) >= limit else 0.0)
-    others = _other_tools_of_a_server(postings, scores, low, wanted, worths)
+    high = (number for number, score in (kept if low >= highest[-1] else scores).items() if score >= low)
+    others = _other_tools_of_a_server(postings, scores, high, wanted, worths)
     if others and len(others) < len(scores):
         scores = {number: score for number, score in scores.items() if number not in others}
-        highest = _highest(scores, candidates)
+        kept, highest = _best_of(scores, candidates)
     # What the name can still add must not decide who is looked at.
     floor = highest[limit - 1] / (1 + NAME_COVERAGE) if len(highest) >= limit else 0.0
     if len(highest) >= candidates:
         floor = max(floor, highest[-1])
     half = highest[0] / 2
-    top = {number: score for number, score in scores.items() if score >= floor}
+    top = {number: score for number, score in kept.items() if score >= floor}
     found = sum([score >= half for score in (highest if half > highest[-1] else scores.values())])
     said = {term: worth if wanted[term] <= 1.0 else postings.rarity(term) for term, worth in worths.items()}
     _lift_named(postings, top, said)
@@ -87,19 +96,20 @@ def best(
 def _other_tools_of_a_server(
     postings: Postings,
     scores: Mapping[int, float],
-    low: float,
+    high: Iterable[int],
     wanted: Mapping[int, float],
     worths: Mapping[int, float],
 ) -> set[int]:
     """The tools that hold wanted words only in what describes their server, as all its tools do; none if that
-    holds all that is wanted, if no such tool scores `low`, or if so much is wanted that none stands high."""
+    holds all that is wanted, if none of them is among the `high` ones, or if so much is wanted that none is."""
     if len(wanted) > _FEW_TERMS:
         return set()
-    shared = {term: served for term in wanted if any(served := postings.from_server(term))}
+    terms = postings.terms
+    shared = {term: served for term in wanted if (served := terms[term].from_server)}
     if not shared:
         return set()
     main = {term for term, factor in wanted.items() if factor > _MINOR and postings.count(term)}
-    most = sum(worths[term] for term in shared) * GAIN
+    most = sum([worths[term] for term in shared]) * GAIN
 
     def is_other(number: int) -> bool:
         score = scores[number]
@@ -110,7 +120,7 @@ def _other_tools_of_a_server(
             postings.weight(term, number) * worths[term] for term in held
         )
 
-    if not any(is_other(number) for number, score in scores.items() if most >= score >= low):
+    if not any(map(is_other, high)):
         return set()
     may_be = set(chain.from_iterable(chain.from_iterable(shared.values())))
     return set(filter(is_other, scores.keys() & may_be))
@@ -129,22 +139,21 @@ def _lift_named(postings: Postings, scores: dict[int, float], said: Mapping[int,
 
 
 def _scores(
-    postings: Postings, worths: Mapping[int, float], limit: int, most_postings: int, most_candidates: int
-) -> tuple[dict[int, float], float]:
-    """Score by tool number; those of the best `limit` are complete, others may not be. With it a score that the
-    `most_candidates` best reach, 0 if none is known.
+    postings: Postings, worths: Mapping[int, float], limit: int, most_postings: int
+) -> tuple[dict[int, float], list[_Bound], float]:
+    """Score by tool number, the terms that are not in it yet, and what these could add: none if the scores are
+    complete, else only those of tools with a score can be among the best `limit`.
 
-    Terms are read rarest first. Once what is left cannot lift an unseen tool into the best `limit`, or enough was
-    read, only the best candidates so far are scored on.
+    Terms are read rarest first, until what is left cannot lift an unseen tool into the best `limit`, or enough was
+    read.
     """
     spelled, gone, terms = postings.spelled, postings.gone, postings.terms
     bounds = sorted([(-worth, spelled[term], term) for term, worth in worths.items() if terms[term].held])
     scores: dict[int, float] = {}
-    get = scores.get
     best, read, most = 0.0, 0, 0.0
     left = -sum([bound for bound, _, _ in bounds]) * GAIN
     for place, (bound, _, term) in enumerate(bounds):
-        _, length, lists = terms[term]
+        _, length, lists, _ = terms[term]
         if place:
             few = length <= _CHECKED_FROM or left >= most
             if not few:
@@ -152,37 +161,27 @@ def _scores(
                 best = _nth_highest(scores, limit, best)
             if read + length > most_postings or not (few or left >= best):
                 _leave_out(scores, gone)
-                return scores, _score_on(postings, scores, bounds[place:], left, limit, most_candidates)
+                return scores, bounds[place:], left
         for tools, weights in lists:
             if scores:
                 for number, weight in zip(tools, weights, strict=True):
-                    scores[number] = get(number, 0.0) - weight * bound
+                    if number in scores:
+                        scores[number] -= weight * bound
+                    else:
+                        scores[number] = -(weight * bound)
             else:
                 scores = {number: weight * -bound for number, weight in zip(tools, weights, strict=True)}
-                get = scores.get
         read += length
         most -= bound * GAIN
         left += bound * GAIN
     _leave_out(scores, gone)
-    return scores, 0.0
+    return scores, [], 0.0
 
 
-def _score_on(
-    postings: Postings,
-    scores: dict[int, float],
-    bounds: Sequence[tuple[float, str, int]],
-    left: float,
-    limit: int,
-    most_candidates: int,
-) -> float:
-    """Completes the scores of at most `most_candidates` tools (and ties) that can be among the best `limit`; gives
-    the score that so many had before, 0 if fewer had any."""
-    highest = _highest(scores, most_candidates)
-    lowest = floor = highest[-1] if len(highest) >= most_candidates else 0.0
-    if len(highest) >= limit:
-        floor = max(floor, highest[limit - 1] - left)
-    candidates = sorted([number for number, score in scores.items() if score >= floor])
-    for bound, _, term in bounds:
+def _score_on(postings: Postings, scores: dict[int, float], unread: Sequence[_Bound], numbers: Collection[int]) -> None:
+    """Adds to the scores of these tools what they have for the terms that are unread."""
+    candidates = sorted(numbers)
+    for bound, _, term in unread:
         for tools, weights in postings.terms[term].lists:
             at, end = 0, len(tools)
             for number in candidates:
@@ -191,7 +190,6 @@ def _score_on(
                     break
                 if tools[at] == number:
                     scores[number] -= weights[at] * bound
-    return lowest
 
 
 def _scores_of(postings: Postings, numbers: Iterable[int], worths: Mapping[int, float]) -> dict[int, float]:
@@ -211,17 +209,30 @@ def _place(numbers: Sequence[int], number: int) -> int:
     return at if at < len(numbers) and numbers[at] == number else -1
 
 
-def _highest(scores: Mapping[int, float], count: int, floor: float = 0.0) -> list[float]:
-    """The `count` highest scores, highest first; `floor` is one that so many are known to reach."""
-    values: Collection[float] = scores.values()
-    if not floor and len(values) > 4 * count:
-        step = math.isqrt(len(values) // count)
-        floor = sorted(islice(values, 0, None, step))[-count]  # what so many of some reach, so many of all do
-    if floor:
-        values = [score for score in values if score >= floor]
-    return sorted(values, reverse=True)[:count]
+def _best_of(scores: dict[int, float], count: int) -> tuple[dict[int, float], list[float]]:
+    """The tools that score as the best `count` do, and the scores of these, highest first."""
+    kept = scores
+    if len(kept) > 4 * count:
+        floor = _reached(scores, count)
+        kept = {number: score for number, score in scores.items() if score >= floor}
+    highest = sorted(kept.values(), reverse=True)[:count]
+    if len(kept) > count:
+        lowest = highest[-1]
+        kept = {number: score for number, score in kept.items() if score >= lowest}
+    return kept, highest
 
 
 def _nth_highest(scores: Mapping[int, float], rank: int, floor: float = 0.0) -> float:
-    highest = _highest(scores, rank, floor)
-    return highest[-1] if len(highest) == rank else 0.0
+    """The `rank`th highest score, 0 if there are fewer; `floor` is one that so many are known to reach."""
+    values: Collection[float] = scores.values()
+    if not floor and len(values) > 4 * rank:
+        floor = _reached(scores, rank)
+    if floor:
+        values = [score for score in values if score >= floor]
+    return sorted(values)[-rank] if len(values) >= rank else 0.0
+
+
+def _reached(scores: Mapping[int, float], count: int) -> float:
+    """A score that `count` of many reach: that so many of some of them do."""
+    step = math.isqrt(len(scores) // count)
+    return sorted(islice(scores.values(), 0, None, step))[-count]

@@ -279,7 +279,7 @@ class ToolIndex:
         if favours := self._favours(text, only, notes):
             ranking = self._held.ranker.favour(ranking, favours)
         asked = ranking.asked
-        others = [one for one in ranking.candidates if one.number not in named]
+        others = {number: score for number, score in ranking.scores.items() if number not in named}
         best = self._best(others, max(limit - len(named), _NEAREST))
         strength = math.inf if named else ranking.assessed.strength
         begun = replace(begun, notes=(*notes, *ranking.notes), unmatched_words=tuple(asked.missing), strength=strength)
@@ -288,28 +288,28 @@ class ToolIndex:
             if like_named := self._like_named(text, limit):
                 return like_named
             if not ranking.assessed.fits:
-                near = tuple(self._held.tools[one.number].name for one in best[:_NEAREST]) or self.names_near(text)
+                near = tuple(self._held.tools[number].name for number in best[:_NEAREST]) or self.names_near(text)
                 return replace(begun, nearest=near)
         matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
         worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
-        least = math.inf if named and says_only(text, named.values()) else FITS * (best[0].score if best else 0.0)
-        for one in best[: max(limit - len(named), 0)]:
-            tool, fits = self._held.tools[one.number], weak or one.score >= least
-            matches.append(Match(tool, one.score, partial(self._reasons, one, tool, asked, worths), fits=fits))
-        counted = 0 if weak else ranking.found + len(named) - (len(ranking.candidates) - len(others))
+        least = math.inf if named and says_only(text, named.values()) else FITS * (others[best[0]] if best else 0.0)
+        for number in best[: max(limit - len(named), 0)]:
+            tool, score = self._held.tools[number], others[number]
+            why = partial(self._reasons, ranking.ranked(number), tool, asked, worths)
+            matches.append(Match(tool, score, why, fits=weak or score >= least))
+        counted = 0 if weak else ranking.found + len(named) - (len(ranking.scores) - len(others))
         found = max(counted, len(named))
         how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
         if not matches:
             return replace(begun, found=found, nearest=self.names_near(text))
         return replace(begun, matches=tuple(matches), found=found, how=how)
 
-    def _best(self, candidates: Sequence[Ranked], count: int) -> list[Ranked]:
+    def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
         """The `count` best of those that score, best first; those of the same score by name."""
-        scores = [one.score for one in candidates]
-        floor = sorted(scores)[-count] if len(scores) > count else 0.0
-        scored = [(-score, one) for score, one in zip(scores, candidates, strict=True) if score >= floor and score > 0]
-        scored.sort(key=lambda pair: (pair[0], self._held.tools[pair[1].number].name))
-        return [one for _, one in scored[:count]]
+        floor = sorted(scores.values())[-count] if len(scores) > count else 0.0
+        scored = [(-score, number) for number, score in scores.items() if score >= floor and score > 0]
+        scored.sort(key=lambda pair: (pair[0], self._held.tools[pair[1]].name))
+        return [number for _, number in scored[:count]]
 
     def _favours(self, text: str, only: Collection[int] | None, notes: list[str]) -> dict[int, float]:
         if self._uses is None:

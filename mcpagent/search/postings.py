@@ -45,11 +45,13 @@ Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
 
 
 class Term(NamedTuple):
-    """What a search asks of a term: its rarity, and how many tools hold it, gone ones too, in which lists."""
+    """What a search asks of a term: its rarity, how many tools hold it, gone ones too, in which lists, and the lists of
+    those that hold it only in what describes their server."""
 
     rarity: float
     held: int
     lists: tuple[Lists, ...]
+    from_server: tuple[Sequence[int], ...]
 
 
 _NONE: Lists = (array("I"), array("f"))
@@ -160,7 +162,8 @@ class Postings:
         lists = self.lists(term)
         count = len(lists[0][0]) + len(lists[1][0])
         rarity = self.rarity_of(count - self._gone_of.get(term, 0))
-        return Term(rarity, count, tuple(one for one in lists if one[0]))
+        served = tuple(one for one in self.from_server(term) if one)
+        return Term(rarity, count, tuple(one for one in lists if one[0]), served)
 
     def rarity(self, term: int) -> float:
         """The term's inverse document frequency."""

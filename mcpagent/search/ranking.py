@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
 from mcpagent.search.meaning.embedding import EmbeddingError
-from mcpagent.search.meaning.vectors import Vectors
+from mcpagent.search.meaning.vectors import Vector, Vectors
 from mcpagent.search.postings import Postings
 from mcpagent.search.result import Reason
 from mcpagent.search.strength import Assessed, assess, telling_words
@@ -59,37 +58,57 @@ passed over, and looks back at which of them it was; the tests have them as one 
 
 
 class Ranked(NamedTuple):
-    """A candidate and what its score is made of: `words` (BM25), `meaning` (vectors), `need` (best for one need),
-    `learned` (earlier use after such a query).
+    """What the score of a tool is made of: `words` (BM25), `meaning` (vectors), `need` (best for one need), `learned`
+    (earlier use after such a query).
 
     `word_share` is what a BM25 score was multiplied with to give `words`.
     """
 
-    number: int
     words: float
-    meaning: float = 0.0
-    need: float = 0.0
-    word_share: float = 1.0
-    learned: float = 0.0
-
-    @property
-    def score(self) -> float:
-        """What it ranks by: the sum of its parts."""
-        return self.words + self.meaning + self.need + self.learned
+    meaning: float
+    need: float
+    learned: float
+    word_share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates, in no order; `found` counts the tools that score at least half of the best.
+    """The candidates' `scores` by number, in no order; `found` counts the tools that score at least half of the best.
 
-    `assessed` says how sure it is that the best tool is meant at all.
+    `assessed` says how sure it is that the best tool is meant at all. The rest is what the scores were made of: BM25
+    scores and cosines, each with what it was multiplied with, what the best need of several added, and earlier use.
     """
 
     asked: Asked
-    candidates: list[Ranked]
+    scores: Mapping[int, float]
     found: int
     assessed: Assessed
+    hits: Mapping[int, float]
+    word_share: float = 1.0
+    likeness: Mapping[int, float] = field(default_factory=dict[int, float])
+    meaning_share: float = 0.0
+    needs: Mapping[int, float] = field(default_factory=dict[int, float])
+    learned: Mapping[int, float] = field(default_factory=dict[int, float])
     notes: tuple[str, ...] = ()
+
+    def ranked(self, number: int) -> Ranked:
+        """What the score of that candidate is made of."""
+        is_known = number in self.hits or number in self.likeness
+        return Ranked(
+            self.hits.get(number, 0.0) * self.word_share,
+            max(self.likeness.get(number, 0.0), 0.0) * self.meaning_share,
+            self.needs.get(number, 0.0),
+            self.learned.get(number, 0.0),
+            self.word_share if is_known else 1.0,
+        )
+
+
+class _Need(NamedTuple):
+    """One of several needs of a text, and what tools score for it by its words."""
+
+    text: str
+    asked: Asked
+    scores: Mapping[int, float]
 
 
 class Ranker:
@@ -106,66 +125,59 @@ class Ranker:
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
         """The best `limit` tools and more; `only` restricts the tools."""
-        needs = self._needs(text, only)
-        if len(needs) < 2:
-            return self._rank_one(text, self.ask(text), limit, only, FOR_A_QUERY)
-        whole = self._rank_one(text, self.ask(text), limit, only, _FOR_SEVERAL_NEEDS)
+        needs, asked = self._needs(text, limit, only), self.ask(text)
+        vectors, notes = self._embedded([(text, asked), *((need.text, need.asked) for need in needs)])
+        meant = vectors[0] if vectors else None
+        if not needs:
+            return replace(self._rank_one(text, asked, meant, limit, only, FOR_A_QUERY), notes=notes)
+        whole = replace(self._rank_one(text, asked, meant, limit, only, _FOR_SEVERAL_NEEDS), notes=notes)
         lifts: dict[int, float] = {}
-        for scores in self._need_scores(needs, limit, only, [one.number for one in whole.candidates]):
+        for scores in self._need_scores(needs, vectors[1:], whole.scores):
             top = max(scores.values(), default=0.0) or 1.0
             for number, score in scores.items():
                 lift = score / top
                 if lift > lifts.get(number, -1.0):
                     lifts[number] = lift
-        top = max((one.score for one in whole.candidates), default=0.0) or 1.0
-        known = {one.number: one for one in whole.candidates}
-        unknown = Ranked(0, 0.0)
-        candidates = [one for one in whole.candidates if one.number not in lifts]
-        for number, lift in lifts.items():
-            _, words, meaning, _, share, _ = known.get(number, unknown)
-            candidates.append(Ranked(number, words, meaning, lift * _NEED_WEIGHT * top, share))
-        return replace(whole, candidates=candidates)
+        top = max(whole.scores.values(), default=0.0) or 1.0
+        lifts = {number: lift * _NEED_WEIGHT * top for number, lift in lifts.items()}
+        return replace(whole, scores=_raised(whole.scores, lifts), needs=lifts)
+
+    def _embedded(self, texts: Sequence[tuple[str, Asked]]) -> tuple[Sequence[Vector], tuple[str, ...]]:
+        """The texts' vectors, corrected where their words were; none without an embedder, and a note if it fails."""
+        if self._vectors is None:
+            return (), ()
+        try:
+            return self._vectors.of([self._vectors.corrected(text, asked.corrected) for text, asked in texts]), ()
+        except EmbeddingError as error:
+            return (), (f"searched without embeddings: {safe_line(str(error))}",)
 
     def _need_scores(
-        self, needs: Sequence[tuple[str, Asked]], limit: int, only: Collection[int] | None, close: Sequence[int]
-    ) -> list[dict[int, float]]:
+        self, needs: Sequence[_Need], meant: Sequence[Vector], close: Iterable[int]
+    ) -> list[Mapping[int, float]]:
         """The candidates' scores for each need: those by its words, and those `close` in meaning to the whole request.
         To look at all vectors for each need would take as long again for each."""
-        scores = [self._hits(asked, limit, only, _FOR_A_NEED).scores for _, asked in needs]
-        if self._vectors is not None:
-            numbers, weight = list(dict.fromkeys(chain(close, *scores))), self._vectors.cosines.weight
-            with contextlib.suppress(EmbeddingError):  # already noted for the whole request
-                texts = [self._vectors.corrected(need, asked.corrected) for need, asked in needs]
-                likeness = self._vectors.likeness(texts, numbers)
-                fused: list[dict[int, float]] = []
-                for (_, need), hits, near in zip(needs, scores, likeness, strict=True):
-                    words, meaning = _scales(hits, near, self._strong(need), weight)
-                    held = hits.get
-                    fused.append(
-                        {
-                            number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
-                            for number, close in near.items()
-                        }
-                    )
-                return fused
-        return scores
+        scores = [need.scores for need in needs]
+        if self._vectors is None or not meant:
+            return scores
+        likeness = self._vectors.likeness(meant, list(dict.fromkeys(chain(close, *scores))))
+        fused: list[Mapping[int, float]] = []
+        for need, near in zip(needs, likeness, strict=True):
+            words, meaning = _scales(need.scores, near, self._strong(need.asked), self._vectors.cosines.weight)
+            fused.append(_fused(need.scores, near, words, meaning))
+        return fused
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
         """The ranking with tools raised that served queries like this one before; `favours` are 0 to 1, by number."""
         if not favours:
             return ranking
-        top = max((one.score for one in ranking.candidates), default=0.0) or 1.0
-        known = {one.number: one for one in ranking.candidates}
-        raised = {
-            number: (known.get(number) or Ranked(number, 0.0))._replace(learned=favour * top)
-            for number, favour in favours.items()
-        }
+        top = max(ranking.scores.values(), default=0.0) or 1.0
+        learned = {number: favour * top for number, favour in favours.items()}
         likest = max(favours.values())
         fits = ranking.assessed.fits or likest >= _LIKE_ASKED
         assessed = Assessed(math.inf) if likest >= _ASKED_BEFORE else ranking.assessed._replace(fits=fits)
-        return replace(ranking, candidates=list((known | raised).values()), assessed=assessed)
+        return replace(ranking, scores=_raised(ranking.scores, learned), learned=learned, assessed=assessed)
 
-    def _needs(self, text: str, only: Collection[int] | None) -> list[tuple[str, Asked]]:
+    def _needs(self, text: str, limit: int, only: Collection[int] | None) -> list[_Need]:
         """The clauses of the text that say enough to be looked for on their own, at most `_MAX_NEEDS`.
 
         What "and", "or", "+" and commas join is mostly one need ("from Berlin to Paris, by train"), so these part
@@ -178,9 +190,14 @@ class Ranker:
         clauses = self._telling(ended)
         if len(ended) < len(parts) <= _MAX_NEEDS:  # more of them are a list
             joined = self._telling(parts)
-            if len(joined) > max(len(clauses), 1) and all(self._is_answered(asked, only) for _, asked in joined):
-                return joined
-        return clauses[:_MAX_NEEDS]
+            if len(joined) > max(len(clauses), 1):
+                needs = list(takewhile(self._is_answered, self._scored(joined, limit, only)))
+                if len(needs) == len(joined):
+                    return needs
+        return list(self._scored(clauses[:_MAX_NEEDS], limit, only)) if len(clauses) > 1 else []
+
+    def _scored(self, parts: Iterable[tuple[str, Asked]], limit: int, only: Collection[int] | None) -> Iterator[_Need]:
+        return (_Need(part, asked, self._hits(asked, limit, only, _FOR_A_NEED).scores) for part, asked in parts)
 
     def _telling(self, parts: Sequence[str]) -> list[tuple[str, Asked]]:
         """Those of several parts that have words rare enough."""
@@ -189,40 +206,34 @@ class Ranker:
         asked = ((part, self.ask(part)) for part in parts[:_MOST_PARTS])
         return [one for one in asked if self._postings.rarities(one[1].factors) >= _NEED_RARITY]
 
-    def _is_answered(self, asked: Asked, only: Collection[int] | None) -> bool:
+    def _is_answered(self, need: _Need) -> bool:
         """Whether a tool has nearly all that is asked, by its words."""
-        highest = max(self._hits(asked, 1, only, _FOR_A_NEED).scores.values(), default=0.0)
-        return highest >= _ANSWERED * (
+        asked = need.asked
+        return max(need.scores.values(), default=0.0) >= _ANSWERED * (
             self._postings.rarities(asked.factors) + self._postings.highest_rarity * len(asked.missing)
         )
 
-    def _rank_one(self, text: str, asked: Asked, limit: int, only: Collection[int] | None, work: Work) -> Ranking:
+    def _rank_one(
+        self, text: str, asked: Asked, meant: Vector | None, limit: int, only: Collection[int] | None, work: Work
+    ) -> Ranking:
         pool = limit if self._vectors is None else max(limit, work.candidates // 2)
         hits = self._hits(asked, pool, only, work)
-        by_words = [Ranked(number, score) for number, score in hits.scores.items()]
-        if self._vectors is None:
-            return Ranking(asked, by_words, hits.found, assess(text, asked, hits.scores, self._postings))
-        try:
-            likeness = self._vectors.closest(
-                self._vectors.corrected(text, asked.corrected), pool, hits.scores if only is None else only
-            )
-        except EmbeddingError as error:
-            note = f"searched without embeddings: {safe_line(str(error))}"
-            return Ranking(asked, by_words, hits.found, assess(text, asked, hits.scores, self._postings), (note,))
+        if self._vectors is None or meant is None:
+            sure = assess(text, asked, hits.scores, self._postings)
+            return Ranking(asked, hits.scores, hits.found, sure, hits.scores)
+        likeness = self._vectors.closest(meant, pool, hits.scores if only is None else only)
         if only is not None:
             likeness = {number: likeness[number] for number in only}
         cosine = max(likeness.values(), default=0.0)
         cosines = self._vectors.cosines
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
         words, meaning = _scales(hits.scores, likeness, self._strong(asked), cosines.weight)
-        held = hits.scores.get
-        fused = [
-            Ranked(number, held(number, 0.0) * words, close * meaning if close > 0 else 0.0, 0.0, words)
-            for number, close in likeness.items()
-        ]
-        totals = [one.score for one in fused]
-        half = max(totals, default=0.0) * FITS
-        return Ranking(asked, fused, sum([total >= half for total in totals]) if half > 0 else 0, sure)
+        fused = _fused(hits.scores, likeness, words, meaning)
+        half = max(fused.values(), default=0.0) * FITS
+        found = sum([total >= half for total in fused.values()]) if half > 0 else 0
+        return Ranking(
+            asked, fused, found, sure, hits.scores, word_share=words, likeness=likeness, meaning_share=meaning
+        )
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
@@ -233,6 +244,11 @@ class Ranker:
 
 def _between(ends: re.Pattern[str], text: str) -> list[str]:
     return [part for part in ends.split(text) if part and not part.isspace()]
+
+
+def _raised(scores: Mapping[int, float], lifts: Mapping[int, float]) -> dict[int, float]:
+    """The scores with these added, also to tools that had none."""
+    return {**scores, **{number: scores.get(number, 0.0) + lift for number, lift in lifts.items()}}
 
 
 def _scales(
@@ -246,6 +262,17 @@ def _scales(
     return words, weight / closest if closest > 0 else 0.0
 
 
+def _fused(
+    scores: Mapping[int, float], likeness: Mapping[int, float], words: float, meaning: float
+) -> dict[int, float]:
+    """The sum of both for each tool that has a cosine, each times its factor."""
+    held = scores.get
+    return {
+        number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
+        for number, close in likeness.items()
+    }
+
+
 def reasons_of(
     ranked: Ranked, asked: Asked, parts: Mapping[int, float], fields: Mapping[int, str]
 ) -> tuple[Reason, ...]:
@@ -256,12 +283,12 @@ def reasons_of(
         if term in fields
     ]
     name_lift = ranked.words - sum(parts.values()) * ranked.word_share
-    for field, word, part in (
+    for place, word, part in (
         ("name", "words of the name", name_lift),
         ("meaning", "whole query", ranked.meaning),
         ("description", "one need of several", ranked.need),
         ("history", "served such a query", ranked.learned),
     ):
         if part > _TELLING_PART:
-            reasons.append(Reason(field, word, round(part, 3)))
+            reasons.append(Reason(place, word, round(part, 3)))
     return tuple(sorted(reasons, key=lambda reason: (-reason.score, reason.word)))

@@ -183,3 +183,21 @@ def test_the_vectors_of_a_large_catalogue_are_kept_too(tmp_path: Path) -> None:
     assert size > 4 * 256 * len(tools)
     assert scores(tmp_path) == fresh
     assert path.stat().st_size == size
+
+
+def test_a_request_of_several_needs_is_embedded_in_one_call() -> None:
+    calls: list[Sequence[str]] = []
+
+    class Noting(CountingEmbedder):
+        def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+            calls.append(texts)
+            return super().__call__(texts)
+
+    index = index_with(Noting())
+    others = [ToolDefinition(f"filler_{number}", f"Of no use {number}", {}, "others") for number in range(100)]
+    index.replace("others", others)  # among many tools the words of the three say enough to be needs
+    needs = ("Reserve a seat on an aeroplane.", "Prepare a meal from a recipe.", "Put colour on a wall.")
+    index.search("jet")
+    calls.clear()
+    assert set(index.search(" ".join(needs)).names[:3]) == {tool.name for tool in TOOLS}
+    assert [len(texts) for texts in calls] == [1 + len(needs)]

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from itertools import zip_longest
 from operator import mul
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
@@ -35,6 +35,9 @@ from mcpagent.text.safe_text import without_halves
 
 if TYPE_CHECKING:
     from mcpagent.search.meaning.embedding import Matrix
+
+Vector: TypeAlias = "Row | Matrix"
+"""Of a text: without numpy while the tools are few, else one of its rows."""
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
@@ -124,32 +127,37 @@ class Vectors:
             self._rows[last] = row
             self._matrix[row] = self._matrix[len(self._numbers)]
 
-    def closest(self, query: str, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
-        """Cosine by tool number: the `limit` closest tools, and those asked for as well.
+    def of(self, queries: Sequence[str]) -> Sequence[Vector]:
+        """The vectors of texts, for `closest` and `likeness`, all of a request in one go.
 
         Raises `EmbeddingError` if the embedder fails.
         """
-        if (few := self.few()) is not None:
-            return _closest_of_few(few, self.row_of(query), limit, also)
+        model = self._model()
+        if self.few() is not None and isinstance(model, StaticEmbedder):
+            return model.plain(queries)
         self._embed_waiting()
+        return list(self.query_vectors(queries))
+
+    def closest(self, query: Vector, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
+        """Cosine by tool number: the `limit` closest tools, and those asked for as well."""
+        if (few := self.few()) is not None:
+            return _closest_of_few(few, query, limit, also)
         if self._matrix is None or not self._numbers:
             return {}
-        likeness = _products(self._matrix[: len(self._numbers)], self.query_vectors([query])[0])
+        likeness = _products(self._matrix[: len(self._numbers)], query)
         return _closest(likeness, self._numbers, self._rows.__getitem__, limit, also)
 
-    def likeness(self, queries: Sequence[str], numbers: Sequence[int]) -> list[dict[int, float]]:
-        """Cosine by tool number of just these tools, for each query.
-
-        Raises `EmbeddingError` if the embedder fails.
-        """
+    def likeness(self, queries: Sequence[Vector], numbers: Sequence[int]) -> list[dict[int, float]]:
+        """Cosine by tool number of just these tools, for each query."""
         if (few := self.few()) is not None:
             some = {number: few[number] for number in numbers}
-            return [_near(some, self.row_of(query)) for query in queries]
-        self._embed_waiting()
+            return [_near(some, query) for query in queries]
         if self._matrix is None or not numbers:
             return [{} for _ in queries]
+        import numpy as np
+
         rows = self._matrix[[self._rows[number] for number in numbers]]
-        products = _products(rows, self.query_vectors(queries)[:, None]).tolist()
+        products = _products(rows, np.stack(queries)[:, None]).tolist()
         return [dict(zip(numbers, row, strict=True)) for row in products]
 
     def rows(self, numbers: Sequence[int]) -> Matrix | None:
@@ -183,11 +191,6 @@ class Vectors:
             self._few |= zip(self._waiting, (array("f", row) for row in rows), strict=True)
             self._waiting = {}
         return self._few
-
-    def row_of(self, query: str) -> Row:
-        """The vector of a text, as `few` has those of tools."""
-        model = self._model()
-        return model.plain([query])[0] if isinstance(model, StaticEmbedder) else array("f", self._embed([query])[0])
 
     def _embed_waiting(self) -> None:
         import numpy as np
@@ -277,26 +280,30 @@ class VectorsOfSome(Vectors):
         super().__init__(whole.embedder)
         self._whole, self._held = whole, held
 
-    def closest(self, query: str, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
+    def of(self, queries: Sequence[str]) -> Sequence[Vector]:
+        """As the whole has them."""
+        return self._whole.of(queries)
+
+    def closest(self, query: Vector, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
         """As with these tools alone."""
         if (few := self._whole.few()) is not None:
-            return _closest_of_few({one: few[one] for one in self._held}, self._whole.row_of(query), limit, also)
+            return _closest_of_few({one: few[one] for one in self._held}, query, limit, also)
         rows = self._whole.rows(self._held)
         if rows is None:
             return {}
-        likeness = _products(rows, self._whole.query_vectors([query])[0])
+        likeness = _products(rows, query)
         return _closest(likeness, self._held, lambda number: bisect_left(self._held, number), limit, also)
 
-    def likeness(self, queries: Sequence[str], numbers: Sequence[int]) -> list[dict[int, float]]:
+    def likeness(self, queries: Sequence[Vector], numbers: Sequence[int]) -> list[dict[int, float]]:
         """As with these tools alone."""
         return self._whole.likeness(queries, numbers)
 
 
-def _near(rows: Mapping[int, Row], vector: Row) -> dict[int, float]:
+def _near(rows: Mapping[int, Row], vector: Vector) -> dict[int, float]:
     return {number: sum(map(mul, row, vector)) for number, row in rows.items()}
 
 
-def _closest_of_few(rows: Mapping[int, Row], vector: Row, limit: int, also: Iterable[int]) -> dict[int, float]:
+def _closest_of_few(rows: Mapping[int, Row], vector: Vector, limit: int, also: Iterable[int]) -> dict[int, float]:
     near, wanted = _near(rows, vector), set(also)
     floor = sorted(near.values())[-limit] if limit < len(near) else -math.inf
     return {number: close for number, close in near.items() if close >= floor or number in wanted}
@@ -326,9 +333,9 @@ def _nth_highest(likeness: Matrix, rank: int) -> float:
     return float(np.partition(likeness, len(likeness) - rank)[len(likeness) - rank])
 
 
-def _products(matrix: Matrix, vector: Matrix) -> Matrix:
+def _products(matrix: Matrix, vector: Vector) -> Matrix:
     """Each row times the vector, or times each of several, in this thread: a second one of BLAS costs more here."""
     import numpy as np
 
-    products: Matrix = np.vecdot(matrix, vector)
+    products: Matrix = np.vecdot(matrix, np.asarray(vector))
     return products
