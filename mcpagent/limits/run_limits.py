@@ -32,7 +32,8 @@ class Limits:
 
     Agents that are called as tools count towards their caller's. `turns`: requests that are answered, 100 in a run
     without a number of its own. `tool_calls`: calls that are run, those of programs too, but for the runtime's own
-    tools such as `search_tools`. `tokens`: input and output, as the provider counts them. `dollars`: US. `seconds`:
+    tools such as `search_tools`. `tokens`: input and output, as the provider
+    counts them, and estimated where it does not. `dollars`: US. `seconds`:
     from the prompt on, without those in which a person is asked about a call. Raises `ConfigError` for what allows
     nothing or is no number.
     """
@@ -115,7 +116,7 @@ def amount_of(spent: Spent, kind: LimitKind) -> float:
         case "tool_calls":
             return spent.tool_calls
         case "tokens":
-            return spent.usage.input_tokens + spent.usage.output_tokens
+            return spent.tokens
         case "dollars":
             return spent.dollars
         case "seconds":

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent
-from mcpagent.compaction.measuring import DEFINITION_SHARE, Measure, measured
+from mcpagent.compaction.measuring import Measure, measured
 from mcpagent.conversation import Conversation
 from mcpagent.errors import InputError
 from mcpagent.messages import (
