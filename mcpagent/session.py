@@ -51,7 +51,7 @@ from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop
 from mcpagent.questions.given import Given
 from mcpagent.questions.ways_to_ask import WaysToAsk
-from mcpagent.run import Deps, RunContext, RunResult, SessionBudget, Tally, current_run, nothing_to_keep
+from mcpagent.run import Deps, LimitStopError, RunContext, RunResult, SessionBudget, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.export.transcript import is_news
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
@@ -270,7 +270,8 @@ class Session(WaysToAsk[Deps]):
         """Has the model summarise what was said before the last question; from the next prompt on it is sent that.
 
         The conversation itself stays whole. `keep` says what the summary is above all to have. None if there is nothing
-        to summarise. Raises `InputError` while calls wait for an answer, and otherwise as `ask`.
+        to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not allow it
+        or ends it, and otherwise as `ask`.
         """
         expect("compact", keep, str, "what to keep, as text", error=InputError)
         await self._left()
@@ -280,9 +281,12 @@ class Session(WaysToAsk[Deps]):
         try:
             with self._running(Given({})) as run:
                 run.tally.is_over, run.tally.pending = True, pending
-                await run.refresh()
                 with run.entered(), run.watch.running():
-                    return await compact_now(run, keep)
+                    async with run.within_limits():
+                        await run.refresh()
+                        return await compact_now(run, keep)
+                assert run.tally.reached is not None
+                raise LimitStopError(run.tally.reached)
         finally:
             if self._unfinished is None and unfinished is not None:
                 self._unfinished, self._spent = unfinished, before + run.tally.taken

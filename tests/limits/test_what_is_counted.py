@@ -27,7 +27,7 @@ from mcpagent import (
     SessionStore,
     Text,
 )
-from mcpagent.events import Emit, TextDelta, ignore
+from mcpagent.events import Emit, LimitReached, TextDelta, ignore
 from mcpagent.messages import MOST_COUNTED_TOKENS, Spent, Usage, user_message
 from mcpagent.models import FallbackModel, OpenAIChatModel
 from mcpagent.models.base import WrappedModel
@@ -252,3 +252,30 @@ async def test_an_agent_that_is_called_is_counted_for_its_caller_when_it_is_cut_
         result = await agent.run("go")
     assert (result.stop, result.spent.cost_known) == ("max_seconds", False)
     assert result.spent.estimated_tokens > text_tokens(LONG)
+
+
+# -- summaries that are asked for -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of_session", [False, True])
+async def test_a_summary_that_does_not_come_is_not_waited_for(of_session: bool) -> None:
+    limits = Limits(seconds=SECONDS)
+    model = Endless(answers=True)
+    options = RunOptions(session_limits=limits) if of_session else RunOptions(limits=limits)
+    events: list[Any] = []
+    async with asyncio.timeout(WAIT), Agent(model, options=options, on_event=events.append) as agent:
+        session = agent.session()
+        for question in (LONG, "second"):
+            await session.ask(question)
+        said, model.hangs_at = session.messages, 3
+        with pytest.raises(LimitError, match="^stopped after [^\n]* seconds") as caught:
+            await session.compact()
+        assert caught.value.stop == "max_seconds"
+        assert [event.scope for event in events if isinstance(event, LimitReached)] == [
+            "session" if of_session else "run"
+        ]
+        assert session.spent.estimated_tokens > text_tokens(LONG)
+        assert session.messages == said
+        session.limits = Limits()
+        assert await session.compact() is not None
+        assert await session.ask("third") == "made to answer at " + str(len(model.requests))
