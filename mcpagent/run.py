@@ -21,7 +21,7 @@ from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError, OutputProblem
 from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, StopReason, guarded, ignore
-from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
+from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.limits.run_clock import RunClock
 from mcpagent.limits.run_limits import FIRM, LimitKind, Limits, LimitScope, UsedUp, used_up
 from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
@@ -57,16 +57,16 @@ class RunOptions:
     there is: no further request and no call is made. A request under way may go beyond tokens and dollars; one that
     takes too many seconds is cut off, and what it wrote stays. `tool_timeout_seconds` limits each call that has no
     limit of its own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated)
-    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never. `compaction` says
-    how much of the model's window a conversation may take; with None it is never made shorter, and one that is too long
-    is an error.
+    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never, None: 10,000, or
+    what a card says. `compaction` says how much of the model's window a conversation may take; with None it is never
+    made shorter, and one that is too long is an error.
     """
 
     limits: Limits = field(default_factory=Limits)
     session_limits: Limits = field(default_factory=Limits)
     tool_timeout_seconds: float = 300.0
     settings: ModelSettings = field(default_factory=ModelSettings)
-    large_result_tokens: int = LARGE_RESULT_TOKENS
+    large_result_tokens: int | None = None
     compaction: Compaction | None = field(default_factory=Compaction)
 
     def __post_init__(self) -> None:
@@ -76,7 +76,8 @@ class RunOptions:
         seconds = self.tool_timeout_seconds
         expect("tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda limit: limit > 0)
         tokens = self.large_result_tokens
-        expect("large_result_tokens", tokens, int, "a whole number of tokens, or 0", holds=lambda it: it >= 0)
+        told = "a whole number of tokens, 0 or None"
+        expect("large_result_tokens", tokens, (int, NoneType), told, holds=lambda it: it is None or it >= 0)
         expect("settings", self.settings, ModelSettings, "ModelSettings(...)")
 
 

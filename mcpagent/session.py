@@ -282,11 +282,13 @@ class Session(WaysToAsk[Deps]):
             with self._running(Given({})) as run:
                 run.tally.is_over, run.tally.pending = True, pending
                 with run.entered(), run.watch.running():
+                    made = None
                     async with run.within_limits():
                         await run.refresh()
-                        return await compact_now(run, keep)
-                assert run.tally.reached is not None
-                raise LimitStopError(run.tally.reached)
+                        made = await compact_now(run, keep)
+                if made is None and run.tally.reached is not None:
+                    raise LimitStopError(run.tally.reached)
+                return made
         finally:
             if self._unfinished is None and unfinished is not None:
                 self._unfinished, self._spent = unfinished, before + run.tally.taken

@@ -111,7 +111,9 @@ def test_counters_are_whole_numbers_from_zero_on() -> None:
 @pytest.mark.parametrize("usage", [None, {"input_tokens": 5}])
 async def test_a_usage_that_is_none_is_told_in_one_line(usage: Any) -> None:
     async with Agent(Claiming(usage)) as agent:
-        with pytest.raises(ConfigError, match=r"^model endless:test: respond\(\): usage: expected Usage\(\.\.\.\), got"):
+        with pytest.raises(
+            ConfigError, match=r"^model endless:test: respond\(\): usage: expected Usage\(\.\.\.\), got"
+        ):
             await agent.ask("go")
 
 
@@ -268,7 +270,7 @@ async def test_a_summary_that_does_not_come_is_not_waited_for(of_session: bool) 
         for question in (LONG, "second"):
             await session.ask(question)
         said, model.hangs_at = session.messages, 3
-        with pytest.raises(LimitError, match="^stopped after [^\n]* seconds") as caught:
+        with pytest.raises(LimitError, match=r"^stopped after [^\n]* seconds") as caught:
             await session.compact()
         assert caught.value.stop == "max_seconds"
         assert [event.scope for event in events if isinstance(event, LimitReached)] == [
