@@ -20,10 +20,11 @@ from mcpagent.conversation import NOT_KEPT, UNKNOWN, CallProgress, is_cut, not_r
 from mcpagent.definition import Definition
 from mcpagent.errors import McpAgentError
 from mcpagent.events import Emit
-from mcpagent.execution import NOTHING_RETURNED, failure_output
+from mcpagent.execution import NOTHING_RETURNED, end_call, failure_output
 from mcpagent.messages import BinaryBlock, Part, Spent, Text, ToolCall, ToolResult, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, WrappedModel
 from mcpagent.models.output_ways.asked_output import told_form
+from mcpagent.python.left_behind import LEFT_AFTER_SECONDS
 from mcpagent.recording.recorded_lines import CallLine, ResponseLine, output_document, read, response_line
 from mcpagent.run import run_context
 from mcpagent.sessions.standing import written_json
@@ -198,7 +199,13 @@ async def _in_time(tool: Tool, arguments: dict[str, Any], seconds: float) -> Too
     timeout = asyncio.timeout(seconds)
     try:
         async with timeout:
-            return usable_output(tool, await tool.run(arguments))
+            working = asyncio.ensure_future(tool.run(arguments))
+            try:
+                await asyncio.wait({working})
+            except asyncio.CancelledError:
+                # Before the run would leave the step.
+                await end_call(working, tool, run_context(), LEFT_AFTER_SECONDS / 4)
+            return usable_output(tool, working.result())
     except TimeoutError as error:
         if not timeout.expired():
             raise

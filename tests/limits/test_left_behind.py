@@ -1,0 +1,139 @@
+"""Tools that do not end when they are cancelled: no limit waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mcpagent import Agent, Limits, RunOptions, ScriptedModel, Tool, ToolCall, ToolDefinition, ToolOutput
+from mcpagent.events import Event, Notice
+from tests.limits.endless import SECONDS
+from tests.scenes import results
+
+WAIT = 30.0
+
+
+class Stubborn:
+    """A tool that goes on whatever is asked of it, until it is `freed`."""
+
+    def __init__(self) -> None:
+        self.begun, self.freed, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> str:
+        """Holds on."""
+        self.begun.set()
+        while not self.freed.is_set():
+            try:
+                await self.freed.wait()
+            except asyncio.CancelledError:
+                continue
+        self.over.set()
+        return "at last"
+
+    @asynccontextmanager
+    async def ended(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            self.freed.set()
+            if self.begun.is_set():
+                await self.over.wait()
+
+
+def tool_of(stubborn: Stubborn, *, seconds: float | None = None) -> Tool:
+    async def run(_: Any) -> ToolOutput:
+        return ToolOutput.of_text(await stubborn())
+
+    definition = ToolDefinition("hold", "Holds on.", {"type": "object", "properties": {}})
+    return Tool(definition, run, timeout_seconds=seconds)
+
+
+CALL = ToolCall("1", "hold", {})
+
+
+def notices(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Notice)]
+
+
+LEFT = 'tool "hold" does not end when it is cancelled; it is left running'
+
+
+async def test_the_seconds_of_a_session_end_it_all_the_same() -> None:
+    stubborn, events = Stubborn(), list[Event]()
+    options = RunOptions(session_limits=Limits(seconds=SECONDS))
+    model = ScriptedModel([CALL, "still here"])
+    async with (
+        stubborn.ended(),
+        asyncio.timeout(WAIT),
+        Agent(model, tools=[tool_of(stubborn)], options=options, on_event=events.append) as agent,
+    ):
+        session = agent.session()
+        result = await session.run("go")
+        assert result.stop == "max_seconds"
+        assert [item.error for item in results(session.messages)] == ["cancelled"]
+        assert notices(events) == [LEFT]
+        assert not stubborn.over.is_set()
+        session.limits = Limits()
+        assert await session.ask("and now?") == "still here"
+
+
+async def test_its_own_limit_of_time_is_told_to_the_model() -> None:
+    stubborn, events = Stubborn(), list[Event]()
+    model = ScriptedModel([CALL, "done"])
+    tools = [tool_of(stubborn, seconds=0.05)]
+    async with stubborn.ended(), asyncio.timeout(WAIT), Agent(model, tools=tools, on_event=events.append) as agent:
+        assert (await agent.run("go")).answer == "done"
+        [result] = results(agent.messages)
+        assert (result.error, "may have run, or still be running" in result.text) == ("timeout", True)
+        assert notices(events) == [LEFT]
+
+
+@pytest.mark.slow
+async def test_a_person_who_cancels_is_not_held() -> None:
+    stubborn = Stubborn()
+    async with (
+        stubborn.ended(),
+        asyncio.timeout(WAIT),
+        Agent(ScriptedModel([CALL]), tools=[tool_of(stubborn)]) as agent,
+    ):
+        running = asyncio.create_task(agent.run("go"))
+        await stubborn.begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert [item.error for item in results(agent.messages)] == ["cancelled"]
+
+
+@pytest.mark.slow
+async def test_an_agent_that_is_called_ends_before_its_caller_leaves_it() -> None:
+    stubborn, events = Stubborn(), list[Event]()
+    helper = Agent(ScriptedModel([CALL]), tools=[tool_of(stubborn)])
+    boss = ScriptedModel([ToolCall("1", "helper", {"prompt": "go"})])
+    options = RunOptions(limits=Limits(seconds=SECONDS))
+    tools = [helper.as_tool("helper", "Helps.")]
+    async with (
+        stubborn.ended(),
+        asyncio.timeout(WAIT),
+        Agent(boss, tools=tools, options=options, on_event=events.append) as agent,
+    ):
+        assert (await agent.run("go")).stop == "max_seconds"
+        assert 'tool "helper"' not in " ".join(notices(events))
+
+
+async def test_what_a_tool_gives_when_it_is_cancelled_counts() -> None:
+    async def look() -> str:
+        """Looks, and gives what it has."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "half of it"
+        return ""
+
+    options = RunOptions(tool_timeout_seconds=0.05)
+    async with Agent(ScriptedModel([ToolCall("1", "look", {}), "done"]), tools=[look], options=options) as agent:
+        assert await agent.ask("go") == "done"
+        assert [(item.error, item.text) for item in results(agent.messages)] == [(None, "half of it")]
