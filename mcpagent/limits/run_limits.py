@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from types import NoneType
@@ -48,7 +49,11 @@ class Limits:
         for name in ("turns", "tool_calls", "tokens"):
             wanted = "a whole number, 1 or more, or None"
             expect(
-                f"Limits.{name}", getattr(self, name), (int, NoneType), wanted, holds=lambda it: it is None or it > 0
+                f"Limits.{name}",
+                getattr(self, name),
+                (int, NoneType),
+                wanted,
+                holds=lambda it: it is None or 0 < it <= sys.maxsize,
             )
         for name in ("dollars", "seconds"):
             expect(

@@ -176,6 +176,10 @@ def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest
         ("--max-seconds", "nan", "nan is no number"),
         ("--max-calls", "0", "greater than or equal to 1"),
         ("--max-tokens", "1.5", "a valid integer"),
+        ("--max-seconds", "1" + "0" * 400, "inf is no number"),
+        ("--max-cost", "1e999", "inf is no number"),
+        ("--max-turns", "1" + "0" * 400, "less than or equal to"),
+        ("--max-calls", "9" * 5_000, "exceeded maximum size"),
     ],
 )
 def test_a_limit_is_a_number(flag: str, value: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from mcpagent import (
     Agent,
     ApprovalPolicy,
     CallsPendingError,
+    Compaction,
     ConfigError,
     InputError,
     LimitError,
@@ -26,11 +28,13 @@ from mcpagent import (
     ModelError,
     ModelRequest,
     ModelResponse,
+    ModelSettings,
     OutputError,
     Recorder,
     Replay,
     RunOptions,
     ScriptedModel,
+    ServerOptions,
     SessionStore,
     Text,
     ToolCall,
@@ -475,14 +479,41 @@ async def test_a_forced_answer_of_the_type_is_the_answer() -> None:
 
 # -- the value --------------------------------------------------------------------------------------------------------
 
-WRONG: list[Any] = [0, -1, math.nan, math.inf, True, "5", [5]]
+WRONG: list[Any] = [
+    0,
+    -1,
+    math.nan,
+    math.inf,
+    True,
+    "5",
+    [5],
+    Decimal(5),
+    Decimal("NaN"),
+    10**400,
+    -(10**400),
+    10**5_000,
+]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_limit_is_told_in_one_line(kind: Any, wrong: Any) -> None:
     with pytest.raises(ConfigError, match=rf"^Limits\.{kind}: expected a [^\n]*, got [^\n]*$"):
         Limits(**{kind: wrong})
+
+
+@pytest.mark.parametrize("wrong", [10**400, 10**5_000, math.nan], ids=["400", "5000", "nan"])
+def test_other_numbers_of_seconds_and_shares_are_told_so_too(wrong: Any) -> None:
+    makes: list[Any] = [
+        lambda: RunOptions(tool_timeout_seconds=wrong),
+        lambda: ModelSettings(timeout_seconds=wrong),
+        lambda: ModelSettings(temperature=wrong),
+        lambda: ServerOptions(startup_seconds=wrong),
+        lambda: Compaction(at=wrong),
+    ]
+    for make in makes:
+        with pytest.raises(ConfigError, match=r"^[^\n]{1,200}$"):
+            make()
 
 
 @pytest.mark.parametrize("kind", ["turns", "tool_calls", "tokens"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -183,18 +184,21 @@ class Options:
         usual=100,
         metavar="N",
         min=1,
+        max=sys.maxsize,
         help="Answers of the model per question; then one last answer without tools, and exit code 7.",
     )
     max_calls: int | None = _option(
         None,
         metavar="N",
         min=1,
+        max=sys.maxsize,
         help="Calls of tools per question, of search_tools and the like not; then one last answer, and exit code 7.",
     )
     context_window: int | None = _option(
         None,
         metavar="TOKENS",
         min=1_000,
+        max=sys.maxsize,
         help="What the model takes, where it is not known or is to be less: from 80 % of it on, a conversation is made "
         "shorter.",
     )
@@ -203,12 +207,14 @@ class Options:
         usual=10_000,
         metavar="TOKENS",
         min=0,
+        max=sys.maxsize,
         help="A tool's result of more is kept beside the conversation, and read by the model in pieces; 0: never.",
     )
     max_tokens: int | None = _option(
         None,
         metavar="N",
         min=1,
+        max=sys.maxsize,
         help="No further request or call once the answer took so many tokens, in and out; what there is is the answer, "
         "and exit code 7.",
     )
