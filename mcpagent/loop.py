@@ -100,14 +100,14 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
 def _finished(run: RunContext[Any], last: LastAnswer, stop: StopReason, answer: str, seconds: float) -> RunFinished:
     """The end, with whatever there is to tell of it; what a limit ended has as answer what was said until then."""
     pending, taken = run.tally.pending, run.tally.taken
-    limit = run.tally.reached if not pending else None
-    if limit is not None:
+    limit = run.tally.reached
+    if limit is not None and not pending:
         stop, answer = LIMIT_STOPS[limit.limit], _said_so_far(run)
     elif not answer and not pending:
         cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
         run.emit(Notice(f"the model {cut if stop == 'truncated' else 'gave an empty answer'}", "warning"))
     said = (message for message in reversed(run.conversation.messages) if message.role == "assistant")
-    citations = next(said).citations if limit is None or answer else ()
+    citations = next(said).citations if limit is None or pending or answer else ()
     told = last.told(answer, stop)
     return RunFinished(
         turns=run.tally.turns,

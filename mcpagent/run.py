@@ -90,7 +90,7 @@ class RunResult(Generic[Output]):
     `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
     `usage`, what it cost, and what tool definitions took of it. `citations` are the sources that the answer names.
     `problems` say where the answer is not what `output_type` says. `limit` is the one that ended it, if one did: the
-    answer is what there was by then, "" if there was nothing.
+    answer is what there was by then, "" if there was nothing; with "calls_pending" the one that was reached beside.
     """
 
     answer: str

@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from mcpagent import (
     Agent,
     ApprovalPolicy,
-    CallsPendingError,
     Compaction,
     ConfigError,
     InputError,
@@ -341,12 +340,20 @@ async def test_calls_that_wait_go_before_a_limit() -> None:
         return bool(definition.name == "pay")
 
     options = RunOptions(limits=Limits(tool_calls=1))
-    model = ScriptedModel([calls, "done"])
-    async with Agent(model, tools=[looking.tool(), pay], approval=required, options=options) as agent:
+    model = ScriptedModel([calls, '{"name": "done"}'])
+    events: list[Event] = []
+    tools = [looking.tool(), pay]
+    async with Agent(model, tools=tools, approval=required, options=options, on_event=events.append) as agent:
         session = agent.session()
-        with pytest.raises(CallsPendingError):
-            await session.ask("go")
-        assert await session.resume([call.approve() for call in session.pending]) == "done"
+        waiting = await session.run("go", output_type=Place)
+        assert (waiting.stop, len(waiting.pending)) == ("calls_pending", 1)
+        assert [waiting.limit] == [event for event in events if isinstance(event, LimitReached)]
+        assert waiting.limit is not None
+        assert (waiting.limit.limit, waiting.limit.used) == ("tool_calls", 1)
+        with pytest.raises(OutputError, match="calls wait"):
+            waiting.output  # noqa: B018
+        answers = [call.approve() for call in session.pending]
+        assert await session.resume(answers, output_type=Place) == Place(name="done")
         assert [item.error for item in results(session.messages)] == [None, None, "cancelled"]
         assert looking.seen == ["a", "paid"]
 
