@@ -64,6 +64,7 @@ from mcpagent.sessions.standing import (
     Told,
     UnfinishedRun,
     progress_from_json,
+    seconds_taken,
 )
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
@@ -125,6 +126,7 @@ class Session(WaysToAsk[Deps]):
         "_pending",
         "_prompt_text",
         "_run",
+        "_seconds_before",
         "_section",
         "_shelf",
         "_spent",
@@ -168,6 +170,7 @@ class Session(WaysToAsk[Deps]):
         self._large = self._with_nothing_aside()
         self._is_given_back = False
         self.durable_run = self.goes_on_from = ""
+        self._seconds_before = 0.0
         self._info = kept.info if kept is not None else None
         self._made_at = time.time()
         self._spent = standing.spent
@@ -341,7 +344,8 @@ class Session(WaysToAsk[Deps]):
             self._spent += unfinished.spent
             unfinished = UnfinishedRun(len(conversation) - 1)
             self._output = None
-        self._unfinished = None
+        before = Spent(seconds=max(self._seconds_before - unfinished.spent.seconds, 0.0))
+        self._unfinished, self._seconds_before = None, 0.0
         context = asked.tool_context if asked.tool_context is not None else self.tool_context
         run: RunContext[Any] = RunContext(
             asked.deps if asked.deps is not None else self.deps,
@@ -357,7 +361,7 @@ class Session(WaysToAsk[Deps]):
             refresh=lambda: self._list_again(run),
             keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,
             begins_at=unfinished.begins_at,
-            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
+            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent + before),
             budget=SessionBudget(self.limits, self._spent),
             on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
             answers=given,
@@ -873,11 +877,13 @@ class Session(WaysToAsk[Deps]):
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
         return kept_as(info, self._conversation, self._standing(self._run), model=self._owner.model.name)
 
-    def take_programs(self, left: KeptSession) -> Counter[str]:
-        """Takes what programs of code mode had come to in a process that ended, where the rest is done again.
+    def take_over(self, left: KeptSession) -> Counter[str]:
+        """Takes what a process that ended in the next run leaves, where the rest of that run is done again: the seconds
+        that it took, and what programs of code mode had come to.
 
         Gives how many of their calls were made there and are not made again, by the call that runs the program.
         """
+        self._seconds_before = seconds_taken(left.values)
         self._memory.take(Memory.from_json(left.values.get("programs") or {}, self.id))
         made, before = Counter[str](), self._conversation.progress
         for call_id, data in left.calls.items():
