@@ -41,7 +41,7 @@ from mcpagent.messages import (
     ToolsShown,
     json_copy,
 )
-from mcpagent.python.left_behind import LEFT_AFTER_SECONDS, has_ended
+from mcpagent.python.left_behind import end_or_leave
 from mcpagent.run import RunContext
 from mcpagent.search.signature import call_signature
 from mcpagent.text.safe_text import safe_line
@@ -164,8 +164,7 @@ async def run_call(
                     try:
                         await asyncio.wait({working})
                     except asyncio.CancelledError:
-                        # A call of an agent ends before that of its caller would be left.
-                        await end_call(working, tool, run, LEFT_AFTER_SECONDS / len(list(run.lineage)))
+                        await end_call(working, tool, run, run.left_after)
                     output = await held_to_promise(tool, usable_output(tool, working.result()))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
             output = failure_output(error, tool, seconds if timeout.expired() else None)
@@ -207,16 +206,10 @@ async def _judged(
 
 
 async def end_call(working: asyncio.Future[ToolOutput], tool: Tool, run: RunContext[Any], seconds: float) -> None:
-    """Ends a call that was cancelled; one that takes more than so many seconds is left behind, which is told.
-
-    Raises `CancelledError`, unless it gave or raised something all the same.
-    """
-    if not await has_ended(working, None if run.tools.is_own(tool) else seconds):
-        text = f'tool "{safe_line(tool.name, 64)}" does not end when it is cancelled; it is left running'
-        run.emit(Notice(text, "warning"))
-        raise asyncio.CancelledError
-    if working.cancelled():
-        raise asyncio.CancelledError
+    """As `end_or_leave`; the runtime's own tools always end."""
+    left = f'tool "{safe_line(tool.name, 64)}" does not end when it is cancelled; it is left running'
+    own = run.tools.is_own(tool)
+    await end_or_leave(working, None if own else seconds, lambda: run.emit(Notice(left, "warning")))
 
 
 def _over_limit(tool: Tool, run: RunContext[Any]) -> ToolOutput | None:

@@ -217,7 +217,12 @@ async def step(
     started, under_way = time.monotonic(), RequestUnderWay(run.model, request, run.emit, run.count, sent)
     try:
         with run.watch.asking(request, run.model) as answered, under_way:
-            response = under_way.answered(await run.model.respond(told_form(run.model, request), under_way))
+            working = asyncio.ensure_future(run.model.respond(told_form(run.model, request), under_way))
+            try:
+                await asyncio.wait({working})
+            except asyncio.CancelledError:
+                await run.end_request(working)
+            response = under_way.answered(working.result())
             answered(response)
     except asyncio.CancelledError:
         heard = under_way.heard

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError, OutputProblem
-from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, StopReason, guarded, ignore
+from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, Notice, StopReason, guarded, ignore
 from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.limits.run_clock import RunClock
 from mcpagent.limits.run_limits import FIRM, LimitKind, Limits, LimitScope, UsedUp, used_up
@@ -28,6 +28,8 @@ from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
+from mcpagent.python.left_behind import LEFT_AFTER_SECONDS, end_or_leave
+from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
@@ -321,6 +323,12 @@ class RunContext(Generic[Deps]):
             yield run
             run = run.parent
 
+    @property
+    def left_after(self) -> float:
+        """The seconds that a call or request of this run may take to end when it is cancelled; fewer in a run that is a
+        call itself, which ends before its caller would leave it."""
+        return LEFT_AFTER_SECONDS / len(list(self.lineage))
+
     async def wait(self, settle: Callable[[float], Awaitable[float]]) -> None:
         """Waits for servers. `settle` gets the seconds that the whole question has waited so far, with the agents that
         it calls, and says how many more it did."""
@@ -375,6 +383,11 @@ class RunContext(Generic[Deps]):
             self.tally.reached = reached
             self.emit(reached)
         return reached
+
+    async def end_request(self, working: asyncio.Future[ModelResponse]) -> None:
+        """Ends a request to the model that was cancelled, as `end_or_leave` does."""
+        left = f"{safe_line(self.model.name, 80)} does not end when it is cancelled; its request is left"
+        await end_or_leave(working, self.left_after, lambda: self.emit(Notice(left, "warning")))
 
     @asynccontextmanager
     async def within_limits(self) -> AsyncIterator[None]:

@@ -6,6 +6,7 @@ the summary of what came before it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -138,7 +139,12 @@ async def _ask(request: ModelRequest, run: RunContext[Any]) -> ModelResponse:
     run.check_limits()
     under_way = RequestUnderWay(run.model, request, _beside_the_answer(run.emit), run.count)
     with run.watch.asking(request, run.model) as answered, under_way:
-        response = under_way.answered(await run.model.respond(request, under_way))
+        working = asyncio.ensure_future(run.model.respond(request, under_way))
+        try:
+            await asyncio.wait({working})
+        except asyncio.CancelledError:
+            await run.end_request(working)
+        response = under_way.answered(working.result())
         answered(response)
     run.count(Spent(definition_tokens=sum(run.tools.tokens([tool.name]) for tool in request.tools)))
     return response

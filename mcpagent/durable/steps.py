@@ -24,7 +24,6 @@ from mcpagent.execution import NOTHING_RETURNED, end_call, failure_output
 from mcpagent.messages import BinaryBlock, Part, Spent, Text, ToolCall, ToolResult, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, WrappedModel
 from mcpagent.models.output_ways.asked_output import told_form
-from mcpagent.python.left_behind import LEFT_AFTER_SECONDS
 from mcpagent.recording.recorded_lines import CallLine, ResponseLine, output_document, read, response_line
 from mcpagent.run import run_context
 from mcpagent.sessions.standing import written_json
@@ -204,7 +203,7 @@ async def _in_time(tool: Tool, arguments: dict[str, Any], seconds: float) -> Too
                 await asyncio.wait({working})
             except asyncio.CancelledError:
                 # Before the run would leave the step.
-                await end_call(working, tool, run_context(), LEFT_AFTER_SECONDS / 4)
+                await end_call(working, tool, run_context(), run_context().left_after / 2)
             return usable_output(tool, working.result())
     except TimeoutError as error:
         if not timeout.expired():

@@ -195,6 +195,8 @@ class RequestUnderWay:
         self._is_over = False
 
     def __call__(self, event: Event) -> None:
+        if self._is_over:  # it was left
+            return
         if isinstance(event, TextDelta):
             self._pieces.append(event.text)
         elif isinstance(event, AnswerRestarted):
@@ -223,8 +225,9 @@ class RequestUnderWay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        was_over, self._is_over = self._is_over, True
         is_cut_off = kind is not None and not issubclass(kind, Exception)
-        if kind is None or self._is_over or not (is_cut_off or self._paid):
+        if kind is None or was_over or not (is_cut_off or self._paid):
             return  # a request that was refused costs nothing
         usage = Usage(self._sent(), text_tokens("".join(self._paid)))
         # What its provider ran until then is not known.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 LEFT_AFTER_SECONDS = 2.0
@@ -12,19 +13,23 @@ _LEFT: set[asyncio.Future[Any]] = set()
 """An event loop does not keep its tasks by itself."""
 
 
-async def has_ended(task: asyncio.Future[Any], seconds: float | None = LEFT_AFTER_SECONDS) -> bool:
-    """Cancels the task and waits for its end, no longer than `seconds`; gives whether it came. None: however long.
+async def end_or_leave(working: asyncio.Future[Any], seconds: float | None, tell: Callable[[], None]) -> None:
+    """Ends work whose waiter was cancelled. Raises `CancelledError`, unless it gave or raised something all the same.
 
-    One that does not heed that goes on by itself, and nobody is told what comes of it.
+    What takes more than so many seconds to end goes on by itself, which is to be told; None: it is waited for.
     """
-    if not task.done():
-        _LEFT.add(task)
-        task.add_done_callback(_forget)
-        task.cancel()
-        await asyncio.wait({task}, timeout=seconds)
-    return task.done()
+    if not working.done():
+        _LEFT.add(working)
+        working.add_done_callback(_forget)
+        working.cancel()
+        await asyncio.wait({working}, timeout=seconds)
+    if not working.done():
+        tell()
+        raise asyncio.CancelledError
+    if working.cancelled():
+        raise asyncio.CancelledError
 
 
-def _forget(task: asyncio.Future[Any]) -> None:
-    _LEFT.discard(task)
-    _ = task.cancelled() or task.exception()
+def _forget(working: asyncio.Future[Any]) -> None:
+    _LEFT.discard(working)
+    _ = working.cancelled() or working.exception()

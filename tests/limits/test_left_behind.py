@@ -1,4 +1,4 @@
-"""Tools that do not end when they are cancelled: no limit waits for them."""
+"""Tools and models that do not end when they are cancelled: no limit waits for them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,21 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Limits, RunOptions, ScriptedModel, Tool, ToolCall, ToolDefinition, ToolOutput
-from mcpagent.events import Event, Notice
-from tests.limits.endless import SECONDS
+from mcpagent import (
+    Agent,
+    LimitError,
+    Limits,
+    ModelRequest,
+    ModelResponse,
+    RunOptions,
+    ScriptedModel,
+    Tool,
+    ToolCall,
+    ToolDefinition,
+    ToolOutput,
+)
+from mcpagent.events import Emit, Event, Notice, TextDelta
+from tests.limits.endless import SECONDS, Endless
 from tests.scenes import results
 
 WAIT = 30.0
@@ -137,3 +149,45 @@ async def test_what_a_tool_gives_when_it_is_cancelled_counts() -> None:
     async with Agent(ScriptedModel([ToolCall("1", "look", {}), "done"]), tools=[look], options=options) as agent:
         assert await agent.ask("go") == "done"
         assert [(item.error, item.text) for item in results(agent.messages)] == [(None, "half of it")]
+
+
+class StubbornModel(Endless):
+    """Holds on in request number `hangs_at`, and says something when it is freed."""
+
+    def __init__(self, hangs_at: int) -> None:
+        super().__init__(answers=True)
+        self.stubborn, self.holds_at = Stubborn(), hangs_at
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        response = await super().respond(request, emit)
+        if len(self.requests) == self.holds_at:
+            await self.stubborn()
+            emit(TextDelta("too late"))
+        return response
+
+
+@pytest.mark.parametrize("is_summary", [False, pytest.param(True, marks=pytest.mark.slow)])
+async def test_a_model_that_does_not_end_holds_nobody_either(is_summary: bool) -> None:
+    model, events = StubbornModel(hangs_at=3), list[Event]()
+    options = RunOptions(limits=Limits(seconds=SECONDS))
+    async with (
+        model.stubborn.ended(),
+        asyncio.timeout(WAIT),
+        Agent(model, options=options, on_event=events.append) as agent,
+    ):
+        session = agent.session()
+        for question in ("first", "second"):
+            assert await session.ask(question)
+        if is_summary:
+            with pytest.raises(LimitError, match="seconds"):
+                await session.compact()
+        else:
+            result = await session.run("third")
+            assert (result.stop, result.answer) == ("max_seconds", "step 3")
+        assert notices(events) == ["endless:test does not end when it is cancelled; its request is left"]
+        assert session.spent.estimated_tokens > 0
+        heard = len(events)
+        model.stubborn.freed.set()
+        await model.stubborn.over.wait()
+        assert await session.ask("fourth") == "made to answer at 4"
+        assert TextDelta("too late") not in events[heard:]
