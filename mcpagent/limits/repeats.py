@@ -133,7 +133,7 @@ class Repeats:
     told_after: int = REPEATS_TOLD
     row: tuple[ToolCall, ...] = ()
     reason: str = "You made the same call again and again."
-    failing: dict[str, Failing] = field(default_factory=dict[str, "Failing"])
+    failing: dict[str, Failing] = field(default_factory=dict[str, Failing])
     _made: list[Made] = field(default_factory=list[Made])
 
     @property
@@ -143,24 +143,20 @@ class Repeats:
 
     def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
         """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
-        told, knew = "", {name for name, failing in self.failing.items() if failing.is_told}
+        row_words, knew = "", {name for name, failing in self.failing.items() if failing.is_told}
         for call, result in zip(calls, results, strict=True):
             self._made.append(Made.of(call, result))
             del self._made[: -self.told_after * PATIENCE * LONGEST_ROW]
             before, self.row = self.row, self._repeated_row()
             if self.row and not before:
-                told = _words(self.row, self.told_after)
+                row_words = _words(self.row, self.told_after)
             self._note(call, result, is_told=call.name in knew)
-        if self.row:
-            return told
-        new = {
-            name: failing
-            for name, failing in self.failing.items()
-            if failing.times >= self.told_after and not failing.is_told
-        }
-        for failing in new.values():
-            failing.is_told = True
-        return told or " ".join(_failing_words(name, failing.times) for name, failing in new.items())
+        words = [row_words] if row_words else []
+        for name, failing in self.failing.items() if not self.row else ():
+            if failing.times >= self.told_after and not failing.is_told:
+                failing.is_told = True
+                words.append(_failing_words(name, failing.times))
+        return " ".join(words)
 
     def count_all(self, messages: Sequence[Message]) -> None:
         """Takes the calls that an earlier process made for the same question."""

@@ -33,10 +33,9 @@ class Limits:
 
     Agents that are called as tools count towards their caller's. `turns`: requests that are answered, 100 in a run
     without a number of its own. `tool_calls`: calls that are run, those of programs too, but for the runtime's own
-    tools such as `search_tools`. `tokens`: input and output, as the provider
-    counts them, and estimated where it does not. `dollars`: US. `seconds`:
-    from the prompt on, without those in which a person is asked about a call. Raises `ConfigError` for what allows
-    nothing or is no number.
+    tools such as `search_tools`. `tokens`: input and output, as the provider counts them, and estimated where it does
+    not. `dollars`: US. `seconds`: from the prompt on, without those in which a person is asked about a call. Raises
+    `ConfigError` for what allows nothing or is no number.
     """
 
     turns: int | None = None

@@ -153,7 +153,10 @@ def price_of(model: Model, usage: Usage) -> float | None:
     A model that knows has a method `price_of(usage)`; all others need none.
     """
     own = getattr(model, "price_of", None)
-    return _price(own(usage)) if own is not None else None
+    try:
+        return _price(own(usage)) if own is not None else None
+    except Exception:  # noqa: BLE001 - it may be somebody else's, and what it is asked for must not hide why
+        return None
 
 
 def request_tokens(request: ModelRequest) -> int:

@@ -306,3 +306,20 @@ async def test_pictures_and_sounds_that_differ_are_not_the_same(kind: str) -> No
     assert (result.stop, made) == ("answered", MOST + 2)
     result, made = await looked(kind, MOST + 2, changes=False)
     assert (result.stop, made) == ("repeated_calls", REPEATS_TOLD)
+
+
+async def test_a_row_that_ends_within_its_message_hides_no_failures() -> None:
+    def look() -> str:
+        """Looks."""
+        return "nothing new"
+
+    def fetch(path: str) -> str:
+        """Fetches."""
+        raise ValueError("no such path")
+
+    calls = [ToolCall("", "look", {})] * 5 + [ToolCall("", "fetch", {"path": f"wrong {'x' * n}"}) for n in range(12)]
+    async with Agent(ScriptedModel([calls, "Done."]), tools=[look, fetch]) as agent:
+        result = await agent.run("fetch")
+    [told] = [message.text for message in result.messages if "Do something else" in message.text]
+    assert 'The call to "look" was made 5 times' in told
+    assert 'The calls to "fetch" failed 12 times' in told
