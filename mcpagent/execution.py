@@ -41,7 +41,7 @@ from mcpagent.messages import (
     ToolsShown,
     json_copy,
 )
-from mcpagent.python.left_behind import end_or_leave
+from mcpagent.python.left_behind import end_or_leave, times_cancelled
 from mcpagent.run import RunContext
 from mcpagent.search.signature import call_signature
 from mcpagent.text.safe_text import safe_line
@@ -127,7 +127,10 @@ async def run_calls(
                 if admission.tool is not None and not admission.tool.ordered:
                     group.create_task(running)
                 else:
+                    before = times_cancelled()
                     await running
+                    if times_cancelled() > before:  # it gave something all the same
+                        raise asyncio.CancelledError
     except asyncio.CancelledError:
         for position, call in enumerate(calls):
             batch.parts.setdefault(position, (not_run(call, CANCELLED if position in batch.begun else NOT_BEGUN),))

@@ -15,7 +15,7 @@ from contextlib import (
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, cast
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
@@ -384,10 +384,11 @@ class RunContext(Generic[Deps]):
             self.emit(reached)
         return reached
 
-    async def end_request(self, working: asyncio.Future[ModelResponse]) -> None:
-        """Ends a request to the model that was cancelled, as `end_or_leave` does."""
+    async def end_request(self, working: asyncio.Future[ModelResponse]) -> NoReturn:
+        """Ends a request to the model that was cancelled, as `end_or_leave` does; raises `CancelledError` anyway."""
         left = f"{safe_line(self.model.name, 80)} does not end when it is cancelled; its request is left"
         await end_or_leave(working, self.left_after, lambda: self.emit(Notice(left, "warning")))
+        raise asyncio.CancelledError
 
     @asynccontextmanager
     async def within_limits(self) -> AsyncIterator[None]:

@@ -191,3 +191,49 @@ async def test_a_model_that_does_not_end_holds_nobody_either(is_summary: bool) -
         await model.stubborn.over.wait()
         assert await session.ask("fourth") == "made to answer at 4"
         assert TextDelta("too late") not in events[heard:]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_run_that_is_cancelled_ends_also_if_its_tool_gives_something_all_the_same(ordered: bool) -> None:
+    begun, went_on = asyncio.Event(), list[int]()
+
+    async def run(_: Any) -> ToolOutput:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return ToolOutput.of_text("half of it")
+        return ToolOutput.of_text("all")
+
+    def go_on(_: ModelRequest) -> str:
+        went_on.append(1)
+        return "done"
+
+    tool = Tool(ToolDefinition("look", "Looks.", {"type": "object", "properties": {}}), run, ordered=ordered)
+    async with asyncio.timeout(WAIT), Agent(ScriptedModel([ToolCall("1", "look", {}), go_on]), tools=[tool]) as agent:
+        running = asyncio.create_task(agent.run("go"))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert [item.text for item in results(agent.messages)] == ["half of it"]
+        assert not went_on
+
+
+async def test_a_run_that_is_cancelled_as_its_answer_arrives_ends() -> None:
+    class Cancelling(ScriptedModel):
+        running: asyncio.Task[Any] | None = None
+
+        async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+            response = await super().respond(request, emit)
+            assert self.running is not None
+            self.running.cancel()
+            return response
+
+    model = Cancelling([CALL, "done"])
+    async with asyncio.timeout(WAIT), Agent(model, tools=[tool_of(Stubborn())]) as agent:
+        model.running = asyncio.create_task(agent.run("go"))
+        with pytest.raises(asyncio.CancelledError):
+            await model.running
+        assert len(model.requests) == 1
+        assert agent.spent.estimated_tokens > 0
