@@ -23,7 +23,7 @@ from mcpagent.events import (
 )
 from mcpagent.execution import run_calls
 from mcpagent.limits.repeats import REPEATS_TOLD, REPEATS_TOLD_SMALL, Repeats
-from mcpagent.messages import Message, Spent, Step, Text, ToolsChanged, user_message
+from mcpagent.messages import Message, Step, Text, ToolsChanged, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat, RequestUnderWay
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
@@ -222,7 +222,8 @@ async def step(
                 await asyncio.wait({working})
             except asyncio.CancelledError:
                 await run.end_request(working)
-            response = under_way.answered(working.result())
+            saved = known_tokens - offered_tokens
+            response = under_way.answered(working.result(), offered=offered_tokens, saved=saved)
             answered(response)
     except asyncio.CancelledError:
         heard = under_way.heard
@@ -233,7 +234,6 @@ async def step(
         if await _makes_room(run):
             return None
         raise
-    run.count(Spent(definition_tokens=offered_tokens, saved_tokens=known_tokens - offered_tokens))
     seconds = time.monotonic() - started
     run.conversation.append(response.message)
     place = len(run.conversation) - 1

@@ -406,6 +406,8 @@ def user_message(text: str) -> Message:
 MOST_COUNTED_TOKENS = 10**15
 """No counter shows more: sums of such still fit where they are kept."""
 
+_WHOLE = {int}
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -424,10 +426,19 @@ class Usage:
     web_searches: int = 0
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if type(value) is not int or not 0 <= value <= MOST_COUNTED_TOKENS:
-                object.__setattr__(self, name, _counted(value))
+        told = (
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.requests,
+            self.web_searches,
+        )
+        # Many are made: what is as it should be costs little.
+        if {*map(type, told)} == _WHOLE and min(told) >= 0 and max(told) <= MOST_COUNTED_TOKENS:
+            return
+        for name, value in zip(self.__slots__, told, strict=True):
+            object.__setattr__(self, name, _counted(value))
 
     @property
     def tokens(self) -> int:

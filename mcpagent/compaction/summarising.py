@@ -22,7 +22,7 @@ from mcpagent.events import (
     ThinkingDelta,
     ToolsSearched,
 )
-from mcpagent.messages import Image, Message, Spent, Text, ToolCall, ToolResult, Usage, user_message
+from mcpagent.messages import Image, Message, Text, ToolCall, ToolResult, Usage, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestUnderWay
 from mcpagent.models.model_settings import ModelSettings
 from mcpagent.prompt.builder import piece_words, summary_note
@@ -144,9 +144,9 @@ async def _ask(request: ModelRequest, run: RunContext[Any]) -> ModelResponse:
             await asyncio.wait({working})
         except asyncio.CancelledError:
             await run.end_request(working)
-        response = under_way.answered(working.result())
+        offered = sum(run.tools.tokens([tool.name]) for tool in request.tools)
+        response = under_way.answered(working.result(), offered=offered)
         answered(response)
-    run.count(Spent(definition_tokens=sum(run.tools.tokens([tool.name]) for tool in request.tools)))
     return response
 
 

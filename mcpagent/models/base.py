@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -169,11 +169,9 @@ def request_tokens(request: ModelRequest) -> int:
     return said + int(tools / 4 * DEFINITION_SHARE)
 
 
-def with_estimates(usage: Usage, sent: Callable[[], int], written: Message) -> Usage:
-    """The counters, with an estimate in place of what the provider did not tell: of the tokens that were `sent`, or of
-    the answer."""
-    given = usage.output_tokens or message_tokens(written)
-    return replace(usage, input_tokens=usage.input_tokens or sent(), output_tokens=given)
+def untold_tokens(usage: Usage, sent: Callable[[], int], written: Message) -> tuple[int, int]:
+    """Estimates of what the provider did not tell, 0 where it did: of the tokens `sent`, and of the answer."""
+    return 0 if usage.input_tokens else sent(), 0 if usage.output_tokens else message_tokens(written)
 
 
 class RequestUnderWay:
@@ -213,15 +211,18 @@ class RequestUnderWay:
         """So far."""
         return "".join(self._pieces)
 
-    def answered(self, response: ModelResponse) -> ModelResponse:
-        """The answer, which is counted. Raises `ConfigError` if it is none."""
+    def answered(self, response: ModelResponse, *, offered: int = 0, saved: int = 0) -> ModelResponse:
+        """The answer, which is counted, with the `definition_tokens` that were `offered` for it, and `saved`.
+
+        Raises `ConfigError` if it is none.
+        """
         self._is_over = True
         place = f"model {safe_line(self._model.name, 80)}: respond()"
         expect(place, response, ModelResponse, "a ModelResponse")
         expect(f"{place}: usage", response.usage, Usage, "Usage(...)")
         price, told = response.dollars, response.usage
-        whole = with_estimates(told, self._sent, response.message)
-        self._count(Spent(told, price or 0.0, price is not None, estimated_tokens=whole.tokens - told.tokens))
+        estimated = sum(untold_tokens(told, self._sent, response.message))
+        self._count(Spent(told, price or 0.0, price is not None, offered, saved, estimated_tokens=estimated))
         return response
 
     def __enter__(self) -> RequestUnderWay:

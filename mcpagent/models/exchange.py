@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mcpagent.events import Emit, Event, Notice, ProviderCallFinished, ProviderCallStarted
 from mcpagent.messages import Message, Origin, Part, Usage
-from mcpagent.models.base import ModelRequest, ModelResponse, request_tokens, with_estimates
+from mcpagent.models.base import ModelRequest, ModelResponse, request_tokens, untold_tokens
 from mcpagent.models.failures_and_retries import (
     AnswerError,
     Endpoint,
@@ -286,8 +286,8 @@ class Exchange:
             raise to_error(read_failure(error), api.endpoint) from None
         for event in happened:
             self._way.listen(event)
-        usage = with_estimates(response.usage, partial(request_tokens, request), response.message)
-        dollars = api.price_of(usage)
+        untold = Usage(*untold_tokens(response.usage, partial(request_tokens, request), response.message))
+        dollars = api.price_of(response.usage + untold)
         dollars = dollars if api.is_priced(response.message, self._sent) else None
         return self._way.understand(replace(response, dollars=dollars))
 
