@@ -77,6 +77,8 @@ class Keeper:
             return None
         if self._is_new and not len(conversation):
             return None  # nobody has said anything yet
+        if standing.run is not None:
+            changed.add("run")  # what differs in seconds alone is equal
         spent = _spent(standing)
         change = SessionChange(
             keep=conversation_keep,
