@@ -33,7 +33,7 @@ from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.querying import query
 from mcpagent.large_results.reading_ranges import read_range
 from mcpagent.large_results.searching import search
-from mcpagent.large_results.setting_aside import LargeResults
+from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
 from mcpagent.messages import Text, ToolResult
 from mcpagent.models.base import ModelRequest
 from mcpagent.sessions.kept_outputs import KeptOutputs
@@ -170,7 +170,7 @@ async def task(*, small: bool) -> list[Figure]:
     """The same questions with and without setting aside."""
     figures: list[Figure] = []
     turns = 20 if small else TURNS
-    for name, limit in (("without setting aside", 0), ("with setting aside", RunOptions().large_result_tokens)):
+    for name, limit in (("without setting aside", 0), ("with setting aside", LARGE_RESULT_TOKENS)):
         sent, same, last = 0, 0, ""
 
         def note(request: ModelRequest) -> None:

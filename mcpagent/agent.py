@@ -28,7 +28,7 @@ from mcpagent.loop import converse
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Message, Spent, Text, ToolDefinition, Usage
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, look_up
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, RequestUnderWay, look_up
 from mcpagent.models.model_names import shown_spec
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool, expect_distinct, names_taken
@@ -339,11 +339,8 @@ class Agent(WaysToAsk[Deps]):
         """One request to the model outside of every conversation; it counts in `spent` and is in no recording."""
         expect("complete", request, ModelRequest, "a ModelRequest", error=InputError)
         self.require_usable()
-        with outside_of_runs():
-            response = await self.model.respond(told_form(self.model, request), ignore)
-        price, usage = response.dollars, response.usage
-        self.count(Spent(usage, price or 0.0, price is not None or not (usage.input_tokens or usage.output_tokens)))
-        return response
+        with outside_of_runs(), RequestUnderWay(self.model, request, ignore, self.count) as under_way:
+            return under_way.answered(await self.model.respond(told_form(self.model, request), under_way))
 
     @in_own_loop
     async def search(self, query: str, limit: int | None = None) -> SearchResult:

@@ -340,7 +340,8 @@ class RunFinished:
     Where an `output_type` was given, `output` is the value, if there is one (`has_output`), and `answer` its JSON;
     `problems` say what does not fit.
 
-    `limit` is the one that ended it, if one did: `answer` is what there was by then, "" if there was nothing.
+    `limit` is the one that ended it, if one did: `answer` is what there was by then, "" if there was nothing. Of a run
+    whose calls wait it is the one that was reached beside them, and the reason stays that calls wait.
     """
 
     answer: str

@@ -41,6 +41,7 @@ from mcpagent.messages import (
     ToolsShown,
     json_copy,
 )
+from mcpagent.python.left_behind import end_or_leave, times_cancelled
 from mcpagent.run import RunContext
 from mcpagent.search.signature import call_signature
 from mcpagent.text.safe_text import safe_line
@@ -126,7 +127,10 @@ async def run_calls(
                 if admission.tool is not None and not admission.tool.ordered:
                     group.create_task(running)
                 else:
+                    before = times_cancelled()
                     await running
+                    if times_cancelled() > before:  # it gave something all the same
+                        raise asyncio.CancelledError
     except asyncio.CancelledError:
         for position, call in enumerate(calls):
             batch.parts.setdefault(position, (not_run(call, CANCELLED if position in batch.begun else NOT_BEGUN),))
@@ -146,18 +150,10 @@ async def run_call(
     tool = admission.tool
     if answer is None and not is_gone_on_with(call.id, run):
         run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None, batch.parent))
-    decision = (
-        await _decided(call, tool, run, answer)
-        if tool is not None
-        else _refused(answer, call.name) or admission.refusal or ToolOutput(())
-    )
-    if isinstance(decision, Approved) and tool is not None:
-        decision = _within_limits(tool, run) or decision
+    decision = await _judged(call, admission, run, answer)
     if isinstance(decision, PendingCall):
         batch.pending[position] = (decision,)
         return
-    if isinstance(decision, Approved) and tool is not None and not await _is_kept(call, tool, run):
-        decision = ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     started = time.monotonic()  # not before: a person may have thought about it
     if tool is not None and isinstance(decision, Approved):
         seconds = tool.limit(run.options.tool_timeout_seconds)
@@ -166,8 +162,13 @@ async def run_call(
         try:
             with called.entered(), run.watch.calling(call, tool):
                 async with timeout:
-                    output = usable_output(tool, await tool.run(await _to_run_with(tool, decision.arguments)))
-                    output = await held_to_promise(tool, output)
+                    # In a task of its own, so that one which does not heed its cancellation holds nobody.
+                    working = asyncio.ensure_future(tool.run(await _to_run_with(tool, decision.arguments)))
+                    try:
+                        await asyncio.wait({working})
+                    except asyncio.CancelledError:
+                        await end_call(working, tool, run, run.left_after)
+                    output = await held_to_promise(tool, usable_output(tool, working.result()))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
             output = failure_output(error, tool, seconds if timeout.expired() else None)
         run.of_call.spent += called.of_call.spent  # if a program makes it: for the call that runs the program
@@ -190,6 +191,28 @@ async def run_call(
     if len(batch.parts) + len(batch.pending) < batch.total:  # else the message with all results is written at once
         await _keep_result(call, tool, batch.parts[position], run)
     _report(call, result, tool, output, () if batch.parent else changes, run, parent=batch.parent)
+
+
+async def _judged(
+    call: ToolCall, admission: Admission, run: RunContext[Any], answer: CallAnswer | None
+) -> Approved | ToolOutput | PendingCall:
+    """Whether the call runs; one that does is counted, and written down."""
+    tool = admission.tool
+    if tool is None:
+        return _refused(answer, call.name) or admission.refusal or ToolOutput(())
+    decision = await _decided(call, tool, run, answer)
+    if isinstance(decision, Approved):
+        decision = _within_limits(tool, run) or decision
+    if isinstance(decision, Approved) and not await _is_kept(call, tool, run):
+        return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
+    return decision
+
+
+async def end_call(working: asyncio.Future[ToolOutput], tool: Tool, run: RunContext[Any], seconds: float) -> None:
+    """As `end_or_leave`; the runtime's own tools always end."""
+    left = f'tool "{safe_line(tool.name, 64)}" does not end when it is cancelled; it is left running'
+    own = run.tools.is_own(tool)
+    await end_or_leave(working, None if own else seconds, lambda: run.emit(Notice(left, "warning")))
 
 
 def _over_limit(tool: Tool, run: RunContext[Any]) -> ToolOutput | None:

@@ -5,34 +5,30 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from functools import partial
 from typing import Any, Literal
 
 from mcpagent.approval import PendingCall
-from mcpagent.compaction.compacting import make_room
+from mcpagent.compaction.compacting import estimated_request, make_room
 from mcpagent.conversation import change_words
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import (
     LIMIT_STOPS,
-    AnswerRestarted,
-    Emit,
-    Event,
     Notice,
     RequestSent,
     ResponseReceived,
     RunFinished,
     StopReason,
-    TextDelta,
     ToolsLoaded,
 )
 from mcpagent.execution import run_calls
 from mcpagent.limits.repeats import REPEATS_TOLD, REPEATS_TOLD_SMALL, Repeats
-from mcpagent.messages import Message, Spent, Step, Text, ToolsChanged, user_message
-from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
+from mcpagent.messages import Message, Step, Text, ToolsChanged, user_message
+from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat, RequestUnderWay
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
 from mcpagent.output.output_spec import OutputSpec
 from mcpagent.prompt.builder import call_note, final_answer_note
-from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.prefetching import prefetch
@@ -104,14 +100,14 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
 def _finished(run: RunContext[Any], last: LastAnswer, stop: StopReason, answer: str, seconds: float) -> RunFinished:
     """The end, with whatever there is to tell of it; what a limit ended has as answer what was said until then."""
     pending, taken = run.tally.pending, run.tally.taken
-    limit = run.tally.reached if not pending else None
-    if limit is not None:
+    limit = run.tally.reached
+    if limit is not None and not pending:
         stop, answer = LIMIT_STOPS[limit.limit], _said_so_far(run)
     elif not answer and not pending:
         cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
         run.emit(Notice(f"the model {cut if stop == 'truncated' else 'gave an empty answer'}", "warning"))
     said = (message for message in reversed(run.conversation.messages) if message.role == "assistant")
-    citations = next(said).citations if limit is None or answer else ()
+    citations = next(said).citations if limit is None or pending or answer else ()
     told = last.told(answer, stop)
     return RunFinished(
         turns=run.tally.turns,
@@ -181,25 +177,6 @@ async def _makes_room(run: RunContext[Any]) -> bool:
     return False
 
 
-class _Heard:
-    """Tells what a request brings, and keeps the words of the answer that is arriving."""
-
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
-        self._pieces: list[str] = []
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, TextDelta):
-            self._pieces.append(event.text)
-        elif isinstance(event, AnswerRestarted):
-            self._pieces.clear()
-        self._emit(event)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
-
-
 async def step(
     run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto", output: OutputFormat | None = None
 ) -> ModelResponse | None:
@@ -236,28 +213,32 @@ async def step(
             searches=tools.searching,
         )
     )
-    started, heard = time.monotonic(), _Heard(run.emit)
+    sent = partial(estimated_request, run)
+    started, under_way = time.monotonic(), RequestUnderWay(run.model, request, run.emit, run.count, sent)
     try:
-        with run.watch.asking(request, run.model) as answered:
-            response = await run.model.respond(told_form(run.model, request), heard)
+        with run.watch.asking(request, run.model) as answered, under_way:
+            working = asyncio.ensure_future(run.model.respond(told_form(run.model, request), under_way))
+            try:
+                await asyncio.wait({working})
+            except asyncio.CancelledError:
+                await run.end_request(working)
+            saved = known_tokens - offered_tokens
+            response = under_way.answered(working.result(), offered=offered_tokens, saved=saved)
             answered(response)
     except asyncio.CancelledError:
-        if run.tally.clock.is_up and heard.text.strip():  # it took too long; what was written is the answer so far
-            run.conversation.append(Message("assistant", (Text(heard.text),)))
+        heard = under_way.heard
+        if run.tally.clock.is_up and heard.strip():  # it took too long; what was written is the answer so far
+            run.conversation.append(Message("assistant", (Text(heard),)))
         raise
     except ContextOverflowError:
         if await _makes_room(run):
             return None
         raise
-    expect(f"model {safe_line(run.model.name, 80)}: respond()", response, ModelResponse, "a ModelResponse")
-    price, paid = response.dollars, bool(response.usage.input_tokens or response.usage.output_tokens)
-    priced = price is not None or not paid
-    run.count(Spent(response.usage, price or 0.0, priced, offered_tokens, known_tokens - offered_tokens))
     seconds = time.monotonic() - started
     run.conversation.append(response.message)
     place = len(run.conversation) - 1
-    run.conversation.note_step(Step(place, run.model.name, names, response.usage, price if priced else None, seconds))
-    run.emit(ResponseReceived(turn, response.usage, seconds, price, response.message.citations))
+    run.conversation.note_step(Step(place, run.model.name, names, response.usage, response.dollars, seconds))
+    run.emit(ResponseReceived(turn, response.usage, seconds, response.dollars, response.message.citations))
     for part in response.message.parts:
         if isinstance(part, ToolsChanged):  # what the provider's own search found
             _report_found(part, run)

@@ -6,9 +6,11 @@ another provider. `dump_messages` and `load_messages` are the only way to JSON a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from operator import index
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from mcpagent.errors import InputError
@@ -401,13 +403,19 @@ def user_message(text: str) -> Message:
     return Message("user", (Text(text),))
 
 
+MOST_COUNTED_TOKENS = 10**15
+"""No counter shows more: sums of such still fit where they are kept."""
+
+_WHOLE = {int}
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as the provider counted them; values add up with `+`.
 
     `input_tokens` is the whole input, cached part included; `cache_read_tokens` and `cache_write_tokens` say how
     much of it was read from and written to the prompt cache. `web_searches` are those that the provider
-    ran, and charges for.
+    ran, and charges for. What can be no number of tokens, as one below 0, is 0: it was not told.
     """
 
     input_tokens: int = 0
@@ -416,6 +424,26 @@ class Usage:
     cache_write_tokens: int = 0
     requests: int = 0
     web_searches: int = 0
+
+    def __post_init__(self) -> None:
+        told = (
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.requests,
+            self.web_searches,
+        )
+        # Many are made: what is as it should be costs little.
+        if {*map(type, told)} == _WHOLE and min(told) >= 0 and max(told) <= MOST_COUNTED_TOKENS:
+            return
+        for name, value in zip(self.__slots__, told, strict=True):
+            object.__setattr__(self, name, _counted(value))
+
+    @property
+    def tokens(self) -> int:
+        """Input and output."""
+        return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -428,6 +456,15 @@ class Usage:
         )
 
 
+def _counted(value: Any) -> int:
+    if isinstance(value, float) and math.isfinite(value):
+        value = math.ceil(value)
+    try:
+        return 0 if isinstance(value, bool) else min(max(index(value), 0), MOST_COUNTED_TOKENS)
+    except TypeError:
+        return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What was taken: tokens, money, how much of it was tool definitions, turns, calls, time. Values add up with `+`.
@@ -436,7 +473,8 @@ class Spent:
     `definition_tokens` estimates (characters / 4) the definitions that the requests offered, `saved_tokens` what
     offering every known tool each time would have taken beyond that: below 0 if there are fewer tools than search
     tools are worth. `turns`, `tool_calls` and `seconds` are counted as `Limits` count them; sums that differ in seconds
-    alone are equal.
+    alone are equal. `estimated_tokens` are those that no provider told of, of requests that were answered without a
+    count or cut off: they are not in `usage`, but count for limits as these do.
     """
 
     usage: Usage = field(default_factory=Usage)
@@ -447,6 +485,12 @@ class Spent:
     turns: int = 0
     tool_calls: int = 0
     seconds: float = field(default=0.0, compare=False)
+    estimated_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output, those that are estimated too."""
+        return self.usage.tokens + self.estimated_tokens
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -458,6 +502,7 @@ class Spent:
             turns=self.turns + other.turns,
             tool_calls=self.tool_calls + other.tool_calls,
             seconds=self.seconds + other.seconds,
+            estimated_tokens=self.estimated_tokens + other.estimated_tokens,
         )
 
 

@@ -15,19 +15,21 @@ from contextlib import (
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, cast
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError, OutputProblem
-from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, StopReason, guarded, ignore
-from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
+from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, Notice, StopReason, guarded, ignore
+from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.limits.run_clock import RunClock
 from mcpagent.limits.run_limits import FIRM, LimitKind, Limits, LimitScope, UsedUp, used_up
 from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
+from mcpagent.python.left_behind import LEFT_AFTER_SECONDS, end_or_leave
+from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
@@ -57,16 +59,16 @@ class RunOptions:
     there is: no further request and no call is made. A request under way may go beyond tokens and dollars; one that
     takes too many seconds is cut off, and what it wrote stays. `tool_timeout_seconds` limits each call that has no
     limit of its own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated)
-    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never. `compaction` says
-    how much of the model's window a conversation may take; with None it is never made shorter, and one that is too long
-    is an error.
+    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never, None: 10,000, or
+    what a card says. `compaction` says how much of the model's window a conversation may take; with None it is never
+    made shorter, and one that is too long is an error.
     """
 
     limits: Limits = field(default_factory=Limits)
     session_limits: Limits = field(default_factory=Limits)
     tool_timeout_seconds: float = 300.0
     settings: ModelSettings = field(default_factory=ModelSettings)
-    large_result_tokens: int = LARGE_RESULT_TOKENS
+    large_result_tokens: int | None = None
     compaction: Compaction | None = field(default_factory=Compaction)
 
     def __post_init__(self) -> None:
@@ -76,7 +78,8 @@ class RunOptions:
         seconds = self.tool_timeout_seconds
         expect("tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda limit: limit > 0)
         tokens = self.large_result_tokens
-        expect("large_result_tokens", tokens, int, "a whole number of tokens, or 0", holds=lambda it: it >= 0)
+        told = "a whole number of tokens, 0 or None"
+        expect("large_result_tokens", tokens, (int, NoneType), told, holds=lambda it: it is None or it >= 0)
         expect("settings", self.settings, ModelSettings, "ModelSettings(...)")
 
 
@@ -89,7 +92,7 @@ class RunResult(Generic[Output]):
     `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
     `usage`, what it cost, and what tool definitions took of it. `citations` are the sources that the answer names.
     `problems` say where the answer is not what `output_type` says. `limit` is the one that ended it, if one did: the
-    answer is what there was by then, "" if there was nothing.
+    answer is what there was by then, "" if there was nothing; with "calls_pending" the one that was reached beside.
     """
 
     answer: str
@@ -320,6 +323,12 @@ class RunContext(Generic[Deps]):
             yield run
             run = run.parent
 
+    @property
+    def left_after(self) -> float:
+        """The seconds that a call or request of this run may take to end when it is cancelled; fewer in a run that is a
+        call itself, which ends before its caller would leave it."""
+        return LEFT_AFTER_SECONDS / len(list(self.lineage))
+
     async def wait(self, settle: Callable[[float], Awaitable[float]]) -> None:
         """Waits for servers. `settle` gets the seconds that the whole question has waited so far, with the agents that
         it calls, and says how many more it did."""
@@ -374,6 +383,12 @@ class RunContext(Generic[Deps]):
             self.tally.reached = reached
             self.emit(reached)
         return reached
+
+    async def end_request(self, working: asyncio.Future[ModelResponse]) -> NoReturn:
+        """Ends a request to the model that was cancelled, as `end_or_leave` does; raises `CancelledError` anyway."""
+        left = f"{safe_line(self.model.name, 80)} does not end when it is cancelled; its request is left"
+        await end_or_leave(working, self.left_after, lambda: self.emit(Notice(left, "warning")))
+        raise asyncio.CancelledError
 
     @asynccontextmanager
     async def within_limits(self) -> AsyncIterator[None]:

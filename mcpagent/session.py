@@ -51,7 +51,7 @@ from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop
 from mcpagent.questions.given import Given
 from mcpagent.questions.ways_to_ask import WaysToAsk
-from mcpagent.run import Deps, RunContext, RunResult, SessionBudget, Tally, current_run, nothing_to_keep
+from mcpagent.run import Deps, LimitStopError, RunContext, RunResult, SessionBudget, Tally, current_run, nothing_to_keep
 from mcpagent.sessions.export.transcript import is_news
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
@@ -64,6 +64,7 @@ from mcpagent.sessions.standing import (
     Told,
     UnfinishedRun,
     progress_from_json,
+    seconds_taken,
 )
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
@@ -125,6 +126,7 @@ class Session(WaysToAsk[Deps]):
         "_pending",
         "_prompt_text",
         "_run",
+        "_seconds_before",
         "_section",
         "_shelf",
         "_spent",
@@ -168,6 +170,7 @@ class Session(WaysToAsk[Deps]):
         self._large = self._with_nothing_aside()
         self._is_given_back = False
         self.durable_run = self.goes_on_from = ""
+        self._seconds_before = 0.0
         self._info = kept.info if kept is not None else None
         self._made_at = time.time()
         self._spent = standing.spent
@@ -270,7 +273,8 @@ class Session(WaysToAsk[Deps]):
         """Has the model summarise what was said before the last question; from the next prompt on it is sent that.
 
         The conversation itself stays whole. `keep` says what the summary is above all to have. None if there is nothing
-        to summarise. Raises `InputError` while calls wait for an answer, and otherwise as `ask`.
+        to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not allow it
+        or ends it, and otherwise as `ask`.
         """
         expect("compact", keep, str, "what to keep, as text", error=InputError)
         await self._left()
@@ -280,9 +284,14 @@ class Session(WaysToAsk[Deps]):
         try:
             with self._running(Given({})) as run:
                 run.tally.is_over, run.tally.pending = True, pending
-                await run.refresh()
                 with run.entered(), run.watch.running():
-                    return await compact_now(run, keep)
+                    made = None
+                    async with run.within_limits():
+                        await run.refresh()
+                        made = await compact_now(run, keep)
+                if made is None and run.tally.reached is not None:
+                    raise LimitStopError(run.tally.reached)
+                return made
         finally:
             if self._unfinished is None and unfinished is not None:
                 self._unfinished, self._spent = unfinished, before + run.tally.taken
@@ -335,7 +344,8 @@ class Session(WaysToAsk[Deps]):
             self._spent += unfinished.spent
             unfinished = UnfinishedRun(len(conversation) - 1)
             self._output = None
-        self._unfinished = None
+        before = Spent(seconds=max(self._seconds_before - unfinished.spent.seconds, 0.0))
+        self._unfinished, self._seconds_before = None, 0.0
         context = asked.tool_context if asked.tool_context is not None else self.tool_context
         run: RunContext[Any] = RunContext(
             asked.deps if asked.deps is not None else self.deps,
@@ -351,7 +361,7 @@ class Session(WaysToAsk[Deps]):
             refresh=lambda: self._list_again(run),
             keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,
             begins_at=unfinished.begins_at,
-            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
+            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent + before),
             budget=SessionBudget(self.limits, self._spent),
             on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
             answers=given,
@@ -867,11 +877,13 @@ class Session(WaysToAsk[Deps]):
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
         return kept_as(info, self._conversation, self._standing(self._run), model=self._owner.model.name)
 
-    def take_programs(self, left: KeptSession) -> Counter[str]:
-        """Takes what programs of code mode had come to in a process that ended, where the rest is done again.
+    def take_over(self, left: KeptSession) -> Counter[str]:
+        """Takes what a process that ended in the next run leaves, where the rest of that run is done again: the seconds
+        that it took, and what programs of code mode had come to.
 
         Gives how many of their calls were made there and are not made again, by the call that runs the program.
         """
+        self._seconds_before = seconds_taken(left.values)
         self._memory.take(Memory.from_json(left.values.get("programs") or {}, self.id))
         made, before = Counter[str](), self._conversation.progress
         for call_id, data in left.calls.items():

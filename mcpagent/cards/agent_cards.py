@@ -17,7 +17,7 @@ from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice, ServerFailed
-from mcpagent.limits.run_limits import MOST_TURNS, Limits
+from mcpagent.limits.run_limits import Limits
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.fallback import FallbackModel
 from mcpagent.models.model_names import names_in
@@ -114,15 +114,14 @@ def _with_tools(card: AgentCard, given: Sequence[Any]) -> list[Any]:
 
 def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
     """What the card says, unless something else was asked for."""
-    settings, limits = merged(_settings(card), asked.settings), asked.limits
+    settings = merged(_settings(card), asked.settings)
     turns = int(_params(card).get("max_iterations") or 0) or None
     said = card.limits.filled_by(_of_params(turns, card))
-    usual = RunOptions()
-    large = card.large_result_tokens if asked.large_result_tokens == usual.large_result_tokens else None
+    large = asked.large_result_tokens
     return replace(
         asked,
-        limits=_without_usual_turns(limits).filled_by(said),
-        large_result_tokens=asked.large_result_tokens if large is None else large,
+        limits=asked.limits.filled_by(said),
+        large_result_tokens=card.large_result_tokens if large is None else large,
         settings=settings,
     )
 
@@ -132,11 +131,6 @@ def _of_params(turns: int | None, card: AgentCard) -> Limits:
         return Limits(turns=turns)
     except ConfigError as error:
         raise CardError(f"'request_params.max_iterations' cannot be used in {card.path}", str(error)) from None
-
-
-def _without_usual_turns(limits: Limits) -> Limits:
-    """The number of turns that every run has anyway is nothing that was asked for."""
-    return replace(limits, turns=None) if limits.turns == MOST_TURNS else limits
 
 
 def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
@@ -251,8 +245,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
     elif config is not None:
         values = config.servers if isinstance(config, ServersConfig) else tuple(config)
         servers["servers"] = tuple(server.name for server in values)
-    options, usual, instructions = agent.options, RunOptions(), agent.instructions
-    large = options.large_result_tokens
+    options, instructions = agent.options, agent.instructions
     # Code mode has a search of its own, over functions too, which no `tool_search` of a card says.
     is_usual = agent.definition.code_mode is not None and agent.definition.tool_search == search_for_programs(None)
     params = {name: value for name, value in options.settings.given().items() if name in REQUEST_PARAMS}
@@ -264,8 +257,8 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         model=_model_text(agent.model_choice),
         tool_search=None if is_usual else _search_config(agent.tool_search),
         code_mode=agent.definition.code_mode is not None,
-        limits=_without_usual_turns(options.limits),
-        large_result_tokens=large if large != usual.large_result_tokens else None,
+        limits=options.limits,
+        large_result_tokens=options.large_result_tokens,
         request_params=params,
         provider_tools=tuple(map(_without_token, agent.provider_tools)),
         **servers,

@@ -62,6 +62,7 @@ def ask(
     print_: Print = False,  # noqa: ARG001 - routing has read it
 ) -> int:
     """One answer and exit; the same as -p. What is piped in is added to the question, or is the question."""
+    _require_one_source(options)
     return _answer(options, prompt or "", files or ())
 
 
@@ -70,6 +71,7 @@ def chat(options: opt.Options) -> int:
     """Talk to the agent in the terminal. If stdin is no terminal, what is piped in is asked once."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
 
+    _require_one_source(options)
     if options.continue_last and options.resume is not None:
         raise InputError("--continue and --resume name two conversations; write one of them")
     if not is_a_terminal(sys.stdin):
@@ -106,6 +108,14 @@ def worker(
 
     terminal = open_terminal(options.color)
     return work(options, terminal, database, at_once=at_once, per_user=per_user, per_minute=per_minute)
+
+
+def _require_one_source(options: opt.Options) -> None:
+    """Raises `InputError` for a replay in a conversation that is kept, which neither could go on with."""
+    kept = {"--session": options.session, "--resume": options.resume, "--continue": options.continue_last or None}
+    named = next((name for name, value in kept.items() if value is not None), None)
+    if options.replay is not None and named is not None:
+        raise InputError(f"--replay gives a recorded run, of which nothing is kept; leave out {named}, or --replay")
 
 
 def _naming_the_session(options: opt.Options) -> opt.Options:

@@ -18,7 +18,7 @@ from mcpagent.compaction.cutting import (
     with_short_answers_to_come,
     with_short_results,
 )
-from mcpagent.compaction.measuring import DEFINITION_SHARE, Measure, measured
+from mcpagent.compaction.measuring import Measure, measured
 from mcpagent.compaction.summarising import Summary, SummaryWanted, answer_tokens, summarised
 from mcpagent.conversation import Conversation
 from mcpagent.errors import ModelError
@@ -27,7 +27,7 @@ from mcpagent.messages import Compacted, Image, Message, Pinned, Text, ToolResul
 from mcpagent.models.base import ModelRequest, tool_limits
 from mcpagent.run import RunContext
 from mcpagent.text.safe_text import safe_line
-from mcpagent.window.estimates import message_tokens, text_tokens
+from mcpagent.window.estimates import DEFINITION_SHARE, message_tokens, text_tokens
 from mcpagent.window.sent import compacted_in
 
 LEAST_GAIN = 0.1
@@ -87,6 +87,11 @@ def fit_of(run: RunContext[Any], *, refused: bool = False) -> WindowFit:
         return WindowFit(measure, now, always, None, None, None)
     limit, aim = (measure.estimate_for(share * window) for share in (options.at, options.to))
     return WindowFit(measure, now, always, window, limit, aim)
+
+
+def estimated_request(run: RunContext[Any]) -> int:
+    """Tokens of the request that the conversation would be sent with now."""
+    return _fixed(run, [tool.name for tool in run.tools.offer()]) + run.conversation.sent_tokens()
 
 
 def _fixed(run: RunContext[Any], names: Sequence[str]) -> int:

@@ -14,9 +14,6 @@ PRIOR_TOKENS = 2_000
 """So many tokens would have to be counted for a ratio to be trusted as much as that estimates are right: what providers
 add by themselves, some hundred tokens, is not taken for a ratio of short requests."""
 
-DEFINITION_SHARE = 0.55
-"""Of a definition's characters / 4: providers write a schema out with little of its punctuation."""
-
 LOOKED_AT = 8
 """Answers, from the last one back, among which one is looked for that tells the size of a request."""
 

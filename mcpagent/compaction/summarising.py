@@ -6,6 +6,7 @@ the summary of what came before it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,11 +22,10 @@ from mcpagent.events import (
     ThinkingDelta,
     ToolsSearched,
 )
-from mcpagent.messages import Image, Message, Spent, Text, ToolCall, ToolResult, Usage, user_message
-from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.messages import Image, Message, Text, ToolCall, ToolResult, Usage, user_message
+from mcpagent.models.base import ModelRequest, ModelResponse, RequestUnderWay
 from mcpagent.models.model_settings import ModelSettings
 from mcpagent.prompt.builder import piece_words, summary_note
-from mcpagent.python.argument_checks import expect
 from mcpagent.run import RunContext
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
@@ -137,13 +137,16 @@ def _bounded(request: ModelRequest, most: int) -> ModelRequest:
 async def _ask(request: ModelRequest, run: RunContext[Any]) -> ModelResponse:
     """As a request of the run, which its limits count; nothing of it is shown as an answer."""
     run.check_limits()
-    with run.watch.asking(request, run.model) as answered:
-        response = await run.model.respond(request, _beside_the_answer(run.emit))
+    under_way = RequestUnderWay(run.model, request, _beside_the_answer(run.emit), run.count)
+    with run.watch.asking(request, run.model) as answered, under_way:
+        working = asyncio.ensure_future(run.model.respond(request, under_way))
+        try:
+            await asyncio.wait({working})
+        except asyncio.CancelledError:
+            await run.end_request(working)
+        offered = sum(run.tools.tokens([tool.name]) for tool in request.tools)
+        response = under_way.answered(working.result(), offered=offered)
         answered(response)
-    expect(f"model {safe_line(run.model.name, 80)}: respond()", response, ModelResponse, "a ModelResponse")
-    paid = bool(response.usage.input_tokens or response.usage.output_tokens)
-    tokens = sum(run.tools.tokens([tool.name]) for tool in request.tools)
-    run.count(Spent(response.usage, response.dollars or 0.0, response.dollars is not None or not paid, tokens))
     return response
 
 

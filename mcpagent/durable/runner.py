@@ -199,7 +199,7 @@ class Runner:
             session.durable_run = run
             if now is not None and now.values.get("durable") == run:  # a worker died in it
                 session.goes_on_from = str(now.values.get("trace") or "")
-                workflow.made = session.take_programs(now)
+                workflow.made = session.take_over(now)
             if "answers" in request:
                 answers = [CallAnswer.from_json(answer) for answer in request["answers"]]
                 wanted = wanted_output(session.output_schema)

@@ -20,7 +20,7 @@ from mcpagent.conversation import NOT_KEPT, UNKNOWN, CallProgress, is_cut, not_r
 from mcpagent.definition import Definition
 from mcpagent.errors import McpAgentError
 from mcpagent.events import Emit
-from mcpagent.execution import NOTHING_RETURNED, failure_output
+from mcpagent.execution import NOTHING_RETURNED, end_call, failure_output
 from mcpagent.messages import BinaryBlock, Part, Spent, Text, ToolCall, ToolResult, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, WrappedModel
 from mcpagent.models.output_ways.asked_output import told_form
@@ -198,7 +198,13 @@ async def _in_time(tool: Tool, arguments: dict[str, Any], seconds: float) -> Too
     timeout = asyncio.timeout(seconds)
     try:
         async with timeout:
-            return usable_output(tool, await tool.run(arguments))
+            working = asyncio.ensure_future(tool.run(arguments))
+            try:
+                await asyncio.wait({working})
+            except asyncio.CancelledError:
+                # Before the run would leave the step.
+                await end_call(working, tool, run_context(), run_context().left_after / 2)
+            return usable_output(tool, working.result())
     except TimeoutError as error:
         if not timeout.expired():
             raise

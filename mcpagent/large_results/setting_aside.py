@@ -28,8 +28,9 @@ _T = TypeVar("_T")
 class LargeResults:
     """The results that one session keeps beside its conversation; `RunContext.large`.
 
-    `shelf` keeps them whole. `tokens` is the line between small and large where a tool has none of its own; 0: nothing
-    is set aside by itself. `bind` is what becomes of the runtime's own tools (`Definition.bind`).
+    `shelf` keeps them whole. `tokens` is the line between small and large where a tool has none of its own; None:
+    the usual one, 0: nothing is set aside by itself. `bind` is what becomes of the runtime's own tools
+    (`Definition.bind`).
     """
 
     __slots__ = ("_bind", "_readers", "_session", "_shelf", "has_some", "tokens")
@@ -37,10 +38,11 @@ class LargeResults:
     def __init__(
         self,
         shelf: Shelf | None = None,
-        tokens: int = LARGE_RESULT_TOKENS,
+        tokens: int | None = None,
         bind: Callable[[Sequence[Tool]], Sequence[Tool]] = list,
     ) -> None:
-        self._shelf, self.tokens, self._bind = shelf or MemoryShelf(), tokens, bind
+        self._shelf, self._bind = shelf or MemoryShelf(), bind
+        self.tokens = LARGE_RESULT_TOKENS if tokens is None else tokens
         self._session = OpenedFor()
         self._readers: Mapping[str, Tool] | None = None
         self.has_some = False

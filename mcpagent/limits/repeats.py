@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any
 
-from mcpagent.messages import Message, ToolCall, ToolResult
+from mcpagent.messages import Image, Message, ToolCall, ToolResult
 
 REPEATS_TOLD = 5
 """A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
@@ -22,6 +22,9 @@ LONGEST_ROW = 8
 
 PATIENCE = 2
 """So many times as often before outcomes that are only alike count, and before a tool that fails is not called."""
+
+_UNREAD = frozenset({"binary", "images"})
+"""What is set aside of which no word stands in the short form."""
 
 _ENDS = 5_000
 """Characters at the beginning and at the end of a result that are looked at."""
@@ -76,14 +79,21 @@ class Made:
     """A call and what came of it, as far as one is the same as another; `alike` is the outcome at any time."""
 
     call: ToolCall
-    outcome: tuple[str | None, str]
+    outcome: tuple[str | None, str, bytes]
     alike: bytes
 
     @classmethod
     def of(cls, call: ToolCall, result: ToolResult) -> Made:
         """The call with its result."""
         digest = hashlib.blake2b(skeleton(result.text).encode("utf-8", "replace"), digest_size=16)
-        return cls(call, (result.error, result.text), digest.digest())
+        seen = hashlib.blake2b(digest_size=16)
+        for image in (part for part in result.content if isinstance(part, Image)):
+            seen.update(f"\0{image.media_type}\0{image.data}".encode("utf-8", "replace"))
+        aside = result.set_aside
+        if aside is not None and aside.kind in _UNREAD:  # the handle is made of the bytes
+            seen.update(aside.handle.encode())
+        digest.update(seen.digest())
+        return cls(call, (result.error, result.text, seen.digest()), digest.digest())
 
     def same_as(self, other: Made) -> bool:
         """Whether nothing is different."""
@@ -100,16 +110,30 @@ def same(one: ToolCall, other: ToolCall) -> bool:
 
 
 @dataclass(slots=True)
+class Failing:
+    """In which way the last calls of a tool failed, and how many did so in a row.
+
+    Of many calls in one message all may fail before the model hears of it, so it `is_told` of them first, and has
+    `tried_again` once more failed in a later message.
+    """
+
+    kind: tuple[str, str]
+    times: int = 0
+    is_told: bool = False
+    tried_again: bool = False
+
+
+@dataclass(slots=True)
 class Repeats:
     """Follows the calls of one run. `reason` is what the model is told when it must answer because of them.
 
-    `failing` has, by tool, how its last calls failed, and how many did so in a row.
+    `failing` has the tools whose last calls failed.
     """
 
     told_after: int = REPEATS_TOLD
     row: tuple[ToolCall, ...] = ()
     reason: str = "You made the same call again and again."
-    failing: dict[str, tuple[tuple[str, str], int]] = field(default_factory=dict[str, tuple[tuple[str, str], int]])
+    failing: dict[str, Failing] = field(default_factory=dict[str, Failing])
     _made: list[Made] = field(default_factory=list[Made])
 
     @property
@@ -119,16 +143,20 @@ class Repeats:
 
     def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
         """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
-        told = ""
+        row_words, knew = "", {name for name, failing in self.failing.items() if failing.is_told}
         for call, result in zip(calls, results, strict=True):
             self._made.append(Made.of(call, result))
             del self._made[: -self.told_after * PATIENCE * LONGEST_ROW]
             before, self.row = self.row, self._repeated_row()
             if self.row and not before:
-                told = _words(self.row, self.told_after)
-            if self._fails_again(call, result) and not self.row:
-                told = told or _failing_words(call.name, self.told_after)
-        return told
+                row_words = _words(self.row, self.told_after)
+            self._note(call, result, is_told=call.name in knew)
+        words = [row_words] if row_words else []
+        for name, failing in self.failing.items() if not self.row else ():
+            if failing.times >= self.told_after and not failing.is_told:
+                failing.is_told = True
+                words.append(_failing_words(name, failing.times))
+        return " ".join(words)
 
     def count_all(self, messages: Sequence[Message]) -> None:
         """Takes the calls that an earlier process made for the same question."""
@@ -139,8 +167,7 @@ class Repeats:
 
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
         """Whether the model was told and goes on with the very same row, or with nothing but tools that fail."""
-        most = self.told_after * PATIENCE
-        if calls and all(call.name in self.failing and self.failing[call.name][1] >= most for call in calls):
+        if calls and all(map(self._keeps_failing, calls)):
             self.reason = f'Your calls to "{calls[0].name}" keep failing in the same way.'
             return True
         if not self.row:
@@ -148,16 +175,21 @@ class Repeats:
         expected = (self.row * (len(calls) // len(self.row) + 1))[: len(calls)]
         return all(same(one, other) for one, other in zip(calls, expected, strict=True))
 
-    def _fails_again(self, call: ToolCall, result: ToolResult) -> bool:
-        """Whether the tool has just failed so often in the same way that it is to be spoken of."""
+    def _keeps_failing(self, call: ToolCall) -> bool:
+        failing = self.failing.get(call.name)
+        return failing is not None and failing.tried_again and failing.times >= self.told_after * PATIENCE
+
+    def _note(self, call: ToolCall, result: ToolResult, *, is_told: bool) -> None:
+        """`is_told`: that the tool fails was known when the call was made."""
         if result.error is None:
             self.failing.pop(call.name, None)
-            return False
+            return
         kind = kind_of_failure(result, call)
-        before, times = self.failing.get(call.name, (kind, 0))
-        times = times + 1 if before == kind else 1
-        self.failing[call.name] = (kind, times)
-        return times == self.told_after
+        failing = self.failing.get(call.name)
+        if failing is None or failing.kind != kind:
+            failing = self.failing[call.name] = Failing(kind)
+        failing.times += 1
+        failing.tried_again = failing.tried_again or (is_told and failing.is_told)
 
     def _repeated_row(self) -> tuple[ToolCall, ...]:
         """The shortest row that the last calls consist of, in the order in which it would go on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from types import NoneType
@@ -32,9 +33,9 @@ class Limits:
 
     Agents that are called as tools count towards their caller's. `turns`: requests that are answered, 100 in a run
     without a number of its own. `tool_calls`: calls that are run, those of programs too, but for the runtime's own
-    tools such as `search_tools`. `tokens`: input and output, as the provider counts them. `dollars`: US. `seconds`:
-    from the prompt on, without those in which a person is asked about a call. Raises `ConfigError` for what allows
-    nothing or is no number.
+    tools such as `search_tools`. `tokens`: input and output, as the provider counts them, and estimated where it does
+    not. `dollars`: US. `seconds`: from the prompt on, without those in which a person is asked about a call. Raises
+    `ConfigError` for what allows nothing or is no number.
     """
 
     turns: int | None = None
@@ -47,7 +48,11 @@ class Limits:
         for name in ("turns", "tool_calls", "tokens"):
             wanted = "a whole number, 1 or more, or None"
             expect(
-                f"Limits.{name}", getattr(self, name), (int, NoneType), wanted, holds=lambda it: it is None or it > 0
+                f"Limits.{name}",
+                getattr(self, name),
+                (int, NoneType),
+                wanted,
+                holds=lambda it: it is None or 0 < it <= sys.maxsize,
             )
         for name in ("dollars", "seconds"):
             expect(
@@ -115,7 +120,7 @@ def amount_of(spent: Spent, kind: LimitKind) -> float:
         case "tool_calls":
             return spent.tool_calls
         case "tokens":
-            return spent.usage.input_tokens + spent.usage.output_tokens
+            return spent.tokens
         case "dollars":
             return spent.dollars
         case "seconds":

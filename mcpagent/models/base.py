@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from mcpagent.events import Emit
-from mcpagent.messages import Message, ToolDefinition, Usage
+from mcpagent.events import AnswerRestarted, Emit, Event, TextDelta, ThinkingDelta
+from mcpagent.messages import Message, Spent, ToolDefinition, Usage
 from mcpagent.models.model_settings import ModelSettings as ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.python.argument_checks import expect
+from mcpagent.text.safe_text import safe_line
+from mcpagent.window.estimates import DEFINITION_SHARE, json_sent, message_tokens, text_tokens
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
 
@@ -58,12 +64,29 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """One answer; `message` is what the history keeps. `dollars` is its price (US), None if it is not known."""
+    """One answer; `message` is what the history keeps. `dollars` is its price (US), None if it is not known, as when
+    it is no number or below 0."""
 
     message: Message
     usage: Usage
     stop: ResponseStop
     dollars: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.dollars is not None:
+            object.__setattr__(self, "dollars", _price(self.dollars))
+
+
+MOST_DOLLARS = 1e12
+"""No request costs more: sums of such stay numbers."""
+
+
+def _price(value: Any) -> float | None:
+    try:
+        dollars = math.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return dollars if 0 <= dollars <= MOST_DOLLARS else None
 
 
 @runtime_checkable
@@ -122,6 +145,98 @@ def runs_provider_tools(model: Model) -> bool:
     """
     own = getattr(model, "runs_provider_tools", None)
     return own is not None and bool(own())
+
+
+def price_of(model: Model, usage: Usage) -> float | None:
+    """What so many tokens cost (US dollars), None if it is not known.
+
+    A model that knows has a method `price_of(usage)`; all others need none.
+    """
+    own = getattr(model, "price_of", None)
+    try:
+        return _price(own(usage)) if own is not None else None
+    except Exception:  # noqa: BLE001 - it may be somebody else's, and what it is asked for must not hide why
+        return None
+
+
+def request_tokens(request: ModelRequest) -> int:
+    """Estimated tokens of the whole request."""
+    tools = sum(
+        len(json_sent({"name": tool.name, "description": tool.description, "parameters": tool.parameters}))
+        for tool in request.tools
+    )
+    said = text_tokens(request.system) + sum(map(message_tokens, request.messages))
+    return said + int(tools / 4 * DEFINITION_SHARE)
+
+
+def untold_tokens(usage: Usage, sent: Callable[[], int], written: Message) -> tuple[int, int]:
+    """Estimates of what the provider did not tell, 0 where it did: of the tokens `sent`, and of the answer."""
+    return 0 if usage.input_tokens else sent(), 0 if usage.output_tokens else message_tokens(written)
+
+
+class RequestUnderWay:
+    """One request to a model: hears what it brings, and counts what it takes, also when it is cut off.
+
+    What the provider does not tell is estimated, and counted apart from what it does. `sent` estimates the tokens of
+    the request, `heard` is the text of the answer that is arriving.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        request: ModelRequest,
+        emit: Emit,
+        count: Callable[[Spent], None],
+        sent: Callable[[], int] | None = None,
+    ) -> None:
+        self._model, self._request, self._emit, self._count = model, request, emit, count
+        self._sent = sent or partial(request_tokens, request)
+        self._pieces: list[str] = []
+        self._paid: list[str] = []
+        self._is_over = False
+
+    def __call__(self, event: Event) -> None:
+        if self._is_over:  # it was left
+            return
+        if isinstance(event, TextDelta):
+            self._pieces.append(event.text)
+        elif isinstance(event, AnswerRestarted):
+            self._pieces.clear()
+        if isinstance(event, TextDelta | ThinkingDelta):
+            self._paid.append(event.text)
+        self._emit(event)
+
+    @property
+    def heard(self) -> str:
+        """So far."""
+        return "".join(self._pieces)
+
+    def answered(self, response: ModelResponse, *, offered: int = 0, saved: int = 0) -> ModelResponse:
+        """The answer, which is counted, with the `definition_tokens` that were `offered` for it, and `saved`.
+
+        Raises `ConfigError` if it is none.
+        """
+        self._is_over = True
+        place = f"model {safe_line(self._model.name, 80)}: respond()"
+        expect(place, response, ModelResponse, "a ModelResponse")
+        expect(f"{place}: usage", response.usage, Usage, "Usage(...)")
+        price, told = response.dollars, response.usage
+        estimated = sum(untold_tokens(told, self._sent, response.message))
+        self._count(Spent(told, price or 0.0, price is not None, offered, saved, estimated_tokens=estimated))
+        return response
+
+    def __enter__(self) -> RequestUnderWay:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        was_over, self._is_over = self._is_over, True
+        is_cut_off = kind is not None and not issubclass(kind, Exception)
+        if kind is None or was_over or not (is_cut_off or self._paid):
+            return  # a request that was refused costs nothing
+        usage = Usage(self._sent(), text_tokens("".join(self._paid)))
+        # What its provider ran until then is not known.
+        price = None if self._request.provider_tools else price_of(self._model, usage)
+        self._count(Spent(Usage(requests=1), price or 0.0, price is not None, estimated_tokens=usage.tokens))
 
 
 class WrappedModel:

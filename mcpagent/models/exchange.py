@@ -9,12 +9,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mcpagent.events import Emit, Event, Notice, ProviderCallFinished, ProviderCallStarted
-from mcpagent.messages import Message, Origin, Part
-from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.messages import Message, Origin, Part, Usage
+from mcpagent.models.base import ModelRequest, ModelResponse, request_tokens, untold_tokens
 from mcpagent.models.failures_and_retries import (
     AnswerError,
     Endpoint,
@@ -117,6 +117,10 @@ class ApiFormat(ABC):
         `body` is what was sent.
         """
         return not ran_unpriced(message)
+
+    def price_of(self, usage: Usage) -> float | None:
+        """What so many tokens cost (US dollars), by the table of prices; None if that is not known."""
+        return dollars_for(usage, self.provider, self.model_name, self.endpoint.base_url)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """How the request is asked, by what is known of the server."""
@@ -282,7 +286,8 @@ class Exchange:
             raise to_error(read_failure(error), api.endpoint) from None
         for event in happened:
             self._way.listen(event)
-        dollars = dollars_for(response.usage, api.provider, api.model_name, api.endpoint.base_url)
+        untold = Usage(*untold_tokens(response.usage, partial(request_tokens, request), response.message))
+        dollars = api.price_of(response.usage + untold)
         dollars = dollars if api.is_priced(response.message, self._sent) else None
         return self._way.understand(replace(response, dollars=dollars))
 

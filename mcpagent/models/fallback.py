@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
 from mcpagent.events import Emit, Notice
-from mcpagent.messages import ToolDefinition
+from mcpagent.messages import ToolDefinition, Usage
 from mcpagent.models.base import (
     Model,
     ModelRequest,
@@ -18,6 +18,7 @@ from mcpagent.models.base import (
     ToolLimits,
     is_small,
     look_up,
+    price_of,
     runs_provider_tools,
     search_cost,
     search_problem,
@@ -108,6 +109,12 @@ class FallbackModel:
         costs = (search_cost(model) for model in self.models)
         return max((cost for cost in costs if cost is not None), default=None)
 
+    def price_of(self, usage: Usage) -> float | None:
+        """The highest; None if that of one of them is not known: whichever was asked, it costs no more."""
+        prices = [price_of(model, usage) for model in self.models]
+        known = [price for price in prices if price is not None]
+        return max(known) if len(known) == len(prices) else None
+
     def tool_limits(self) -> ToolLimits:
         """The smallest that are known: whichever answers, the tools must fit."""
         limits = [tool_limits(model) for model in self.models]
@@ -162,6 +169,10 @@ class UnusableModel:
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
         """None: it never answers, so the others of its chain decide."""
         return ""
+
+    def price_of(self, usage: Usage) -> float:  # noqa: ARG002
+        """It is never asked anything."""
+        return 0.0
 
     async def aclose(self) -> None:
         """There is nothing to close."""

@@ -61,6 +61,10 @@ class ScriptedModel:
                 emit(ThinkingDelta(part.text))
         return answer
 
+    def price_of(self, usage: Usage) -> float:  # noqa: ARG002
+        """Nothing is billed."""
+        return 0.0
+
     async def aclose(self) -> None:
         """Sets `closed`."""
         self.closed = True
@@ -73,7 +77,7 @@ def _response(answer: Answer, turn: int) -> ModelResponse:
     if isinstance(answer, ModelResponse):
         return answer
     message = _message(answer, turn)
-    return ModelResponse(message, Usage(requests=1), "tool_calls" if message.tool_calls else "end")
+    return ModelResponse(message, Usage(requests=1), "tool_calls" if message.tool_calls else "end", 0.0)
 
 
 def _message(answer: Message | str | ToolCall | list[ToolCall], turn: int) -> Message:

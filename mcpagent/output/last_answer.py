@@ -78,7 +78,7 @@ def typed_answer(finished: RunFinished, spec: OutputSpec | None) -> Any:
     `LimitError` if a limit ended the run before there was anything of that form, or any text."""
     if finished.has_output:
         return finished.output if spec is not None else finished.answer
-    if finished.limit is not None and (spec is not None or not finished.answer.strip()):
+    if finished.limit is not None and not finished.pending and (spec is not None or not finished.answer.strip()):
         what = "without an answer" if spec is None else "without an answer of output_type"
         raise LimitError(finished.limit.said(what), stop=finished.stop, answer=finished.answer)
     if spec is None:

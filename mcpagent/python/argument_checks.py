@@ -38,6 +38,7 @@ def expect(
     """
     named = kinds if isinstance(kinds, tuple) else (kinds,)
     fits = isinstance(value, named) and (bool in named or not isinstance(value, bool)) and not isinstance(value, type)
+    fits = fits and not (float in named and _is_beyond_floats(value))
     if not fits or not (holds is None or holds(value)):
         raise error(f"{place}: expected {said}, got {_got(value, is_wrong_type=not fits)}{hint}")
 
@@ -61,11 +62,17 @@ def expect_names(place: str, value: object) -> None:
     expect(place, value, Sequence, "a list of names", holds=lambda names: all(isinstance(name, str) for name in names))
 
 
+def _is_beyond_floats(value: object) -> bool:
+    return isinstance(value, int) and abs(value) > sys.float_info.max
+
+
 def _got(value: object, *, is_wrong_type: bool = True) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if value is None or isinstance(value, bool):
         return repr(value)
+    if _is_beyond_floats(value):
+        return "a number of more than 300 digits"  # which Python does not even write out
     if isinstance(value, int | float | str):
         return f"{type(value).__name__} {value!r:.60}" if is_wrong_type else f"{value!r:.60}"
     return type(value).__name__  # whatever else it is may hold secrets
@@ -141,7 +148,7 @@ def expect_kind(place: str, value: object, kind: Any, error: type[McpAgentError]
         got, hint = "a text", '; write ["..."]'
     elif isinstance(wrong, str) and any(map(_is_mapping, origins)):
         got = "a text"  # which may hold secrets
-    elif isinstance(wrong, int | float) and wanted is str:
+    elif isinstance(wrong, int | float) and wanted is str and not _is_beyond_floats(wrong):
         hint = f'; write "{str(wrong).lower()}"'
     raise error(f"{place}{path}: expected {_said(wanted)}, got {got}{hint}")
 
@@ -198,7 +205,8 @@ def _is_one(value: Any, kind: Any) -> bool:
     if kind is Any or not isinstance(kind, type) or _cannot_tell(kind):
         return True
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and value == value  # NaN is none
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value  # NaN is none
+        return is_number and not _is_beyond_floats(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, kind) and (kind is type or not isinstance(value, type))

@@ -129,6 +129,7 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
     from importlib.metadata import version
 
     search, instructions = definition.tool_search, definition.instructions
+    large = definition.options.large_result_tokens
     kept = {name: value for name, value in _shared(RecordedSearch, search).items() if not callable(value)}
     return StartLine(
         instructions if isinstance(instructions, str) else "",
@@ -142,7 +143,7 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
         provider_tools=tuple(as_data(tool, with_token=False) for tool in definition.provider_tools),
         code_mode=definition.code_mode,
         session_limits=replace(definition.options.session_limits, seconds=None).given(),
-        large_result_tokens=definition.options.large_result_tokens,
+        large_result_tokens=LARGE_RESULT_TOKENS if large is None else large,
         compaction=definition.options.compaction,
         mcpagent=version("mcpagent"),
     )

@@ -77,6 +77,8 @@ class Keeper:
             return None
         if self._is_new and not len(conversation):
             return None  # nobody has said anything yet
+        if standing.run is not None:
+            changed.add("run")  # what differs in seconds alone is equal
         spent = _spent(standing)
         change = SessionChange(
             keep=conversation_keep,
@@ -87,7 +89,7 @@ class Keeper:
             title=_first_prompt(messages) if conversation_keep == 0 else "",
             folder=self._folder,
             model=model,
-            tokens=spent.usage.input_tokens + spent.usage.output_tokens,
+            tokens=spent.tokens,
             dollars=spent.dollars,
             cost_known=spent.cost_known,
         )
@@ -166,7 +168,7 @@ def kept_as(info: SessionInfo, conversation: Conversation, standing: Standing, *
         model=model,
         turns=sum(message.role == "assistant" and not message.tool_calls for message in messages),
         messages=len(messages),
-        tokens=spent.usage.input_tokens + spent.usage.output_tokens,
+        tokens=spent.tokens,
         dollars=spent.dollars,
         cost_known=spent.cost_known,
     )

@@ -230,6 +230,12 @@ def _beginning_from_json(data: Any) -> Beginning:
     )
 
 
+def seconds_taken(values: Mapping[str, Any]) -> float:
+    """By the run that was under way when these were kept, for its question."""
+    run = values.get("run")
+    return _spent_from_json(run["spent"]).seconds if run else 0.0
+
+
 def _spent_from_json(data: Any) -> Spent:
     return Spent(**{**data, "usage": Usage(**data["usage"])})
 

@@ -244,6 +244,7 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
             "model": TEXT,
             "session_id": _or_null(TEXT),
             "usage": USAGE,
+            "estimated_tokens": _about(COUNT, "those that no provider counted, which `usage` does not hold"),
             "cost_usd": DOLLARS,
             "cost_known": _about(FLAG, "false: the price of some request is not known"),
             "tools": TOOLS,

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.chat.status_line import Status, status_line
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.figures import money
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.frame.options import Options, command
 from mcpagent.cli.oneshot.agent_options import make_agent
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.oneshot.prompts import answer_schema
@@ -41,7 +42,7 @@ WEATHER = Message("assistant", (ToolCall("1", "get_weather", {"city": "Rome"}),)
 
 def priced(message: Message, tokens: int, dollars: float | None) -> ModelResponse:
     stop: Any = "tool_calls" if message.tool_calls else "end"
-    return ModelResponse(message, Usage(input_tokens=tokens, requests=1), stop, dollars)
+    return ModelResponse(message, Usage(tokens - 1, 1, requests=1), stop, dollars)
 
 
 def words(text: str) -> Message:
@@ -93,7 +94,7 @@ def test_a_limit_ends_the_run_with_what_there_is(
             continue
         *_, document = (json.loads(line) for line in out.splitlines())
         assert (document["result"], document["is_error"]) == ("18 degrees, I think" if asked_for_more else "", True)
-        assert document["usage"]["input_tokens"] == 100 * (1 + len(again))
+        assert sum(document["usage"][kind] for kind in ("input_tokens", "output_tokens")) == 100 * (1 + len(again))
         assert document["stop_reason"] in {"max_turns", "max_tool_calls", "max_tokens", "max_dollars"}
         if output == "stream-json":
             [reached] = [item for item in map(json.loads, out.splitlines()) if item["type"] == "limit_reached"]
@@ -115,10 +116,44 @@ def test_an_answer_that_takes_too_long_is_cut_off(tmp_path: Path, capsys: pytest
 
 def test_the_flags_make_one_value(tmp_path: Path) -> None:
     options = Options(max_turns=5, max_calls=4, max_tokens=3, max_cost=0.0, max_seconds=1.5, model="offline")
-    assert Options().max_turns == MOST_TURNS
+    assert (Options().max_turns, Limits().of_run().turns) == (None, MOST_TURNS)
     agent = make_agent(options, Configuration(ServersConfig()), print)
     assert agent.options.limits == Limits(5, 4, 3, sys.float_info.min, 1.5)
     assert agent.options.session_limits == Limits()
+
+
+NAMES = ("max_turns", "large_result_tokens")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "settings", "expected"),
+    [
+        ([], {}, {}, (None, None)),
+        (["--max-turns", "100", "--large-result-tokens", "10000"], {}, {}, (100, 10_000)),
+        ([], {"MCPAGENT_MAX_TURNS": "100", "MCPAGENT_LARGE_RESULT_TOKENS": "10000"}, {}, (100, 10_000)),
+        ([], {}, {"max_turns": 100, "large_result_tokens": 10_000}, (100, 10_000)),
+    ],
+    ids=["nobody", "typed", "variables", "settings"],
+)
+def test_a_limit_that_somebody_names_is_named_also_if_it_is_the_usual_one(
+    arguments: list[str],
+    environ: dict[str, str],
+    settings: dict[str, int],
+    expected: tuple[int | None, int | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Options] = []
+    app = typer.Typer()
+
+    @command(app, "look", NAMES)
+    def look(options: Options) -> int:
+        found.append(options)
+        return 0
+
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    typer.main.get_command(app)(arguments, standalone_mode=False, default_map=settings)
+    assert [(options.max_turns, options.large_result_tokens) for options in found] == [expected]
 
 
 def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,6 +176,10 @@ def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest
         ("--max-seconds", "nan", "nan is no number"),
         ("--max-calls", "0", "greater than or equal to 1"),
         ("--max-tokens", "1.5", "a valid integer"),
+        ("--max-seconds", "1" + "0" * 400, "inf is no number"),
+        ("--max-cost", "1e999", "inf is no number"),
+        ("--max-turns", "1" + "0" * 400, "less than or equal to"),
+        ("--max-calls", "9" * 5_000, "exceeded maximum size"),
     ],
 )
 def test_a_limit_is_a_number(flag: str, value: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

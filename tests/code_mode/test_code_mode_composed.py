@@ -106,7 +106,9 @@ async def test_a_replay_needs_no_mode_and_counts_what_agents_took_that_a_program
         [Agent(ScriptedModel([answer])).as_tool("research", "Research.")],
         RunOptions(limits=Limits(tokens=10)),
     )
-    model = ScriptedModel(calls)
+    model = ScriptedModel(
+        [ModelResponse(Message("assistant", (call,)), Usage(1, 1), "tool_calls", 0.0) for call in calls]
+    )
     async with Agent(model, tools=tools, with_code_mode=True, options=options, wrappers=[Recorder(file)]) as agent:
         recorded = await agent.run("go")
     async with Agent(wrappers=[Replay(file)]) as agent:

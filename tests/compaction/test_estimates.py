@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent
-from mcpagent.compaction.measuring import DEFINITION_SHARE, Measure, measured
+from mcpagent.compaction.measuring import Measure, measured
 from mcpagent.conversation import Conversation
 from mcpagent.errors import InputError
 from mcpagent.messages import (
@@ -28,7 +28,7 @@ from mcpagent.messages import (
 )
 from mcpagent.models.foreign_histories import read_history
 from mcpagent.tool_search.search_options import definition_tokens
-from mcpagent.window.estimates import IMAGE_TOKENS, message_tokens, text_tokens
+from mcpagent.window.estimates import DEFINITION_SHARE, IMAGE_TOKENS, message_tokens, text_tokens
 from tests.compaction.windowed import WindowedModel, asks_then_tells
 from tests.models.test_models_recordings import RECORDINGS, recorded
 

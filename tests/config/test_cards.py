@@ -688,6 +688,18 @@ def test_a_card_of_an_agent_made_in_code() -> None:
     assert asked.options.large_result_tokens == 500
 
 
+@pytest.mark.parametrize("number", [5, 100, 10_000])
+def test_what_is_asked_for_goes_before_a_card_also_where_it_is_what_is_usual(number: int) -> None:
+    card = AgentCard("a", model="offline", limits=Limits(turns=7, tokens=9), large_result_tokens=70)
+    asked = RunOptions(limits=Limits(turns=number), large_result_tokens=number)
+    options = Agent.from_card(card, options=asked).options
+    assert (options.limits, options.large_result_tokens) == (Limits(turns=number, tokens=9), number)
+    by_params = AgentCard("a", model="offline", request_params={"max_iterations": 7})
+    assert Agent.from_card(by_params, options=asked).options.limits.turns == number
+    assert Agent("offline", options=asked).to_card().limits.turns == number
+    assert Agent.from_card(card, options=RunOptions()).options.limits.turns == 7
+
+
 KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "MY_KEY": "k"}
 CHOICES: dict[str, tuple[Any, Any]] = {
     "a name": ("anthropic:claude-sonnet-5-5", "anthropic:claude-sonnet-5-5"),

@@ -83,7 +83,8 @@ async def test_what_agents_took_and_calls_out_of_time_count_in_the_next_process(
     assert (tmp_path / "ledger").read_text() == "late\n"
     assert (result.usage.input_tokens, result.usage.output_tokens) == (100, 10)
     assert result.spent.dollars == 0.25
-    assert store.read("ann").info.tokens == 110
+    assert store.read("ann").info.tokens == 110 + store.read("ann").values["spent"]["estimated_tokens"]
+    assert store.read("ann").values["spent"]["seconds"] >= 0.2  # what was late, was it in the process before
     store.close()
 
 

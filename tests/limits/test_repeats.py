@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel, ToolCall
-from mcpagent.limits.repeats import PATIENCE, REPEATS_TOLD, kind_of_failure, skeleton
-from mcpagent.messages import Text, ToolResult
+from mcpagent import Agent, ModelSettings, RunOptions, ScriptedModel, Tool, ToolCall, ToolOutput
+from mcpagent.limits.repeats import PATIENCE, REPEATS_TOLD, REPEATS_TOLD_SMALL, kind_of_failure, skeleton
+from mcpagent.messages import BinaryBlock, Image, Text, ToolDefinition, ToolResult
 from mcpagent.models.base import ModelRequest
 
 BEGIN = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
@@ -164,3 +165,161 @@ def test_of_a_long_result_little_is_looked_at(length: int) -> None:
     assert len(skeleton("word " * (length // 5))) <= 10_010
     assert kind_of_failure(ToolResult("1", "a", (Text("x" * length),), "failed"))[0] == "failed"
     assert set(skeleton("7" * length)) <= set("# …")
+
+
+# -- many calls in one message ----------------------------------------------------------------------------------------
+
+
+async def many_at_once(sizes: list[int], *, first_good: int, small: bool = False) -> tuple[Any, list[int]]:
+    """A model that makes so many calls in each of its messages, which fail until its message number `first_good`."""
+    asked: list[int] = []
+
+    def fetch(path: str) -> str:
+        """Fetches."""
+        number = int(path.partition("-")[0])
+        asked.append(number)
+        if number < first_good:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return f"all of {'abcdefghijkl'[number]}"
+
+    def again(number: int, size: int) -> Any:
+        def said(request: ModelRequest) -> Any:
+            if request.tool_choice == "none":
+                return "That is all."
+            return [ToolCall("", "fetch", {"path": f"{number}-{place}"}) for place in range(size)]
+
+        return said
+
+    script = [again(number, size) for number, size in enumerate(sizes)]
+    settings = ModelSettings(profile="small" if small else None)
+    model = ScriptedModel([*script, "Done.", "Done."])
+    async with Agent(model, tools=[fetch], options=RunOptions(settings=settings)) as agent:
+        return await agent.run("fetch"), asked
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("before", [[], [4], [1, 1]])
+@pytest.mark.parametrize("size", [2, 5, 12, 40])
+async def test_calls_that_all_failed_at_once_can_be_made_better(size: int, before: list[int], small: bool) -> None:
+    sizes = [*before, size, 3]
+    result, asked = await many_at_once(sizes, first_good=len(sizes) - 1, small=small)
+    told_after = REPEATS_TOLD_SMALL if small else REPEATS_TOLD
+    is_refused = sum(before) >= told_after and sum(before) + size >= PATIENCE * told_after
+    assert (result.stop, len(asked)) == ("repeated_calls" if is_refused else "answered", sum(sizes) - 3 * is_refused)
+
+
+@pytest.mark.parametrize("small", [False, True])
+async def test_what_goes_on_to_fail_after_it_was_told_is_not_called(small: bool) -> None:
+    result, asked = await many_at_once([12] * 9, first_good=99, small=small)
+    assert (result.stop, max(asked)) == ("repeated_calls", 1)
+    told = [message.text for message in result.messages if "failed 12 times in a row" in message.text]
+    assert len(told) == 1
+
+
+async def test_each_tool_that_fails_is_told_before_it_is_not_called() -> None:
+    made: list[str] = []
+
+    def one(path: str) -> str:
+        """Gives one."""
+        made.append(path)
+        raise ValueError("not to be had")
+
+    def other(path: str) -> str:
+        """Gives the other."""
+        made.append(path)
+        raise OSError("broken")
+
+    def again(request: ModelRequest) -> Any:
+        if request.tool_choice == "none":
+            return "That is all."
+        return [
+            ToolCall("", name, {"path": f"{len(made)}{place}"}) for name in ("one", "other") for place in "abcdefghijkl"
+        ]
+
+    async with Agent(ScriptedModel([again] * 9), tools=[one, other]) as agent:
+        result = await agent.run("fetch")
+    assert (result.stop, len(made)) == ("repeated_calls", 2 * 24)
+    [told] = [message.text for message in result.messages if "failed 12 times" in message.text]
+    assert 'The calls to "one"' in told
+    assert 'The calls to "other"' in told
+
+
+async def test_another_tool_in_between_is_no_second_try() -> None:
+    made: list[str] = []
+
+    def fetch(path: str) -> str:
+        """Fetches."""
+        made.append(path)
+        if path == "right":
+            return "there it is"
+        raise ValueError("no such path")
+
+    def look() -> str:
+        """Tells what paths there are."""
+        return "right"
+
+    wrong = [ToolCall("", "fetch", {"path": f"wrong {'x' * n}"}) for n in range(12)]
+    script: list[Any] = [wrong, ToolCall("", "look", {}), ToolCall("", "fetch", {"path": "right"}), "Done."]
+    async with Agent(ScriptedModel(script), tools=[fetch, look]) as agent:
+        result = await agent.run("fetch")
+    assert (result.stop, made[-1]) == ("answered", "right")
+
+
+# -- what is no text --------------------------------------------------------------------------------------------------
+
+
+def picture(number: int) -> str:
+    return base64.b64encode(f"picture {number}".encode()).decode()
+
+
+LOOKS: dict[str, Callable[[int], list[Text | Image | BinaryBlock]]] = {
+    "image": lambda n: [Image("image/png", picture(n))],
+    "image with words": lambda n: [Text("the screen"), Image("image/png", picture(n))],
+    "image with a time": lambda n: [Text(f"at {at(n)}"), Image("image/png", picture(n))],
+    "second image": lambda n: [Image("image/png", "aGk="), Image("image/png", picture(n))],
+    "sound": lambda n: [Text("recorded"), BinaryBlock("audio/wav", picture(n))],
+}
+
+
+async def looked(kind: str, most: int, *, changes: bool) -> tuple[Any, int]:
+    made: list[int] = []
+
+    def again(request: ModelRequest) -> Any:
+        if request.tool_choice == "none" or len(made) >= most:
+            return "That is all."
+        return ToolCall("", "look", {})
+
+    async def run(_: Any) -> ToolOutput:
+        made.append(0)
+        parts = LOOKS[kind](len(made) if changes else 1)
+        blocks = tuple(part for part in parts if isinstance(part, BinaryBlock))
+        return ToolOutput(tuple(part for part in parts if not isinstance(part, BinaryBlock)), blocks=blocks)
+
+    tool = Tool(ToolDefinition("look", "Looks.", {"type": "object", "properties": {}}), run)
+    async with Agent(ScriptedModel([again] * (most + 3)), tools=[tool]) as agent:
+        return await agent.run("look"), len(made)
+
+
+@pytest.mark.parametrize("kind", LOOKS)
+async def test_pictures_and_sounds_that_differ_are_not_the_same(kind: str) -> None:
+    result, made = await looked(kind, MOST + 2, changes=True)
+    assert (result.stop, made) == ("answered", MOST + 2)
+    result, made = await looked(kind, MOST + 2, changes=False)
+    assert (result.stop, made) == ("repeated_calls", REPEATS_TOLD)
+
+
+async def test_a_row_that_ends_within_its_message_hides_no_failures() -> None:
+    def look() -> str:
+        """Looks."""
+        return "nothing new"
+
+    def fetch(path: str) -> str:
+        """Fetches."""
+        raise ValueError("no such path")
+
+    calls = [ToolCall("", "look", {})] * 5 + [ToolCall("", "fetch", {"path": f"wrong {'x' * n}"}) for n in range(12)]
+    async with Agent(ScriptedModel([calls, "Done."]), tools=[look, fetch]) as agent:
+        result = await agent.run("fetch")
+    [told] = [message.text for message in result.messages if "Do something else" in message.text]
+    assert 'The call to "look" was made 5 times' in told
+    assert 'The calls to "fetch" failed 12 times' in told

@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel
 from mcpagent import (
     Agent,
     ApprovalPolicy,
-    CallsPendingError,
+    Compaction,
     ConfigError,
     InputError,
     LimitError,
@@ -26,11 +27,13 @@ from mcpagent import (
     ModelError,
     ModelRequest,
     ModelResponse,
+    ModelSettings,
     OutputError,
     Recorder,
     Replay,
     RunOptions,
     ScriptedModel,
+    ServerOptions,
     SessionStore,
     Text,
     ToolCall,
@@ -337,12 +340,20 @@ async def test_calls_that_wait_go_before_a_limit() -> None:
         return bool(definition.name == "pay")
 
     options = RunOptions(limits=Limits(tool_calls=1))
-    model = ScriptedModel([calls, "done"])
-    async with Agent(model, tools=[looking.tool(), pay], approval=required, options=options) as agent:
+    model = ScriptedModel([calls, '{"name": "done"}'])
+    events: list[Event] = []
+    tools = [looking.tool(), pay]
+    async with Agent(model, tools=tools, approval=required, options=options, on_event=events.append) as agent:
         session = agent.session()
-        with pytest.raises(CallsPendingError):
-            await session.ask("go")
-        assert await session.resume([call.approve() for call in session.pending]) == "done"
+        waiting = await session.run("go", output_type=Place)
+        assert (waiting.stop, len(waiting.pending)) == ("calls_pending", 1)
+        assert [waiting.limit] == [event for event in events if isinstance(event, LimitReached)]
+        assert waiting.limit is not None
+        assert (waiting.limit.limit, waiting.limit.used) == ("tool_calls", 1)
+        with pytest.raises(OutputError, match="calls wait"):
+            waiting.output  # noqa: B018
+        answers = [call.approve() for call in session.pending]
+        assert await session.resume(answers, output_type=Place) == Place(name="done")
         assert [item.error for item in results(session.messages)] == [None, None, "cancelled"]
         assert looking.seen == ["a", "paid"]
 
@@ -475,14 +486,41 @@ async def test_a_forced_answer_of_the_type_is_the_answer() -> None:
 
 # -- the value --------------------------------------------------------------------------------------------------------
 
-WRONG: list[Any] = [0, -1, math.nan, math.inf, True, "5", [5]]
+WRONG: list[Any] = [
+    0,
+    -1,
+    math.nan,
+    math.inf,
+    True,
+    "5",
+    [5],
+    Decimal(5),
+    Decimal("NaN"),
+    10**400,
+    -(10**400),
+    10**5_000,
+]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_limit_is_told_in_one_line(kind: Any, wrong: Any) -> None:
     with pytest.raises(ConfigError, match=rf"^Limits\.{kind}: expected a [^\n]*, got [^\n]*$"):
         Limits(**{kind: wrong})
+
+
+@pytest.mark.parametrize("wrong", [10**400, 10**5_000, math.nan], ids=["400", "5000", "nan"])
+def test_other_numbers_of_seconds_and_shares_are_told_so_too(wrong: Any) -> None:
+    makes: list[Any] = [
+        lambda: RunOptions(tool_timeout_seconds=wrong),
+        lambda: ModelSettings(timeout_seconds=wrong),
+        lambda: ModelSettings(temperature=wrong),
+        lambda: ServerOptions(startup_seconds=wrong),
+        lambda: Compaction(at=wrong),
+    ]
+    for make in makes:
+        with pytest.raises(ConfigError, match=r"^[^\n]{1,200}$"):
+            make()
 
 
 @pytest.mark.parametrize("kind", ["turns", "tool_calls", "tokens"])
@@ -698,3 +736,31 @@ async def test_a_run_that_failed_goes_on_within_the_limits_that_it_had() -> None
         assert [result.error for result in results(session.messages)] == [None, None, None, "cancelled"]
         assert session.spent.tool_calls == 3
         assert session.spent.usage == agent.spent.usage
+
+
+@pytest.mark.parametrize("of_session", [False, True])
+async def test_seconds_of_a_process_that_ended_count_where_its_run_is_done_again(of_session: bool) -> None:
+    """As a durable run is: from what the session was before it, over what it had come to."""
+    model = Endless(hangs_at=2)
+    tools = [Looking().tool()]
+    async with asyncio.timeout(WAIT), Agent(model, tools=tools) as agent:
+        session = agent.session("ann")
+        begun = session.snapshot()
+        running = asyncio.create_task(session.run("go", limits=Limits(seconds=WAIT)))
+        await model.hanging.wait()
+        left = session.snapshot()
+        running.cancel()
+        await asyncio.wait({running})
+    run = dict(left.values["run"])
+    left.values["run"] = {**run, "spent": {**run["spent"], "seconds": 50.0}}  # type: ignore[index]
+    model = Endless(answers=True)
+    async with asyncio.timeout(WAIT), Agent(model, tools=tools) as agent:
+        session = agent.session_as_of("ann", begun)
+        session.take_over(left)
+        limits = Limits(seconds=49)
+        session.limits = limits if of_session else Limits()
+        result = await session.run("go", limits=None if of_session else limits)
+        assert (result.stop, model.requests) == ("max_seconds", [])
+        assert session.spent.seconds >= 50
+        session.limits = Limits()
+        assert (await session.run("again", limits=limits)).stop == "answered"  # they are of that run alone

@@ -112,7 +112,7 @@ async def test_a_delegated_conversation_counts_for_the_one_who_asked() -> None:
         "claude-sonnet-4-5",
         api_key="k",
         http_client=PlayedProvider(
-            anthropic_stream(text_block("42"), usage={"input_tokens": 1_000, "output_tokens": 0})
+            anthropic_stream(text_block("42"), usage={"input_tokens": 1_000, "output_tokens": 1})
         ).http_client,
     )
     outer = ScriptedModel([ToolCall("", "helper", {"prompt": "think"}), "It is 42."])

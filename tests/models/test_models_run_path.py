@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,18 +27,30 @@ REFUSED = failed(400, {"error": {"message": "this model does not support tools"}
 
 
 def below_step() -> list[str]:
-    """Who waits below the loop's `step`, outermost first: functions of ours by name, the frames of an SDK as one."""
+    """Who waits below the loop's `step`, outermost first: functions of ours by name, the frames of an SDK as one.
+
+    A request has a task of its own, for which `step` waits, so this task has all of them.
+    """
     path: list[str] = []
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (name := frame.f_code.co_name) != "step":
-        file = frame.f_code.co_filename
+    while frame is not None:
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
         if file.startswith(SDKS):
             path += ["SDK"] if path[-1:] != ["SDK"] else []
         elif Path(file).is_relative_to(OURS) and Path(file).stem != "answer_size":  # it counts what the SDK reads
             path.append(name)
         frame = frame.f_back
-    assert frame is not None, "not called by the loop"
+    assert any("step" in waiting(task.get_coro()) for task in asyncio.all_tasks()), "not called by the loop"
     return path[::-1]
+
+
+def waiting(coroutine: Any) -> list[str]:
+    """The functions of ours in which a task waits, the outermost first."""
+    names: list[str] = []
+    while (code := getattr(coroutine, "cr_code", None)) is not None:
+        names += [code.co_name] if Path(code.co_filename).is_relative_to(OURS) else []
+        coroutine = coroutine.cr_await
+    return names
 
 
 class _Heard(httpx2.AsyncByteStream):

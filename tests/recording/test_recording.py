@@ -709,3 +709,28 @@ async def test_instructions_that_were_computed_need_not_be_given_again(tmp_path:
     async with Agent(instructions="Serve nobody.", wrappers=[Replay(path)]) as agent:
         with pytest.raises(RecordingError, match="another system prompt"):
             await agent.ask("hello")
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        ("ask", ["--session", "mine"]),
+        ("ask", ["--continue"]),
+        ("chat", ["--continue"]),
+        ("chat", ["--resume", "mine"]),
+    ],
+)
+def test_a_replay_is_kept_in_no_conversation(
+    command: str, flag: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mcpagent.cli.app import run as run_command_line
+
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    recording = tmp_path / "run.jsonl"
+    recording.write_text("", "utf-8")
+    question = ["hi"] if command == "ask" else []
+    assert run_command_line([command, *question, "--replay", str(recording), *flag]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"error: --replay gives a recorded run, of which nothing is kept; leave out {flag[0]}, or --replay\n"
+    assert not list((tmp_path / "home").rglob("*.db"))

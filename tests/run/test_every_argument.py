@@ -243,7 +243,7 @@ TAKEN: Mapping[str, str] = {
     "Handlers": "elicit=None; sample=None; visit=None; roots=[]",
     "ListCache": "max_age_seconds=5; stale_seconds=5",
     "Limits": "turns=None 5; tool_calls=None 5; tokens=None 5; dollars=None 5; seconds=None 5",
-    "RunOptions": "tool_timeout_seconds=5; large_result_tokens=5; compaction=None",
+    "RunOptions": "tool_timeout_seconds=5; large_result_tokens=None 5; compaction=None",
     "Compaction": "window_tokens=None",
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "

@@ -660,7 +660,8 @@ async def test_a_budget_ends_the_run_before_the_next_request(
 async def test_a_callers_budget_holds_for_the_agents_that_it_calls() -> None:
     helper_model = Costly()
     helper = Agent(helper_model, tools=[count])
-    boss = ScriptedModel([call("helper", prompt="count"), "done"])
+    asking = Message("assistant", (call("helper", prompt="count"),))
+    boss = ScriptedModel([ModelResponse(asking, Usage(1, 1, requests=1), "tool_calls", 0.0), "done"])
     async with Agent(
         boss, tools=[helper.as_tool("helper", "Helps.")], options=RunOptions(limits=Limits(tokens=250))
     ) as agent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -56,7 +57,7 @@ def _option(default: Any, *short: str, **declared: Any) -> Any:
     """A field of `Options` that is an option: `--its-name` and `short`, set by MCPAGENT_ITS_NAME too.
 
     `declared` is for `typer.Option`; `envvar=None`: no variable sets it. `named`: how the option is written, if not as
-    the field.
+    the field. `usual`: what counts where nobody says anything, not even a card, so that the field is None then.
     """
     return field(default=default, metadata={"short": short, **declared})
 
@@ -178,35 +179,42 @@ class Options:
     refresh: bool = _option(
         False, envvar=None, help="Ask the servers again; else lists of the last seven days are read from the cache."
     )
-    max_turns: int = _option(
-        100,
+    max_turns: int | None = _option(
+        None,
+        usual=100,
         metavar="N",
         min=1,
+        max=sys.maxsize,
         help="Answers of the model per question; then one last answer without tools, and exit code 7.",
     )
     max_calls: int | None = _option(
         None,
         metavar="N",
         min=1,
+        max=sys.maxsize,
         help="Calls of tools per question, of search_tools and the like not; then one last answer, and exit code 7.",
     )
     context_window: int | None = _option(
         None,
         metavar="TOKENS",
         min=1_000,
+        max=sys.maxsize,
         help="What the model takes, where it is not known or is to be less: from 80 % of it on, a conversation is made "
         "shorter.",
     )
-    large_result_tokens: int = _option(
-        10_000,
+    large_result_tokens: int | None = _option(
+        None,
+        usual=10_000,
         metavar="TOKENS",
         min=0,
+        max=sys.maxsize,
         help="A tool's result of more is kept beside the conversation, and read by the model in pieces; 0: never.",
     )
     max_tokens: int | None = _option(
         None,
         metavar="N",
         min=1,
+        max=sys.maxsize,
         help="No further request or call once the answer took so many tokens, in and out; what there is is the answer, "
         "and exit code 7.",
     )
@@ -311,6 +319,7 @@ def _declarations() -> Iterator[tuple[str, Any]]:
             if get_origin(kind) is Literal:
                 declared.setdefault("metavar", one_of(kind))
             declared.setdefault("envvar", f"MCPAGENT_{name.upper()}")
+            declared.pop("usual", None)
             names = (declared.pop("named", f"--{name.replace('_', '-')}"), *declared.pop("short"))
             yield name, Annotated[kind, typer.Option(*names, **declared)]
 
@@ -367,6 +376,9 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
         @wraps(command)
         def run(*, context: typer.Context, **given: Any) -> int:
             chosen = {name: given.pop(name) for name in declared}
+            for name in chosen:
+                if name in _FIELDS and "usual" in _FIELDS[name].metadata and _place(context, name) == _NOWHERE:
+                    chosen[name] = None
             options = _options_of(_without_contradictions(chosen, context))
             return command(options, **given, **({"context": context} if takes_context else {}))
 
@@ -377,7 +389,10 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
     return declare
 
 
-_DEFAULTS = {name: None if item.default == () else item.default for name, item in _FIELDS.items()}
+_DEFAULTS = {
+    name: item.metadata.get("usual", None if item.default == () else item.default) for name, item in _FIELDS.items()
+}
+_NOWHERE = 3
 
 
 _SHORT = (("yes", "approve", "all"), ("json", "output", "json"), ("quiet", "verbose", False))

@@ -95,13 +95,20 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
                 continue
             now, before = _checked(setting, known[name]), values.get(name)
             least = before.value if before is not None else known[name].param.default
-            if is_project and name in LIMITS and least is not None and float(now.value) > float(least):
+            if is_project and name in LIMITS and least is not None and _number(now.value) > _number(least):
                 warnings.append(f"{place}: {name} is higher than without it; it is left out")
             elif name == "deny" and before is not None:  # a project's list is added to the user's
                 values[name] = replace(now, value=[*before.value, *now.value])
             else:
                 values[name] = now
     return Settings(values, tuple(path for path, _ in files), tuple(warnings))
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
 
 
 def default_map(command: Any, settings: Settings) -> dict[str, Any]:
@@ -168,6 +175,8 @@ def _checked(setting: Setting, option: Settable) -> Setting:
         raise ConfigError(f"{place}: expected {'a list of strings' if option.param.multiple else 'one value'}")
     try:
         option.read(value)
+    except OverflowError:
+        raise ConfigError(f"{place}: is no number that can be used") from None
     except TyperException as error:
         text = getattr(error, "message", "") or error.format_message()
         raise ConfigError(f"{place}: {safe_line(text.removeprefix('Value error, ').rstrip('.'), 160)}") from None

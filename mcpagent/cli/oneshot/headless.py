@@ -70,7 +70,7 @@ _STOPPED: Mapping[str, str] = {
 def stopped_line(finished: RunFinished) -> str:
     """Why there is no answer, or not the whole one; "" if there is."""
     limit = finished.limit
-    if limit is None:
+    if limit is None or finished.pending:
         return _STOPPED.get(finished.stop, "")
     most = 0.0 if limit.most == sys.float_info.min else limit.most  # what `--max-cost 0` is to the library
     flag = f"{_FLAGS[limit.limit]} {most:.0f}" if limit.limit == "tokens" else f"{_FLAGS[limit.limit]} {most:g}"

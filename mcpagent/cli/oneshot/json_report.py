@@ -149,6 +149,7 @@ class JsonReport:
             "model": self._about_agent["model"],
             "session_id": self._about_agent["session_id"],
             "usage": asdict(spent.usage),
+            "estimated_tokens": spent.estimated_tokens,
             "cost_usd": round(spent.dollars, 6) if spent.cost_known else None,
             "cost_known": spent.cost_known,
             "tools": {

@@ -37,6 +37,10 @@ class OfflineModel:
         usage = Usage(sent // 4 + 1, _size(message) // 4 + 1, requests=1)
         return ModelResponse(message, usage, "tool_calls" if message.tool_calls else "end", dollars=0.0)
 
+    def price_of(self, usage: Usage) -> float:  # noqa: ARG002
+        """Nothing is billed."""
+        return 0.0
+
     async def aclose(self) -> None:
         """Nothing to give back."""
 

@@ -161,6 +161,8 @@ async def cost(desk: Desk, _argument: str) -> None:
     )
     if spent.saved_tokens > 0:
         desk.say(f"offering every tool each time would have added {tokens(spent.saved_tokens)}")
+    if spent.estimated_tokens:
+        desk.note(f"beside that about {tokens(spent.estimated_tokens)} tokens that no provider counted")
     if not spent.cost_known:
         desk.note("? some prices are not known")
 
