@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.code_mode.identifiers import ImportPlace, Places
-from mcpagent.code_mode.program_source import assigned_names
+from mcpagent.code_mode.program_source import assigned_names, in_short
 from mcpagent.code_mode.sandbox import AskedCall
 from mcpagent.config.user_folders import state_folder
 from mcpagent.messages import ToolCall, ToolErrorKind, ToolKey
@@ -74,11 +74,16 @@ class Memory:
     _kept: tuple[tuple[object, ...], Mapping[str, Any]] = ((), {})
 
     def remember(self, source: str) -> None:
-        """Another program, or a part of one, that ran."""
+        """Another program, or a part of one, that ran. Of the oldest only what they left is known, once it is much."""
         context = [*self.context, source] if source.strip() else [*self.context]
-        while len(context) > 1 and sum(map(len, context)) > MAX_CONTEXT:
-            del context[0]
+        if sum(map(len, context)) > MAX_CONTEXT:
+            while len(context) > 1 and sum(map(len, context)) > MAX_CONTEXT // 2:
+                context[:2] = [in_short(*context[:2])]
         self.context = tuple(context)
+
+    def is_long(self, source: str) -> bool:
+        """Whether to remember this takes long."""
+        return len(source) + sum(map(len, self.context)) > MAX_CONTEXT
 
     def imports(self, functions: Mapping[ToolKey, ImportPlace]) -> None:
         """Functions that programs have by name: in another process too these mean the same tools."""

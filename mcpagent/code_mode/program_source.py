@@ -7,16 +7,30 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 MAX_CODE = 32_768
 """Characters of a program; parsing as much holds other threads up for some milliseconds."""
+
+LONG_CODE = 2_000
+"""Characters of a program that is read beside the event loop."""
 
 TOOLS = "tools"
 
 LAST = "_last"
 """The value of the last expression, in the sandbox."""
+
+STATEMENT = "_statement"
+"""The number of the statement at the top level that runs, in the sandbox."""
+
+KEPT = "_kept"
+_CONTEXT = f"from typing import Any as _Any\ndef {KEPT}() -> _Any: ...\n"
+"""What stands before all that ran, for the type checker: variables that a value is known of, and no type."""
+
+MAX_KEPT_NAMES = 20_000
+"""Characters of the names of variables of which no more is known."""
 
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
@@ -53,28 +67,34 @@ class Program:
 
     source: str
     tree: ast.Module
+    imports: tuple[ImportedName, ...] = ()
+    """What it takes from `tools`, each once, in order."""
 
     @property
-    def imports(self) -> tuple[ImportedName, ...]:
-        """What it takes from `tools`, each once, in order."""
-        found: dict[ImportedName, None] = {}
-        for node in ast.walk(self.tree):
-            found.update((one, None) for one in _imported(node))
-        return tuple(found)
+    def lines(self) -> list[str]:
+        """As Python counts them; `str.splitlines` knows other ends, which may stand in a text."""
+        return self.source.split("\n")
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it imports `tools` alone, and with that all of its modules."""
+        return ImportedName("", "") in self.imports
 
     @property
     def has_value(self) -> bool:
         """Whether it ends with an expression."""
         return bool(self.tree.body) and isinstance(self.tree.body[-1], ast.Expr)
 
-    def done_before(self, line: int) -> str:
-        """The statements that are over before this line (from 1 on), as source."""
-        last = max((node.end_lineno or 0 for node in self.tree.body if (node.end_lineno or 0) < line), default=0)
-        return "".join(self.source.splitlines(keepends=True)[:last])
+    def before(self, number: int) -> str:
+        """The source of the statements before this one (from 0 on) of the top level."""
+        line, column = _begin(self.tree.body[number])
+        lines = self.source.encode().split(b"\n")
+        return b"\n".join([*lines[: line - 1], lines[line - 1][:column]]).decode()
 
-    def assigned(self) -> list[tuple[str, ...]]:
-        """The names that each statement assigns at the top level, in order."""
-        return [_assigned_in([statement]) for statement in self.tree.body]
+    def line_of(self, line: int) -> int:
+        """The line that this line of what is `fed` was."""
+        headers = (_begin(node)[0] for node in self.tree.body if _is_compound(node))
+        return line - sum(1 for added, header in enumerate(headers) if header + added < line)
 
     def names_at(self, line: int) -> tuple[str, ...]:
         """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
@@ -106,7 +126,8 @@ def parsed(code: str) -> Program:
         raise ProgramError(f"code has {len(source):,} characters; the limit is {MAX_CODE:,}. Write a shorter program.")
     try:
         source.encode()
-        return Program(source, ast.parse(source))
+        tree = ast.parse(source)
+        return Program(source, tree, tuple(dict.fromkeys(one for node in ast.walk(tree) for one in _imported(node))))
     except SyntaxError as error:
         shown = f": `{error.text.strip()[:120]}`" if error.text else ""
         raise ProgramError(f"line {error.lineno}: SyntaxError: {error.msg}{shown}") from None
@@ -115,47 +136,107 @@ def parsed(code: str) -> Program:
 
 
 def assigned_names(source: str) -> list[str]:
-    """The names that the statements of a program assign at its top level, the last first."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return []
-    return [name[:80] for name in reversed(_assigned_in(body))]
+    """The variables that the statements of a program assign at its top level, the last first."""
+    return [name[:80] for name in reversed(bound_names(_body(source), only_variables=True))]
 
 
-def _assigned_in(body: Sequence[ast.AST]) -> tuple[str, ...]:
+def bound_names(body: Iterable[ast.AST], *, only_variables: bool = False) -> tuple[str, ...]:
+    """The names that statements bind where they stand, in order: variables, functions, classes, imports."""
     named: list[str] = []
-    waiting: list[ast.AST] = [*reversed(body)]
+    waiting: list[ast.AST] = [*reversed([*body])]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            named.append(node.id)
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                named.append(name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                named.append(name)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if not only_variables:
+                named.append(node.name)
+            case ast.Import() | ast.ImportFrom() if not only_variables:
+                named += (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                inner = (one.target.id for one in ast.walk(node) if isinstance(one, ast.NamedExpr))
+                named += inner  # `:=` binds outside
         if not isinstance(node, _SCOPES):
             waiting += reversed([*ast.iter_child_nodes(node)])
     return tuple(dict.fromkeys(named))
 
 
+def _body(source: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+
+
+def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
+    """Source by which a type checker knows these variables, whatever they are, and knows that others are gone."""
+    return "".join([*(f"{name} = {KEPT}()\n" for name in names), *(f"del {name}\n" for name in gone)])
+
+
+def in_short(*sources: str) -> str:
+    """Programs that ran, as what they leave: what they import from `tools`, and the names of all else."""
+    imports: dict[str, None] = {}
+    names: dict[str, None] = {}
+    for source in sources:
+        for node in _body(source):
+            if isinstance(node, ast.Import | ast.ImportFrom) and any(True for _ in _imported(node)):
+                imports[ast.unparse(node)] = None
+            else:
+                for name in bound_names([node]):
+                    names.pop(name, None)
+                    names[name] = None
+    room, left = MAX_KEPT_NAMES, list[str]()
+    for name in reversed(names):
+        room -= len(known_by_name([name]))
+        if room > 0:
+            left.append(name)
+    kept = "".join(f"{line}\n" for line in imports)[-MAX_KEPT_NAMES:]
+    return f"{kept}{known_by_name(reversed(left))}"
+
+
+def _begin(node: ast.stmt) -> tuple[int, int]:
+    """Its first line (from 1 on) and the bytes before it there."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.decorator_list:
+        return min(one.lineno for one in node.decorator_list), 0
+    return node.lineno, node.col_offset
+
+
+def _is_compound(node: ast.stmt) -> bool:
+    """Whether nothing can stand before it on its line."""
+    return hasattr(node, "body") or isinstance(node, ast.Match)
+
+
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
-    """The source as the sandbox gets it, line by line the same.
+    """The source as the sandbox gets it, with a line more before each compound statement (`Program.line_of`).
 
     In place of imports from `tools` stand values of the sandbox's own (`functions`: what each module has, as sources),
-    and the value of the last expression is kept.
+    the value of the last expression is kept, and at any time it is known which statement runs.
     """
-    edits: list[tuple[ast.stmt, str]] = []
-    for node in ast.walk(program.tree):
-        if isinstance(node, ast.Import | ast.ImportFrom) and any(True for _ in _imported(node)):
-            edits += [(node, _assignments(node, functions))]
+    source = program.source.encode()
+    lines = source.split(b"\n")
+    offsets = [0, *accumulate(len(line) + 1 for line in lines)]
+    edits: list[tuple[int, int, str]] = []
+    for number, node in enumerate(program.tree.body):
+        line, column = _begin(node)
+        place = offsets[line - 1] + (0 if _is_compound(node) else column)
+        edits.append((place, place, f"{STATEMENT} = {number}{chr(10) if _is_compound(node) else '; '}"))
+    for part in ast.walk(program.tree):
+        if isinstance(part, ast.Import | ast.ImportFrom) and any(True for _ in _imported(part)):
+            end = offsets[(part.end_lineno or part.lineno) - 1] + (part.end_col_offset or 0)
+            edits.append((offsets[part.lineno - 1] + part.col_offset, end, _assignments(part, functions)))
     last = program.tree.body[-1] if program.tree.body else None
     if isinstance(last, ast.Expr):
         text = ast.get_source_segment(program.source, last) or "None"
-        edits.append((last, f"{LAST} = ({text}\n)"))
-    lines = program.source.encode().split(b"\n")
-    for node, text in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
-        start, end = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         # Behind the last expression nothing but `;` or a comment can stand.
-        behind = b"" if isinstance(node, ast.Expr) else lines[end][node.end_col_offset or 0 :]
-        lines[start : end + 1] = [lines[start][: node.col_offset] + text.encode() + behind]
-    return b"\n".join(lines).decode()
+        end = offsets[last.end_lineno or last.lineno] - 1
+        edits.append((offsets[last.lineno - 1] + last.col_offset, end, f"{LAST} = ({text}\n)"))
+    parts, done = list[bytes](), 0
+    for start, end, text in sorted(edits):
+        parts += [source[done:start], text.encode()]
+        done = end
+    return b"".join([*parts, source[done:]]).decode()
 
 
 def _imported(node: ast.AST) -> Iterator[ImportedName]:
@@ -200,7 +281,12 @@ def _module(members: Mapping[str, str]) -> str:
     return "_Module({" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "})"
 
 
+def submodule_imports(modules: Iterable[str]) -> str:
+    """What tells a type checker that `tools` alone has these."""
+    return "".join(f"import {TOOLS}.{module}\n" for module in modules)
+
+
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:
     """What the type checker reads: what ran before, then the program; and the lines before it."""
-    before = "".join(part if part.endswith("\n") else f"{part}\n" for part in context)
+    before = _CONTEXT + "".join(part if part.endswith("\n") else f"{part}\n" for part in context)
     return before + source, before.count("\n")

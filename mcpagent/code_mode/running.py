@@ -9,7 +9,7 @@ from mcpagent.code_mode.importable import find_places, module_stub, sandbox_valu
 from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_answers import finished, refused
 from mcpagent.code_mode.program_calls import Job, driven
-from mcpagent.code_mode.program_source import ProgramError, fed, parsed, with_context
+from mcpagent.code_mode.program_source import LONG_CODE, ProgramError, fed, parsed, submodule_imports, with_context
 from mcpagent.code_mode.sandbox import Sandbox, Waiting
 from mcpagent.errors import ConfigError
 from mcpagent.execution import is_gone_on_with
@@ -18,8 +18,6 @@ from mcpagent.messages import Text
 from mcpagent.run import nothing_to_keep, run_context
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import ToolOutput
-
-_LONG_CODE = 2_000
 
 _CUT_OFF = (
     "The program was under way in a process that ended, and cannot go on. Its calls may have run. See what was done "
@@ -33,7 +31,7 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
     again in a run that has these. Raises nothing but a cancellation."""
     run, code = run_context(), str(arguments["code"])
     try:
-        program = await beside_loop(lambda: parsed(code), is_much=len(code) > _LONG_CODE)
+        program = await beside_loop(lambda: parsed(code), is_much=len(code) > LONG_CODE)
     except ProgramError as error:
         return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
     await find_places(session, memory.places)
@@ -62,9 +60,10 @@ async def _begun(job: Job) -> ToolOutput:
     modules = job.functions()
     wanted = dict.fromkeys(one.module for one in program.imports if one.module)
     wanted |= {one.name: None for one in program.imports if not one.module and one.name}
-    read = dict.fromkeys([*memory.modules, *wanted])
+    read = dict.fromkeys([*memory.modules, *(modules if program.takes_all else wanted)])
     stubs = {module: module_stub(modules[module]) for module in read if module in modules}
-    source, before = with_context(memory.context, program.source)
+    submodules = submodule_imports(stubs) if program.takes_all else ""
+    source, before = with_context([*memory.context, submodules], program.source)
     problems = [one for one in await job.sandbox.check(source, stubs) if one.line > before or one.line <= 0]
     if problems:
         return refused(job, modules, problems, before)
@@ -79,10 +78,11 @@ async def _begun(job: Job) -> ToolOutput:
         )
     if memory.lost:
         job.before, memory.lost = f"{memory.lost}\n", ""
-    used = {module: modules[module] for module in wanted if module in modules} or modules
+    used = {module: modules[module] for module in read if module in modules} or modules
     keys = [one.tool.definition.key for functions in used.values() for one in functions.values()]
     memory.imports({key: memory.places.by_key[key] for key in keys})
-    step = await job.sandbox.feed(fed(program, sandbox_values(used)))
+    values, is_much = sandbox_values(used), len(program.source) > LONG_CODE
+    step = await job.sandbox.feed(await beside_loop(lambda: fed(program, values), is_much=is_much))
     return await finished(job, await driven(job, step))
 
 

@@ -152,16 +152,6 @@ async def test_a_call_that_fails_is_an_exception() -> None:
     assert failed.text.startswith("caught RuntimeError: broken\nline 6: await fails(why='again')\nRuntimeError:")
 
 
-async def test_an_exception_of_gather_takes_no_variable_away() -> None:
-    """It has no line in the program; what was assigned before is known to the type checker all the same."""
-    program = F + "import asyncio\nkept = 5\n\ngot = await asyncio.gather(slow(name='a'), fails(why='no'))\nlater = 1"
-    failed, after, unknown = await told(program, "kept + 1", "got")
-    assert failed.error == "failed"
-    assert "line" not in failed.text
-    assert after.text == "6"
-    assert "unresolved-reference" in unknown.text
-
-
 async def test_lines_are_those_of_the_program_that_failed() -> None:
     """Not those of an earlier program, whose function it calls."""
     _, failed = await told("\n\n\ndef half(n):\n    return 1 / n", "kept = 1\nhalf(0)")

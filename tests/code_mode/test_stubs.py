@@ -148,7 +148,8 @@ def arrays(depth: int) -> dict[str, Any]:
 def test_what_stands_for_very_much_takes_little(schema: dict[str, Any]) -> None:
     aliases = {f"a{number}": {"$ref": "#/$defs/much"} for number in range(500)}
     given = {name: {"$ref": f"#/$defs/{name}"} for name in aliases}
-    shown = stub({"one": schema, **given}, **{"$defs": {"much": schema, **aliases}})
+    more: dict[str, Any] = {"$defs": {"much": schema, **aliases}}
+    shown = stub({"one": schema, **given}, **more)
     assert len(shown.declared) < 2_000_000
 
 
