@@ -100,7 +100,7 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
         memory.state = state
         own = [one.module or one.name for one in program.imports]
         if program.takes_all:
-            own = [*job.functions()]
+            own = [*await beside_loop(job.functions, is_much=True)]
             ran = f"{submodule_imports(own)}{ran}"
         await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
         memory.modules = tuple(dict.fromkeys([*memory.modules, *(module for module in own if module)]))

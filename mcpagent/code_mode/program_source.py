@@ -14,6 +14,9 @@ from itertools import accumulate
 MAX_CODE = 32_768
 """Characters of a program; parsing as much holds other threads up for some milliseconds."""
 
+MAX_IMPORTS = 4_000_000
+"""Characters of what stands for the imports of a program."""
+
 LONG_CODE = 2_000
 """Characters of a program that is read beside the event loop."""
 
@@ -212,12 +215,13 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
     """The source as the sandbox gets it, with a line more before each compound statement (`Program.line_of`).
 
     In place of imports from `tools` stand values of the sandbox's own (`functions`: what each module has, as sources),
-    the value of the last expression is kept, and at any time it is known which statement runs.
+    the value of the last expression is kept, and at any time it is known which statement runs. Raises `ProgramError`.
     """
     source = program.source.encode()
     lines = source.split(b"\n")
     offsets = [0, *accumulate(len(line) + 1 for line in lines)]
     edits: list[tuple[int, int, str]] = []
+    room = MAX_IMPORTS
     for number, node in enumerate(program.tree.body):
         line, column = _begin(node)
         place = offsets[line - 1] + (0 if _is_compound(node) else column)
@@ -226,6 +230,9 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
         if isinstance(part, ast.Import | ast.ImportFrom) and any(True for _ in _imported(part)):
             end = offsets[(part.end_lineno or part.lineno) - 1] + (part.end_col_offset or 0)
             edits.append((offsets[part.lineno - 1] + part.col_offset, end, _assignments(part, functions)))
+            room -= len(edits[-1][2])
+            if room < 0:
+                raise ProgramError("it imports whole modules too many times: import each once, or functions by name")
     last = program.tree.body[-1] if program.tree.body else None
     if isinstance(last, ast.Expr):
         text = ast.get_source_segment(program.source, last) or "None"

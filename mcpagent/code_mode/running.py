@@ -19,6 +19,8 @@ from mcpagent.run import nothing_to_keep, run_context
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import ToolOutput
 
+_MANY_TOOLS = 100
+
 _CUT_OFF = (
     "The program was under way in a process that ended, and cannot go on. Its calls may have run. See what was done "
     "before you write it anew."
@@ -57,7 +59,7 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
 
 async def _begun(job: Job) -> ToolOutput:
     memory, program = job.memory, job.program
-    modules = job.functions()
+    modules = await beside_loop(job.functions, is_much=len(job.session.known) > _MANY_TOOLS)
     wanted = dict.fromkeys(one.module for one in program.imports if one.module)
     wanted |= {one.name: None for one in program.imports if not one.module and one.name}
     read = dict.fromkeys([*memory.modules, *(modules if program.takes_all else wanted)])
@@ -82,7 +84,11 @@ async def _begun(job: Job) -> ToolOutput:
     keys = [one.tool.definition.key for functions in used.values() for one in functions.values()]
     memory.imports({key: memory.places.by_key[key] for key in keys})
     values, is_much = sandbox_values(used), len(program.source) > LONG_CODE
-    step = await job.sandbox.feed(await beside_loop(lambda: fed(program, values), is_much=is_much))
+    try:
+        source = await beside_loop(lambda: fed(program, values), is_much=is_much)
+    except ProgramError as error:
+        return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
+    step = await job.sandbox.feed(source)
     return await finished(job, await driven(job, step))
 
 
