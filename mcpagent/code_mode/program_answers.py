@@ -109,6 +109,7 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
     error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
     if job.is_kept:
         memory.ended = EndedProgram(job.run.call_id, job.run.conversation.place, text or NOTHING_SHOWN, error)
+        await job.make_ready()
         with suppress(SessionStoreError):  # whoever writes next ends the run for it
             await job.run.keep()
     return ToolOutput((Text(text or NOTHING_SHOWN),), error, tuple(job.changes), blocks=tuple(job.blocks))

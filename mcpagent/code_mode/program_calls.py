@@ -58,6 +58,11 @@ class Job:
     """What is told before what this sandbox prints: what it had printed before it was left."""
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
 
+    async def make_ready(self) -> None:
+        """Writes out what of it is kept next, beside the loop where that is much."""
+        if self.is_kept and self.memory.is_large:
+            await asyncio.to_thread(self.memory.to_json, self.run.thread_id)
+
     @property
     def is_kept(self) -> bool:
         """Whether its session is written down."""
@@ -89,6 +94,7 @@ async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ..
         while isinstance(step, Waiting):
             if step.snapshot:
                 _leave_underway(job, step.asked, step.snapshot, pending.keys() | running.keys())
+                await job.make_ready()
             new = [asked for asked in step.asked if asked.id not in running and asked.id not in pending]
             for number, asked in enumerate(new, 1):
                 running[asked.id] = asyncio.create_task(_answered(job, asked))
@@ -96,6 +102,7 @@ async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ..
                     await asyncio.sleep(0)
             if not (answers := await _some_answers(running, pending)):
                 _leave_underway(job, step.asked, await job.sandbox.snapshot(), pending.keys())
+                await job.make_ready()
                 return tuple(pending[asked_id] for asked_id in sorted(pending))
             step = await job.sandbox.go_on(answers)
         return step
