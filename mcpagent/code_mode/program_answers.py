@@ -11,7 +11,8 @@ from mcpagent.code_mode.importable import Modules, functions_of, known_places
 from mcpagent.code_mode.memory import EndedProgram
 from mcpagent.code_mode.program_calls import Job
 from mcpagent.code_mode.program_source import LONG_CODE, STATEMENT, bound_names, known_by_name, submodule_imports
-from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed, Problem
+from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed
+from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
 from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.messages import Text, ToolErrorKind, ToolsShown

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import json
 import os
 import signal
 import threading
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.prelude import CALLS, PRELUDE
 from mcpagent.code_mode.program_source import TOOLS
+from mcpagent.code_mode.type_checks import Problem, problems
 from mcpagent.errors import ConfigError
 from mcpagent.toolsets.validation import MAX_ARGUMENT_CHARACTERS
 
@@ -71,15 +71,6 @@ def require_installed() -> None:
         if importlib.util.find_spec("pydantic_monty") is not None:
             return
     raise ConfigError(MISSING)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What the type checker found, at a line of what it was given (from 1 on)."""
-
-    line: int
-    rule: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +179,7 @@ class Sandbox:
                 while isinstance(snapshot, monty.FunctionSnapshot) and snapshot.function_name == "import_stubs":
                     snapshot = snapshot.resume_auto()
             except monty.MontyTypingError as error:
-                return _problems(error.display())
+                return problems(error.display(), stubs.values())
             except monty.MontyRuntimeError as error:
                 return [Problem(_line_of(error), "not-supported", error.display("type-msg"))]
             except monty.MontyError as error:
@@ -394,19 +385,6 @@ class Sandbox:
             return snapshot.resume({"return_value": None})
         self._asked[snapshot.call_id] = AskedCall(snapshot.call_id, "", seconds=seconds)
         return snapshot.resume({"future": ...})
-
-
-def _problems(report: str) -> list[Problem]:
-    """The type checker's report, errors alone; its first line is ours."""
-    try:
-        found = json.loads(report)
-    except ValueError:
-        return [Problem(0, "type-check", report[:2_000])]
-    return [
-        Problem(int(one["location"]["row"]) - 1, str(one["code"]), str(one["message"]))
-        for one in found
-        if one.get("severity") in ("error", "fatal", None) or one.get("code") == "unused-awaitable"
-    ]
 
 
 def _line_of(error: Any) -> int:
