@@ -53,8 +53,8 @@ def _may_be_right(message: str, classes: frozenset[str]) -> bool:
         expected = head.partition(before)[2].partition("` on TypedDict `")[0]
         if is_there and expected and len(message) <= _MAX_MESSAGE:
             try:
-                types = (ast.parse(_LEFT_OUT.sub("", text), mode="eval").body for text in (found[:-1], expected))
-                return _may_be(*types, classes)
+                what, wanted = (ast.parse(_LEFT_OUT.sub("", text), mode="eval") for text in (found[:-1], expected))
+                return _may_be(what.body, wanted.body, classes)
             except (SyntaxError, ValueError, MemoryError, RecursionError):
                 return False
     return False
