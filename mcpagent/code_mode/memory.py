@@ -55,6 +55,8 @@ class Underway:
     asked: tuple[AskedCall, ...]
     calls: int = 0
     printed: str = ""
+    known_before: str = ""
+    """What the type checker knows besides, as `Job` has it."""
 
 
 @dataclass(frozen=True, slots=True)

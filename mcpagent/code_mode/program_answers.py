@@ -10,7 +10,7 @@ from mcpagent.approval import PendingCall
 from mcpagent.code_mode.importable import Modules, functions_of, known_places
 from mcpagent.code_mode.memory import EndedProgram
 from mcpagent.code_mode.program_calls import Job
-from mcpagent.code_mode.program_source import LONG_CODE, STATEMENT, bound_names, known_by_name, submodule_imports
+from mcpagent.code_mode.program_source import LONG_CODE, STATEMENT, bound_names, known_by_name, submodules_in
 from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
@@ -99,12 +99,10 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
         parts.append("Variables are as they were before this program. Calls that it made were made.")
     else:
         memory.state = state
-        own = [one.module or one.name for one in program.imports]
-        if program.takes_all:
-            own = [*await beside_loop(job.functions, is_much=True)]
-            ran = f"{submodule_imports(own)}{ran}"
-        await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
+        ran = f"{job.known_before}{ran}"
+        own = [*(one.module or one.name for one in program.imports), *submodules_in(job.known_before)]
         memory.modules = tuple(dict.fromkeys([*memory.modules, *(module for module in own if module)]))
+        await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
     text = "\n".join(part for part in parts if part)
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
     error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"

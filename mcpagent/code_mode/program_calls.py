@@ -56,6 +56,8 @@ class Job:
     blocks: list[BinaryBlock] = field(default_factory=list[BinaryBlock])
     before: str = ""
     """What is told before what this sandbox prints: what it had printed before it was left."""
+    known_before: str = ""
+    """What a type checker is to know before the program, besides earlier ones, as source."""
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
 
     async def make_ready(self) -> None:
@@ -141,6 +143,7 @@ def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes, count
         asked=tuple(asked),
         calls=calls,
         printed=printed,
+        known_before=job.known_before,
     )
 
 

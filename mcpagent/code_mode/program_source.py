@@ -96,8 +96,8 @@ class Program:
 
     def line_of(self, line: int) -> int:
         """The line that this line of what is `fed` was."""
-        headers = (_begin(node)[0] for node in self.tree.body if _is_compound(node))
-        return line - sum(1 for added, header in enumerate(headers) if header + added < line)
+        begins = (begin for begin, _ in _begins(self.tree.body) if begin is not None)
+        return line - sum(1 for added, begin in enumerate(begins) if begin + added < line)
 
     def names_at(self, line: int) -> tuple[str, ...]:
         """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
@@ -206,13 +206,17 @@ def _begin(node: ast.stmt) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _is_compound(node: ast.stmt) -> bool:
-    """Whether nothing can stand before it on its line."""
-    return hasattr(node, "body") or isinstance(node, ast.Match)
+def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
+    """The line that each begins, None for one that stands behind another."""
+    end = 0
+    for node in body:
+        line, _ = _begin(node)
+        yield (line if line > end else None), node
+        end = node.end_lineno or node.lineno
 
 
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
-    """The source as the sandbox gets it, with a line more before each compound statement (`Program.line_of`).
+    """The source as the sandbox gets it, with a line more before each statement (`Program.line_of`).
 
     In place of imports from `tools` stand values of the sandbox's own (`functions`: what each module has, as sources),
     the value of the last expression is kept, and at any time it is known which statement runs. Raises `ProgramError`.
@@ -222,10 +226,9 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
     offsets = [0, *accumulate(len(line) + 1 for line in lines)]
     edits: list[tuple[int, int, str]] = []
     room = MAX_IMPORTS
-    for number, node in enumerate(program.tree.body):
-        line, column = _begin(node)
-        place = offsets[line - 1] + (0 if _is_compound(node) else column)
-        edits.append((place, place, f"{STATEMENT} = {number}{chr(10) if _is_compound(node) else '; '}"))
+    for number, (begins, node) in enumerate(_begins(program.tree.body)):
+        place = offsets[begins - 1] if begins else offsets[node.lineno - 1] + node.col_offset
+        edits.append((place, place, f"{STATEMENT} = {number}" + ("\n" if begins else "; ")))
     for part in ast.walk(program.tree):
         if isinstance(part, ast.Import | ast.ImportFrom) and any(True for _ in _imported(part)):
             end = offsets[(part.end_lineno or part.lineno) - 1] + (part.end_col_offset or 0)
@@ -279,7 +282,9 @@ def _assignments(node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapp
             bound[alias.asname or TOOLS] = _module({name: _module(members) for name, members in functions.items()})
     lines = "\n" * ((node.end_lineno or node.lineno) - node.lineno)
     assignments = [
-        f"{name} = ({value}{lines if place == 0 else ''})" for place, (name, value) in enumerate(bound.items())
+        # In brackets, since the sandbox takes `; match = 1` for a match statement.
+        f"({name}) = ({value}{lines if place == 0 else ''})"
+        for place, (name, value) in enumerate(bound.items())
     ]
     return "; ".join([*others, *assignments])
 
@@ -291,6 +296,21 @@ def _module(members: Mapping[str, str]) -> str:
 def submodule_imports(modules: Iterable[str]) -> str:
     """What tells a type checker that `tools` alone has these."""
     return "".join(f"import {TOOLS}.{module}\n" for module in modules)
+
+
+def submodules_in(source: str) -> list[str]:
+    """The modules of `submodule_imports`."""
+    begin = f"import {TOOLS}."
+    return [line.removeprefix(begin) for line in source.split("\n") if line.startswith(begin)]
+
+
+def declared_anew(program: Program) -> str:
+    """What lets a type checker take the variables of a program for other ones than those that earlier programs had of
+    the same names; what the program declares itself stays so."""
+    annotated = (node.target for node in ast.walk(program.tree) if isinstance(node, ast.AnnAssign))
+    declared = {target.id for target in annotated if isinstance(target, ast.Name)}
+    names = [name for name in bound_names(program.tree.body, only_variables=True) if name not in declared]
+    return "".join(f"{name}: _Any = {KEPT}()\n" for name in names)
 
 
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:

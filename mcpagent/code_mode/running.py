@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
@@ -9,8 +10,17 @@ from mcpagent.code_mode.importable import find_places, module_stub, sandbox_valu
 from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_answers import finished, refused
 from mcpagent.code_mode.program_calls import Job, driven
-from mcpagent.code_mode.program_source import LONG_CODE, ProgramError, fed, parsed, submodule_imports, with_context
+from mcpagent.code_mode.program_source import (
+    LONG_CODE,
+    ProgramError,
+    declared_anew,
+    fed,
+    parsed,
+    submodule_imports,
+    with_context,
+)
 from mcpagent.code_mode.sandbox import Sandbox, Waiting
+from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import ConfigError
 from mcpagent.execution import is_gone_on_with
 from mcpagent.mcp.transports.beside_loop import beside_loop
@@ -64,9 +74,11 @@ async def _begun(job: Job) -> ToolOutput:
     wanted |= {one.name: None for one in program.imports if not one.module and one.name}
     read = dict.fromkeys([*memory.modules, *(modules if program.takes_all else wanted)])
     stubs = {module: module_stub(modules[module]) for module in read if module in modules}
-    submodules = submodule_imports(stubs) if program.takes_all else ""
-    source, before = with_context([*memory.context, submodules], program.source)
-    problems = [one for one in await job.sandbox.check(source, stubs) if one.line > before or one.line <= 0]
+    job.known_before = submodule_imports(stubs) if program.takes_all else ""
+    problems, before = await _problems(job, stubs)
+    if any(problem.rule == "invalid-assignment" for problem in problems):
+        job.known_before += await beside_loop(lambda: declared_anew(program), is_much=len(program.source) > LONG_CODE)
+        problems, before = await _problems(job, stubs)
     if problems:
         return refused(job, modules, problems, before)
     try:
@@ -92,6 +104,13 @@ async def _begun(job: Job) -> ToolOutput:
     return await finished(job, await driven(job, step))
 
 
+async def _problems(job: Job, stubs: Mapping[str, str]) -> tuple[list[Problem], int]:
+    """What a type checker says of the program, and how many lines it was given before it."""
+    source, before = with_context([*job.memory.context, job.known_before], job.program.source)
+    found = await job.sandbox.check(source, stubs)
+    return [one for one in found if one.line > before or one.line <= 0], before
+
+
 async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
     """A program that was left, for an answer or since its process ended, at the calls that it was in."""
     try:
@@ -100,5 +119,5 @@ async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
         job.memory.underway = None
         return ToolOutput.of_text(_CUT_OFF, error="failed")
     job.memory.lost = ""  # the variables are in it
-    job.calls, job.before = underway.calls, underway.printed
+    job.calls, job.before, job.known_before = underway.calls, underway.printed, underway.known_before
     return await finished(job, await driven(job, Waiting(underway.asked, underway.snapshot)))

@@ -32,17 +32,18 @@ class Problem:
 
 
 def problems(report: str, stubs: Iterable[str] = ()) -> list[Problem]:
-    """Those of the checker's report that are errors; its first line is ours."""
+    """Those of the checker's report that are errors; the first line is ours, and told of only if nothing else is."""
     try:
         found = json.loads(report)
     except ValueError:
         return [Problem(0, "type-check", report[:_MAX_MESSAGE])]
     classes = frozenset(name for stub in stubs for names in _CLASS.findall(stub) for name in names if name)
-    told = (
+    told = [
         Problem(int(one["location"]["row"]) - 1, str(one["code"]), str(one["message"]))
         for one in found
         if one.get("severity") in ("error", "fatal", None) or one.get("code") == "unused-awaitable"
-    )
+    ]
+    told = [one for one in told if one.line > 0] or told
     return [one for one in told if one.rule != "invalid-argument-type" or not _may_be_right(one.message, classes)]
 
 

@@ -137,6 +137,35 @@ async def test_what_ends_a_program_cannot_be_caught_and_says_nothing_on_the_term
     assert capfd.readouterr() == ("", "")
 
 
+async def test_names_that_begin_statements_are_names() -> None:
+    imports = "import json\nfrom tools.functions import add, shout as match\nprint(await match(text='a'))"
+    first, second, wrong = await told(
+        imports, "match = 1\nmatch, case = 1, 2\ntype = match; _ = case\n_ + type", "a = 1; match = 2"
+    )
+    assert (first.text, second.text) == ("A", "3")
+    assert "invalid-syntax" in wrong.text
+    assert "mcpagent" not in wrong.text
+
+
+ANEW: list[tuple[list[str], str]] = [
+    (["x: int = 1", "x = 'a'\nx.upper()", "x.lower()"], "a"),
+    ([F + "1", "shout = 1\nshout + 1", "shout + 2"], "3"),
+    (["def f(): return 1", "f = 2", "f + 1"], "3"),
+    (["import json\nclass A: pass", "json = A = 1\nfor json in [4]: pass", "json + A"], "5"),
+    ([F + "1", "for add in [1, 2]: 1 / (add - 2)", "add + 1"], "3"),
+    ([F + "1", "add = 1", F + "await add(a='one')"], "invalid-argument-type"),
+    (["x: int = 1", "x: str = 1"], "invalid-assignment"),
+    (["x: int = 1\nx = 'a'"], "invalid-assignment"),
+]
+
+
+@pytest.mark.parametrize(("programs", "words"), ANEW)
+async def test_a_name_of_an_earlier_program_may_be_another_variable(programs: list[str], words: str) -> None:
+    last = (await told(*programs))[-1].text
+    assert words in last
+    assert ("not run" in last) == words.startswith("invalid")
+
+
 SIMPLE = (
     "a = 1",
     "b: int = 2",
