@@ -9,8 +9,9 @@ from typing import Any
 from mcpagent.approval import PendingCall
 from mcpagent.code_mode.importable import Modules, functions_of, known_places
 from mcpagent.code_mode.memory import EndedProgram
+from mcpagent.code_mode.prelude import BRIEF, HAS, LAST, SHOWN, STATEMENT
 from mcpagent.code_mode.program_calls import Job
-from mcpagent.code_mode.program_source import LONG_CODE, STATEMENT, bound_names, known_by_name, submodules_in
+from mcpagent.code_mode.program_source import LONG_CODE, bound_names, known_by_name, submodules_in
 from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
@@ -83,7 +84,7 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
     parts = [printed.rstrip("\n")]
     if isinstance(step, Ended):
         if program.has_value:
-            value = await job.sandbox.value_of(f"_shown(_last, {MAX_PRINTED}) if _last is not None else ''")
+            value = await job.sandbox.value_of(f"{SHOWN}({LAST}, {MAX_PRINTED}) if {LAST} is not None else ''")
             too_large = "(the value of the last expression is too large to be shown: print a part of it)"
             parts.append(value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large)
         if step.unawaited:
@@ -131,7 +132,7 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
     told.append(f"{failed.kind}: {failed.message[:2_000]}" if failed.message else failed.kind)
     if led and not failed.is_lost:
         names = (await beside_loop(lambda: program.names_at(led[0]), is_much=len(program.source) > LONG_CODE))[:6]
-        reads = ", ".join(f"_brief(lambda: {name})" for name in names)
+        reads = ", ".join(f"{BRIEF}(lambda: {name})" for name in names)
         values = await job.sandbox.value_of(f"[{reads}]") if names else None
         known = zip(names, values, strict=False) if isinstance(values, list) else ()
         told += [f"    {name} = {value[:MAX_BRIEF]}" for name, value in known if isinstance(value, str)]
@@ -144,7 +145,7 @@ async def _left_behind(job: Job, number: int | None) -> str:
     program = job.program
     body = program.tree.body if number is None else program.tree.body[number : number + 1]
     names = await beside_loop(lambda: bound_names(body), is_much=len(program.source) > LONG_CODE)
-    known = await job.sandbox.value_of(f"[{', '.join(f'_has(lambda: {name})' for name in names)}]")
+    known = await job.sandbox.value_of(f"[{', '.join(f'{HAS}(lambda: {name})' for name in names)}]")
     if not isinstance(known, list) or len(known) != len(names):
         known = [True] * len(names)
     there = [name for name, is_there in zip(names, known, strict=True) if is_there is True]

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from mcpagent.code_mode.prelude import LAST, MODULE, STATEMENT
+
 MAX_CODE = 32_768
 """Characters of a program; parsing as much holds other threads up for some milliseconds."""
 
@@ -22,14 +24,8 @@ LONG_CODE = 2_000
 
 TOOLS = "tools"
 
-LAST = "_last"
-"""The value of the last expression, in the sandbox."""
-
-STATEMENT = "_statement"
-"""The number of the statement at the top level that runs, in the sandbox."""
-
-KEPT = "_kept"
-_CONTEXT = f"from typing import Any as _Any\ndef {KEPT}() -> _Any: ...\n"
+KEPT = "_mcpagent_kept"
+_CONTEXT = f"from typing import Any as _mcpagent_any\ndef {KEPT}() -> _mcpagent_any: ...\n"
 """What stands before all that ran, for the type checker: variables that a value is known of, and no type."""
 
 MAX_KEPT_NAMES = 20_000
@@ -290,7 +286,7 @@ def _assignments(node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapp
 
 
 def _module(members: Mapping[str, str]) -> str:
-    return "_Module({" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "})"
+    return MODULE + "({" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "})"
 
 
 def submodule_imports(modules: Iterable[str]) -> str:
@@ -310,7 +306,7 @@ def declared_anew(program: Program) -> str:
     annotated = (node.target for node in ast.walk(program.tree) if isinstance(node, ast.AnnAssign))
     declared = {target.id for target in annotated if isinstance(target, ast.Name)}
     names = [name for name in bound_names(program.tree.body, only_variables=True) if name not in declared]
-    return "".join(f"{name}: _Any = {KEPT}()\n" for name in names)
+    return "".join(f"{name}: _mcpagent_any = {KEPT}()\n" for name in names)
 
 
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, CodeMode, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall
+from mcpagent.code_mode.prelude import FUNCTION, LAST, SHOWN
 from mcpagent.code_mode.program_source import ProgramError, fed, parsed
 from mcpagent.code_mode.sandbox import Ended, Failed, Sandbox, Waiting
 from mcpagent.messages import ToolDefinition
@@ -38,9 +39,10 @@ async def outcome(program: str, limits: CodeMode) -> str:
                 {asked.id: {"exc_type": "RuntimeError", "message": "no such tool"} for asked in step.asked}
             )
         assert isinstance(step, Ended | Failed)
-        shown = (
-            await sandbox.value_of("_shown(_last, 5000)") if isinstance(step, Ended) else f"{step.kind}: {step.message}"
-        )
+        if isinstance(step, Failed):
+            shown = f"{step.kind}: {step.message}"
+        else:
+            shown = await sandbox.value_of(f"{SHOWN}({LAST}, 5000)")
         return f"{sandbox.printed[:5_000]}\n{shown}"
 
 
@@ -185,7 +187,9 @@ AROUND = (
 async def test_a_worker_that_dies_ends_its_program_and_nothing_else() -> None:
     async with Sandbox(CodeMode()) as sandbox:
         await sandbox.begin()
-        step = await sandbox.feed(fed(parsed("from tools.a import b\nawait b(x=1)"), {"a": {"b": '_function("a.b")'}}))
+        step = await sandbox.feed(
+            fed(parsed("from tools.a import b\nawait b(x=1)"), {"a": {"b": f'{FUNCTION}("a.b")'}})
+        )
         assert isinstance(step, Waiting)
         assert sandbox.worker is not None
         os.kill(sandbox.worker, 9)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mcpagent import CodeMode
 from mcpagent.code_mode.memory import MAX_CONTEXT, Memory
-from mcpagent.code_mode.program_source import KEPT, STATEMENT, bound_names, fed, in_short, parsed
+from mcpagent.code_mode.prelude import STATEMENT
+from mcpagent.code_mode.program_source import KEPT, bound_names, fed, in_short, parsed
 from tests.code_mode.programs_scene import told
 
 pytestmark = pytest.mark.anyio
@@ -164,6 +165,15 @@ async def test_a_name_of_an_earlier_program_may_be_another_variable(programs: li
     last = (await told(*programs))[-1].text
     assert words in last
     assert ("not run" in last) == words.startswith("invalid")
+
+
+async def test_helpers_and_variables_of_a_program_are_in_nobodys_way() -> None:
+    own = "_call _json _value _function _Module _has _brief _cut _shown _last _statement _kept _Any call json"
+    names = [*own.split(), "repr", "len", "isinstance", "str"]
+    program = F + "\n".join(f"{name} = None" for name in names) + "\nn = 7\n1 / 0"
+    failed, used = await told(program, "from tools.functions import listed\nawait listed(count=n - 6)")
+    assert failed.text.endswith("ZeroDivisionError: division by zero")
+    assert used.text == "[{'id': 0, 'name': 'item 0'}]"
 
 
 SIMPLE = (

@@ -161,8 +161,8 @@ async def test_lines_are_those_of_the_program_that_failed() -> None:
 LARGE: list[tuple[str, str]] = [
     ("s = 'x' * 2_000_000\nawait shout(text=s)", "ValueError: arguments of 2,000,012 characters"),
     ("import asyncio\ns = 'x' * 1_000_000\nawait asyncio.gather(*[shout(text=s) for _ in range(50)])", "16,777,216"),
-    ("def _shown(value, most):\n    return 'x' * 20_000_000\n1", "x" * 100),
-    ("def _brief(read):\n    return 'x' * 20_000_000\nn = 0\n1 / n", "n = " + "x" * 200),
+    ("def _mcpagent_shown(value, most):\n    return 'x' * 20_000_000\n1", "x" * 100),
+    ("def _mcpagent_brief(read):\n    return 'x' * 20_000_000\nn = 0\n1 / n", "n = " + "x" * 200),
 ]
 
 
