@@ -35,7 +35,7 @@ MAX_KEPT = 8_000_000
 _KEY_BYTES = 32
 
 _FORM = 2
-"""What is kept is read only by who knows what stands in the sandbox (`prelude.py`); another one there is another form."""
+"""Of what is kept: it can be read only where the sandbox begins with the same (`prelude.py`)."""
 
 _MAX_READ = 20_000
 _LARGE = 100_000

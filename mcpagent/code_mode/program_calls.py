@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from mcpagent.approval import PendingCall
@@ -177,8 +178,14 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
 async def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput) -> dict[str, Any]:
     """What a tool gave, for the program, and for the process that may have to go on with it."""
     job.changes += output.changes
-    is_much = is_large([output.structured, *(part.text for part in output.content if isinstance(part, Text))])
-    text = await beside_loop(lambda: value_text(tool, output), is_much=is_much) if output.error is None else ""
+    text = ""
+    try:
+        is_much = is_large([output.structured, *(part.text for part in output.content if isinstance(part, Text))])
+        if output.error is None:
+            text = await beside_loop(partial(value_text, tool, output), is_much=is_much)
+    except (TypeError, ValueError, RecursionError) as error:  # of a tool in this process, which may give anything
+        words = f"was called, but its result is no JSON: {safe_line(str(error), 200)}"
+        output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
     if len(text) > (most := job.options.memory_mb * MAX_RESULT_SHARE):
         words = f"was called, but its result has {len(text):,} characters; a program takes {most:,}: ask for less"
         output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")

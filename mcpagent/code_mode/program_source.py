@@ -118,7 +118,7 @@ class Program:
 def parsed(code: str) -> Program:
     """The program, without the fence of a code block around it. Raises `ProgramError`."""
     fenced = _FENCE.match(code) if len(code) <= MAX_CODE + 100 else None
-    source = (fenced[1] if fenced else code).replace("\r\n", "\n").replace("\r", "\n")
+    source = (fenced[1] if fenced else code).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not source.strip():
         raise ProgramError("code is empty; pass a Python program")
     if len(source) > MAX_CODE:
@@ -126,6 +126,10 @@ def parsed(code: str) -> Program:
     try:
         source.encode()
         tree = ast.parse(source)
+        if futures := [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]:
+            # Nothing here needs them, and they must come first, where something else is before it runs.
+            source = _replaced(source, [(*_span(node, _offsets(source)), "pass") for node in futures])
+            tree = ast.parse(source)
         return Program(source, tree, tuple(dict.fromkeys(one for node in ast.walk(tree) for one in _imported(node))))
     except SyntaxError as error:
         shown = f": `{error.text.strip()[:120]}`" if error.text else ""
@@ -217,18 +221,15 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
     In place of imports from `tools` stand values of the sandbox's own (`functions`: what each module has, as sources),
     the value of the last expression is kept, and at any time it is known which statement runs. Raises `ProgramError`.
     """
-    source = program.source.encode()
-    lines = source.split(b"\n")
-    offsets = [0, *accumulate(len(line) + 1 for line in lines)]
     edits: list[tuple[int, int, str]] = []
+    offsets = _offsets(program.source)
     room = MAX_IMPORTS
     for number, (begins, node) in enumerate(_begins(program.tree.body)):
         place = offsets[begins - 1] if begins else offsets[node.lineno - 1] + node.col_offset
         edits.append((place, place, f"{STATEMENT} = {number}" + ("\n" if begins else "; ")))
     for part in ast.walk(program.tree):
         if isinstance(part, ast.Import | ast.ImportFrom) and any(True for _ in _imported(part)):
-            end = offsets[(part.end_lineno or part.lineno) - 1] + (part.end_col_offset or 0)
-            edits.append((offsets[part.lineno - 1] + part.col_offset, end, _assignments(part, functions)))
+            edits.append((*_span(part, offsets), _assignments(part, functions)))
             room -= len(edits[-1][2])
             if room < 0:
                 raise ProgramError("it imports whole modules too many times: import each once, or functions by name")
@@ -238,11 +239,26 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
         # Behind the last expression nothing but `;` or a comment can stand.
         end = offsets[last.end_lineno or last.lineno] - 1
         edits.append((offsets[last.lineno - 1] + last.col_offset, end, f"{LAST} = ({text}\n)"))
-    parts, done = list[bytes](), 0
+    return _replaced(program.source, edits)
+
+
+def _offsets(source: str) -> list[int]:
+    """Where each line begins, in bytes; and where one behind the last would."""
+    return [0, *accumulate(len(line) + 1 for line in source.encode().split(b"\n"))]
+
+
+def _span(node: ast.stmt, offsets: list[int]) -> tuple[int, int]:
+    end = offsets[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+    return offsets[node.lineno - 1] + node.col_offset, end
+
+
+def _replaced(source: str, edits: list[tuple[int, int, str]]) -> str:
+    """The source with other text between these bytes."""
+    data, parts, done = source.encode(), list[bytes](), 0
     for start, end, text in sorted(edits):
-        parts += [source[done:start], text.encode()]
+        parts += [data[done:start], text.encode()]
         done = end
-    return b"".join([*parts, source[done:]]).decode()
+    return b"".join([*parts, data[done:]]).decode()
 
 
 def _imported(node: ast.AST) -> Iterator[ImportedName]:

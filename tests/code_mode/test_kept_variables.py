@@ -176,6 +176,22 @@ async def test_helpers_and_variables_of_a_program_are_in_nobodys_way() -> None:
     assert used.text == "[{'id': 0, 'name': 'item 0'}]"
 
 
+LAST: list[tuple[str, str]] = [
+    ("\ufefffrom __future__ import annotations\nx = 1\n1 / 0", "line 3: 1 / 0"),
+    ("'doc'\nfrom __future__ import (\n  annotations,\n); x = 2\nx", "2"),
+    ("x = 1\nx;  # words\n# more\n", "1"),
+    ("x = 'a' \\\n 'b'; x", "ab"),
+    ("*[1, 2], 3", "(1, 2, 3)"),
+    ("import tools.functions; 'a'\n# b", "a"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "words"), LAST)
+async def test_however_it_is_written(program: str, words: str) -> None:
+    assert (await told(program))[0].text.startswith(words)
+
+
 SIMPLE = (
     "a = 1",
     "b: int = 2",

@@ -174,6 +174,13 @@ async def test_what_crosses_to_this_process_is_bounded(program: str, words: str)
 
 
 HOSTILE_RESULTS: list[tuple[ToolOutput, str, str]] = [
+    (
+        ToolOutput((), structured={"k": 10**5_000}),
+        "await give()",
+        "RuntimeError: give was called, but its result is no",
+    ),
+    (ToolOutput((), structured={1: {2}}), "await give()", "RuntimeError: give was called, but its result is no JSON"),
+    (ToolOutput((), structured={"k": float("inf")}), "(await give())['k'] > 1", "True"),
     (ToolOutput((), structured={"k": "\ud800"}), "(await give())['k']", "?"),
     (ToolOutput.of_text("a\ud800b"), "len(await give())", "3"),
     (ToolOutput.of_text("[" * 100_000), "len(await give())", "100000"),
