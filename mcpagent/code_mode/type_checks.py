@@ -19,7 +19,7 @@ _ANYTHING = frozenset({"Any", "Unknown", "object"})
 _NARROWER = frozenset({("int", "float"), ("LiteralString", "str")})
 
 _CLASS = re.compile(r"^(?:class (\w+)\(TypedDict\)|(\w+) = TypedDict\()", re.MULTILINE)
-_LEFT_OUT = re.compile(r", \.\.\. omitted \d{1,6} literals")
+_LEFT_OUT = re.compile(r"(?:,| \|) \.\.\. omitted \d{1,6} (?:literals|union elements)")
 
 
 @dataclass(frozen=True, slots=True)

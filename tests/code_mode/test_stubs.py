@@ -316,7 +316,8 @@ def as_source(value: Any) -> str:
 
 
 def calls_of(tools: list[ToolDefinition], places: Places, chance: Random) -> tuple[str, list[str]]:
-    """A module's stub, and calls by it with random arguments, each of which comes back to these arguments."""
+    """A module's stub, and calls by it with random arguments, each of which comes back to these arguments: written as
+    they are, and as variables."""
     declared, calls = [], []
     for tool in tools:
         name = places.by_key[tool.key].function
@@ -334,6 +335,8 @@ def calls_of(tools: list[ToolDefinition], places: Places, chance: Random) -> tup
         ast.parse(shown.shown())
         declared.append(shown.declared)
         calls.append(f"await {name}({', '.join(f'{key}={as_source(value)}' for key, value in written.items())})")
+        variables = "".join(f"v{place} = {as_source(value)}; " for place, value in enumerate(written.values()))
+        calls.append(f"{variables}await {name}({', '.join(f'{key}=v{place}' for place, key in enumerate(written))})")
     return HEADER + "\n".join(declared) + "\n", calls
 
 
@@ -343,7 +346,7 @@ def test_a_call_by_the_stub_is_the_same_call_on_the_wire(chance: Random) -> None
     server, catalogue = chance.choice(list(made_catalogues().items()))
     tools, places = definitions(server, catalogue)[:4], Places()
     places.add(tools)
-    assert len(calls_of(tools, places, chance)[1]) == 4
+    assert len(calls_of(tools, places, chance)[1]) == 8
 
 
 @pytest.mark.slow

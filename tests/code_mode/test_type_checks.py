@@ -46,6 +46,8 @@ await long(mode=str('v39'))
 await level(n=len('a'), f=[n for n in range(3)], t=('a', 'b'))
 await free(given=await get())
 await free(given=row)
+many = {'a': 1, 'b': 'c', 'd': [1], 'e': {'f': 1}, 'g': 1.5, 'h': b'', 'i': (1,), 'j': {1}, 'k': ['a']}
+await save(row=many)
 """
 
 WRONG = """
