@@ -177,7 +177,13 @@ class Memory:
         return signed
 
     def _variables(self) -> Mapping[str, Any]:
-        why = _TOO_LARGE if len(self.state) > MAX_KEPT else _NOT_FOR_STORES if self._has_secret(self.state) else ""
+        why = (
+            _TOO_LARGE
+            if len(self.state) > MAX_KEPT
+            else _NOT_FOR_STORES
+            if self._has_secret(self.state, *self.context)
+            else ""
+        )
         return {
             "state": _text(self.state) if not why else "",
             "context": self.context if not why else (),
@@ -187,21 +193,28 @@ class Memory:
         }
 
     def _underway(self) -> Mapping[str, Any] | None:
-        if self.underway is None or len(self.underway.snapshot) > MAX_KEPT or self._has_secret(self.underway.snapshot):
+        underway = self.underway
+        if underway is None or len(underway.snapshot) > MAX_KEPT:
             return None
-        return {**asdict(self.underway), "snapshot": _text(self.underway.snapshot)}
+        texts = (underway.source, underway.printed, *(call.arguments for call in underway.asked))
+        if self._has_secret(underway.snapshot, *texts):
+            return None
+        return {**asdict(underway), "snapshot": _text(underway.snapshot)}
 
-    def _has_secret(self, data: bytes) -> bool:
-        """Whether there is one in what the interpreter dumped, which has texts as they are, each behind its length."""
+    def _ended(self) -> Mapping[str, Any] | None:
+        return {**asdict(self.ended), "text": self.redact(self.ended.text)} if self.ended is not None else None
+
+    def _has_secret(self, data: bytes, *texts: str) -> bool:
+        """Whether there is one in these texts, or in what the interpreter dumped, which has texts as they are, each
+        behind its length."""
+        if any(self.redact(text) != text for text in texts):
+            return True
         for start in range(0, len(data), _PIECE):
             text = data[start : start + _PIECE + _OVERLAP].decode("utf-8", "replace")
             apart = _BEHIND_LENGTH.sub(r"\1 \2", text)
             if self.redact(text) != text or self.redact(apart) != apart:
                 return True
         return False
-
-    def _ended(self) -> Mapping[str, Any] | None:
-        return asdict(self.ended) if self.ended is not None else None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], session: str) -> Memory:

@@ -134,6 +134,7 @@ HELD: list[tuple[str, str, str]] = [
     ("x = ''.join(['ghp', '_', 'A1b2' * 9])", "x[:3]", "a secret"),
     ("x = {'k': ['xoxb' + '-1234567890abc' * 8]}", "len(x)", "a secret"),
     ("x = 'eyJ' + 'A' * 100 + '.' + 'B' * 200 + '.' + 'C'", "x[:3]", "a secret"),
+    ("x = 'ghp_' + 'a' * 30; y = 'ghp_A1b2A1b2A1b2A1b2A1b2A1b2A1b2'", "x[:3]", "a secret"),
     ("x = ('of the ' + 'environment 7')[:20]", "x[:3]", "a secret"),
     ("x = ['%012d' % n for n in range(700_000)]", "len(x)", "too much"),
     ("x = 'task-' + 'force-of-the-north'; s = 'max-' * 9", "x[:4]", ""),
