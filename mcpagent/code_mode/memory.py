@@ -24,7 +24,7 @@ from mcpagent.code_mode.program_source import assigned_names, in_short
 from mcpagent.code_mode.sandbox import AskedCall
 from mcpagent.config.user_folders import state_folder
 from mcpagent.messages import ToolCall, ToolErrorKind, ToolKey
-from mcpagent.text.secret_shapes import Redact
+from mcpagent.text.secret_shapes import Redact, may_have_shapes
 
 MAX_CONTEXT = 100_000
 """Characters of earlier programs that the type checker knows of."""
@@ -210,9 +210,11 @@ class Memory:
         if any(self.redact(text) != text for text in texts):
             return True
         for start in range(0, len(data), _PIECE):
-            text = data[start : start + _PIECE + _OVERLAP].decode("utf-8", "replace")
-            apart = _BEHIND_LENGTH.sub(r"\1 \2", text)
-            if self.redact(text) != text or self.redact(apart) != apart:
+            text = data[start : start + _PIECE + _OVERLAP].decode("utf-8", "ignore")
+            if self.redact(text) != text:
+                return True
+            apart = _BEHIND_LENGTH.sub(r"\1 \2", text) if may_have_shapes(text) else text
+            if apart != text and self.redact(apart) != apart:
                 return True
         return False
 
