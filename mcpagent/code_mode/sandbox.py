@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.prelude import CALLS, PRELUDE
 from mcpagent.code_mode.program_source import TOOLS
-from mcpagent.code_mode.type_checks import Problem, problems
+from mcpagent.code_mode.type_checks import Problem, reported
 from mcpagent.errors import ConfigError
 from mcpagent.toolsets.validation import MAX_ARGUMENT_CHARACTERS
 
@@ -179,7 +179,7 @@ class Sandbox:
                 while isinstance(snapshot, monty.FunctionSnapshot) and snapshot.function_name == "import_stubs":
                     snapshot = snapshot.resume_auto()
             except monty.MontyTypingError as error:
-                return problems(error.display(), stubs.values())
+                return reported(error.display(), stubs.values())
             except monty.MontyRuntimeError as error:
                 return [Problem(_line_of(error), "not-supported", error.display("type-msg"))]
             except monty.MontyError as error:

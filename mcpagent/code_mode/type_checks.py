@@ -31,7 +31,7 @@ class Problem:
     message: str
 
 
-def problems(report: str, stubs: Iterable[str] = ()) -> list[Problem]:
+def reported(report: str, stubs: Iterable[str] = ()) -> list[Problem]:
     """Those of the checker's report that are errors; the first line is ours, and told of only if nothing else is."""
     try:
         found = json.loads(report)

@@ -103,14 +103,14 @@ async def test_variables_of_programs_long_ago_are_known() -> None:
 
 
 def test_what_is_known_of_earlier_programs_is_bounded() -> None:
-    memory = Memory()
-    for number in range(70):
-        memory.remember("\n".join(f"a_name_{number}_{count} = 1" for count in range(100)))
+    memory, names = Memory(), [[f"a_name_{number}_{count}" for count in range(25)] for number in range(60)]
+    for some in names:
+        memory.remember("# " + "x" * 3_000 + "\n" + "\n".join(f"{name} = 1" for name in some))
         assert sum(map(len, memory.context)) <= MAX_CONTEXT
-    assert memory.context[-1].endswith("a_name_69_99 = 1")
-    names = [name for source in memory.context for name in bound_names(parsed(source).tree.body)]
-    assert names == [f"a_name_{number}_{count}" for number in range(70) for count in range(100)][-len(names) :]
-    assert len(names) > 500
+    assert memory.context[-1].endswith("a_name_59_24 = 1")
+    known = [name for source in memory.context for name in bound_names(parsed(source).tree.body)]
+    assert known == [name for some in names for name in some][-len(known) :]
+    assert len(known) > 500
     assert in_short(memory.context[0]) == memory.context[0]
     assert f" = {KEPT}()" in memory.context[0]
 

@@ -9,7 +9,7 @@ import pytest
 from mcpagent import CodeMode
 from mcpagent.code_mode.sandbox import Sandbox
 from mcpagent.code_mode.stubs import HEADER
-from mcpagent.code_mode.type_checks import problems
+from mcpagent.code_mode.type_checks import reported
 
 pytestmark = pytest.mark.anyio
 
@@ -98,9 +98,9 @@ ODD = (
 @pytest.mark.parametrize("message", ODD, ids=range(len(ODD)))
 def test_what_cannot_be_read_stays_a_problem(message: str) -> None:
     one = {"location": {"row": 3}, "code": "invalid-argument-type", "message": message, "severity": "error"}
-    (found,) = problems(json.dumps([one]), [STUB])
+    (found,) = reported(json.dumps([one]), [STUB])
     assert (found.line, found.message) == (2, message)
 
 
 def test_a_report_that_is_none_is_told() -> None:
-    assert [one.message for one in problems("no report")] == ["no report"]
+    assert [one.message for one in reported("no report")] == ["no report"]
