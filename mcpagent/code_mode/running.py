@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,8 +29,6 @@ from mcpagent.messages import Text
 from mcpagent.run import nothing_to_keep, run_context
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import ToolOutput
-
-_MANY_TOOLS = 100
 
 _CUT_OFF = (
     "The program was under way in a process that ended, and cannot go on. Its calls may have run. See what was done "
@@ -69,7 +68,7 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
 
 async def _begun(job: Job) -> ToolOutput:
     memory, program = job.memory, job.program
-    modules = await beside_loop(job.functions, is_much=len(job.session.known) > _MANY_TOOLS)
+    modules = await asyncio.to_thread(job.functions)
     wanted = dict.fromkeys(one.module for one in program.imports if one.module)
     wanted |= {one.name: None for one in program.imports if not one.module and one.name}
     read = dict.fromkeys([*memory.modules, *(modules if program.takes_all else wanted)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def given(value: Any) -> Tool:
     return Tool(ToolDefinition("give", "Give.", {"type": "object"}, original_name="give"), run)
 
 
+A_TEXT = {"type": "string"}
 G = "import asyncio\nfrom tools.functions import give\n"
 ROWS = [{"a": 1, "b": [1, 2, 3], "c": "xyz"}]
 MUCH: list[tuple[str, Any, str]] = [
@@ -124,6 +126,25 @@ async def test_the_loop_goes_on_whatever_crosses_to_this_process(
                 assert await session.ask("go") == "done"
             (ran,) = session.messages[-2].tool_results
             assert "not run" not in ran.text, f"{name}: {ran.text}"
+
+
+async def test_schemas_that_stand_for_much_hold_nobody() -> None:
+    """Neither when they are found, nor when a program imports them."""
+    kinds = {"type": ["array", "object"] * 500, "items": A_TEXT, "additionalProperties": {"enum": ["a"] * 500}}
+    tools = [
+        replace(given(1), definition=ToolDefinition(name, "", {"type": "object", "properties": properties}))
+        for name in map("tool_{}".format, range(20))
+        for properties in [{f"p{number}": {**kinds, "title": name} for number in range(60)}]
+    ]
+    search = ToolCall("", "search_tools", {"query": f"select:{','.join(tool.definition.name for tool in tools)}"})
+    code = ToolCall(
+        "", "run_code", {"code": "from tools.functions import tool_1\nawait tool_1(p1=['a'], p2={'b': 'a'})"}
+    )
+    async with Agent(ScriptedModel(["ready", search, code, "done"]), tools=tools, with_code_mode=True) as agent:
+        assert await agent.ask("begin") == "ready"
+        async with nothing_left(most_lag_seconds=0.05):
+            assert await agent.ask("go") == "done"
+        assert agent.messages[-2].tool_results[0].text == "1"
 
 
 async def test_a_program_that_is_cancelled_ends_with_its_worker() -> None:
