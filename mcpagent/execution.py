@@ -147,9 +147,10 @@ async def run_call(
     position: int, call: ToolCall, admission: Admission, run: RunContext[Any], batch: Batch, answer: CallAnswer | None
 ) -> None:
     """One call: approved, run within its limit of time, reported; its result goes into the batch."""
-    tool = admission.tool
+    tool, is_much = admission.tool, is_large(call.arguments)
+    begun, ended = [await beside_loop(call.copied, is_much=is_much) for _ in range(2)]  # events have their own
     if answer is None and not is_gone_on_with(call.id, run):
-        run.emit(ToolCallStarted(call.copied(), tool.definition.server if tool is not None else None, batch.parent))
+        run.emit(ToolCallStarted(begun, tool.definition.server if tool is not None else None, batch.parent))
     decision = await _judged(call, admission, run, answer)
     if isinstance(decision, PendingCall):
         batch.pending[position] = (decision,)
@@ -190,7 +191,7 @@ async def run_call(
     batch.parts[position] = (result, *changes)
     if len(batch.parts) + len(batch.pending) < batch.total:  # else the message with all results is written at once
         await _keep_result(call, tool, batch.parts[position], run)
-    _report(call, result, tool, output, () if batch.parent else changes, run, parent=batch.parent)
+    _report(ended, result, tool, output, () if batch.parent else changes, run, parent=batch.parent)
 
 
 async def _judged(
@@ -345,9 +346,10 @@ def _unknown(name: str, tools: SessionTools) -> str:
 
 async def _to_run_with(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """A copy of arguments that fit, for the tool's own code."""
-    if not tool.checks_arguments and _has_null(arguments):
+    is_much = is_large(arguments)
+    if not tool.checks_arguments and await beside_loop(lambda: _has_null(arguments), is_much=is_much):
         arguments, _ = await fitted(tool.definition.parameters, arguments)
-    return json_copy(arguments)
+    return await beside_loop(lambda: json_copy(arguments), is_much=is_much)
 
 
 def _has_null(value: Any) -> bool:
@@ -384,7 +386,7 @@ def _report(
     run: RunContext[Any],
     parent: str = "",
 ) -> None:
-    run.emit(ToolCallFinished(call.copied(), result, tool.definition.server if tool is not None else None, parent))
+    run.emit(ToolCallFinished(call, result, tool.definition.server if tool is not None else None, parent))
     for event in output.events:
         run.emit(event)
     for change in changes:
@@ -446,18 +448,21 @@ async def _decided(
 
 async def _waiting(call: ToolCall, tool: Tool, run: RunContext[Any]) -> PendingCall | ToolOutput | None:
     """The request that the call has to wait for, if any; an output when the approval check itself failed."""
+    is_much = is_large(call.arguments)
     if tool.external:
-        return _pending("external", call, tool.definition, run)
+        return await beside_loop(lambda: _pending("external", call, tool.definition, run), is_much=is_much)
     if tool.approval is None:
         return None
     try:
         with run.for_call(call.id, tool.name).entered():
-            needed = tool.approval(json_copy(call.arguments))
+            needed = tool.approval(await beside_loop(lambda: json_copy(call.arguments), is_much=is_much))
             needed = await needed if inspect.isawaitable(needed) else needed
     except Exception as error:  # noqa: BLE001 - the user's code; a check that fails must not let the call through
         text = f'The permission check for "{tool.name}" failed, so it was not run: {type(error).__name__}: {error}'
         return ToolOutput.of_text(text, error="denied")
-    return _pending("approval", call, tool.asked(call.arguments), run) if needed else None
+    if not needed:
+        return None
+    return await beside_loop(lambda: _pending("approval", call, tool.asked(call.arguments), run), is_much=is_much)
 
 
 def _pending(kind: PendingKind, call: ToolCall, definition: ToolDefinition, run: RunContext[Any]) -> PendingCall:
@@ -494,7 +499,8 @@ async def _answered(
     kind = "external" if tool.external else "approval"
     if refused := _refused(answer, tool.name):
         return refused
-    bound = call_fingerprint(call, tool.asked(call.arguments), run.conversation.place)
+    is_much, place = is_large(call.arguments), run.conversation.place
+    bound = await beside_loop(lambda: call_fingerprint(call, tool.asked(call.arguments), place), is_much=is_much)
     if answer.fingerprint != bound or answer.kind != kind:
         return ToolOutput.of_text(outdated_words(tool.name), error="denied")
     if tool.external:

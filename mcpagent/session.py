@@ -600,7 +600,7 @@ class Session(WaysToAsk[Deps]):
         self.id = uuid4().hex
         self._info, self._made_at = None, time.time()
         self._large = self._with_nothing_aside()
-        self._memory = Memory()
+        self._memory = Memory(redact=self._memory.redact)
         self._begin(Conversation(messages=messages))
         self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
         self._output = None
@@ -824,7 +824,7 @@ class Session(WaysToAsk[Deps]):
     # -- keeping it ---------------------------------------------------------------------------------------------------
 
     def _keep_in(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+        self._keeper, self._memory.redact = keeper, keeper.store.redact
         weakref.finalize(self, keeper.release).atexit = False  # all is given back then
 
     async def _keep(self, conversation: Conversation) -> None:

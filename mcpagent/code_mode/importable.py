@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from mcpagent.code_mode.identifiers import Places
+from mcpagent.code_mode.prelude import FUNCTION
 from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
 from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.tool_search.session_tools import SessionTools
@@ -82,7 +83,7 @@ def sandbox_values(modules: Modules) -> dict[str, dict[str, str]]:
     return {
         module: {
             **{name: "dict" for function in functions.values() for name in function.stub.class_names},
-            **{name: f'_function("{function.path}")' for name, function in functions.items()},
+            **{name: f'{FUNCTION}("{function.path}")' for name, function in functions.items()},
         }
         for module, functions in modules.items()
     }

@@ -10,8 +10,9 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -19,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.code_mode.identifiers import ImportPlace, Places
-from mcpagent.code_mode.program_source import assigned_names
+from mcpagent.code_mode.program_source import assigned_names, in_short
 from mcpagent.code_mode.sandbox import AskedCall
 from mcpagent.config.user_folders import state_folder
 from mcpagent.messages import ToolCall, ToolErrorKind, ToolKey
+from mcpagent.text.secret_shapes import Redact, may_have_shapes
 
 MAX_CONTEXT = 100_000
 """Characters of earlier programs that the type checker knows of."""
@@ -31,7 +33,18 @@ MAX_KEPT = 8_000_000
 """Bytes of variables, or of a program that waits, that are written with a session."""
 
 _KEY_BYTES = 32
+
+_FORM = 2
+"""Of what is kept: it can be read only where the sandbox begins with the same (`prelude.py`)."""
+
 _MAX_READ = 20_000
+_LARGE = 100_000
+
+_PIECE, _OVERLAP = 400_000, 20_000
+"""Bytes that are searched for secrets at once: other threads wait as long."""
+
+_BEHIND_LENGTH = re.compile(r"(x.|y..)([\w.-]{16,})", re.ASCII | re.DOTALL)
+"""A word of which the length before it may look like a part (RFC 8949, 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,8 @@ class Underway:
     asked: tuple[AskedCall, ...]
     calls: int = 0
     printed: str = ""
+    known_before: str = ""
+    """What the type checker knows besides, as `Job` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +71,10 @@ class EndedProgram:
     place: int
     text: str
     error: ToolErrorKind | None = None
+
+
+def _no_parts() -> dict[str, tuple[tuple[object, ...], Mapping[str, Any] | None]]:
+    return {}
 
 
 @dataclass(slots=True)
@@ -71,14 +90,22 @@ class Memory:
     places: Places = field(default_factory=Places)
     lost: str = ""
     """What is to be told with the next program: that variables are gone, and why."""
-    _kept: tuple[tuple[object, ...], Mapping[str, Any]] = ((), {})
+    redact: Redact = str
+    """What takes secrets out of a text. What holds one is not kept: without it, it could not be read."""
+    _kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    _parts: dict[str, tuple[tuple[object, ...], Mapping[str, Any] | None]] = field(default_factory=_no_parts)
 
     def remember(self, source: str) -> None:
-        """Another program, or a part of one, that ran."""
+        """Another program, or a part of one, that ran. Of the oldest only what they left is known, once it is much."""
         context = [*self.context, source] if source.strip() else [*self.context]
-        while len(context) > 1 and sum(map(len, context)) > MAX_CONTEXT:
-            del context[0]
+        if sum(map(len, context)) > MAX_CONTEXT:
+            while len(context) > 1 and sum(map(len, context)) > MAX_CONTEXT // 2:
+                context[:2] = [in_short(*context[:2])]
         self.context = tuple(context)
+
+    def is_long(self, source: str) -> bool:
+        """Whether to remember this takes long."""
+        return len(source) + sum(map(len, self.context)) > MAX_CONTEXT
 
     def imports(self, functions: Mapping[ToolKey, ImportPlace]) -> None:
         """Functions that programs have by name: in another process too these mean the same tools."""
@@ -106,37 +133,90 @@ class Memory:
             self.ended = None
 
     def take(self, other: Memory) -> None:
-        """Becomes what the other one is."""
+        """Becomes what the other one is; what is a secret stays as it is here."""
         for one in fields(self):
-            setattr(self, one.name, getattr(other, one.name))
+            if one.name != "redact":
+                setattr(self, one.name, getattr(other, one.name))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether `to_json` takes long, where something is different."""
+        return len(self.state) + (len(self.underway.snapshot) if self.underway is not None else 0) > _LARGE
 
     def to_json(self, session: str) -> Mapping[str, Any]:
         """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
-        stands_on = (self.state, self.context, self.modules, self.imported, self.underway, self.ended, session)
-        if len(self._kept[0]) != len(stands_on) or any(
-            one is not other for one, other in zip(self._kept[0], stands_on, strict=True)
-        ):
-            self._kept = (stands_on, self._written(session))
-        return self._kept[1]
-
-    def _written(self, session: str) -> Mapping[str, Any]:
         key = _own_key()
         if key is None or (not self.state and not self.context and self.underway is None):
             return {}
-        has_room = len(self.state) <= MAX_KEPT
-        parts: dict[str, Any] = {
-            "variables": {
-                "state": _text(self.state) if has_room else "",
-                "context": self.context if has_room else (),
-                "modules": self.modules,
-                "imported": [[*key, place.module, place.function] for key, place in self.imported.items()],
-            }
+        variables = (self.state, self.context, self.modules, self.imported)
+        made = {
+            "variables": self._part("variables", key, session, variables, self._variables),
+            "underway": self._part("underway", key, session, (self.underway,), self._underway),
+            "ended": self._part("ended", key, session, (self.ended,), self._ended),
         }
-        if (underway := self.underway) is not None and len(underway.snapshot) <= MAX_KEPT:
-            parts["underway"] = {**asdict(underway), "snapshot": _text(underway.snapshot)}
-        if self.ended is not None:
-            parts["ended"] = asdict(self.ended)
-        return {name: _signed(key, session, name, part) for name, part in parts.items()}
+        found = {name: part for name, part in made.items() if part is not None}
+        if found.keys() != self._kept.keys() or any(found[name] is not self._kept[name] for name in found):
+            self._kept = found
+        return self._kept
+
+    def _part(
+        self,
+        name: str,
+        key: bytes,
+        session: str,
+        stands_on: tuple[object, ...],
+        written: Callable[[], Mapping[str, Any] | None],
+    ) -> Mapping[str, Any] | None:
+        """One part, signed; the same value as long as it stands on the same ones."""
+        known, signed = self._parts.get(name, ((), None))
+        now = (*stands_on, session, key)
+        if len(known) != len(now) or any(one is not other for one, other in zip(known, now, strict=True)):
+            part = written()
+            signed = _signed(key, session, name, part) if part is not None else None
+            self._parts[name] = (now, signed)
+        return signed
+
+    def _variables(self) -> Mapping[str, Any]:
+        why = (
+            _TOO_LARGE
+            if len(self.state) > MAX_KEPT
+            else _NOT_FOR_STORES
+            if self._has_secret(self.state, *self.context)
+            else ""
+        )
+        return {
+            "state": _text(self.state) if not why else "",
+            "context": self.context if not why else (),
+            "modules": self.modules,
+            "imported": [[*key, place.module, place.function] for key, place in self.imported.items()],
+            "lost": why,
+        }
+
+    def _underway(self) -> Mapping[str, Any] | None:
+        underway = self.underway
+        if underway is None or len(underway.snapshot) > MAX_KEPT:
+            return None
+        texts = (underway.source, underway.printed, *(call.arguments for call in underway.asked))
+        if self._has_secret(underway.snapshot, *texts):
+            return None
+        return {**asdict(underway), "snapshot": _text(underway.snapshot)}
+
+    def _ended(self) -> Mapping[str, Any] | None:
+        return {**asdict(self.ended), "text": self.redact(self.ended.text)} if self.ended is not None else None
+
+    def _has_secret(self, data: bytes, *texts: str) -> bool:
+        """Whether there is one in these texts, or in what the interpreter dumped, which has texts as they are, each
+        behind its length."""
+        if any(self.redact(text) != text for text in texts):
+            return True
+        for start in range(0, len(data), _PIECE):
+            text = data[start : start + _PIECE + _OVERLAP].decode("utf-8", "ignore")
+            if self.redact(text) != text:
+                return True
+            apart = _BEHIND_LENGTH.sub(r"\1 \2", text) if may_have_shapes(text) else text
+            if apart != text and self.redact(apart) != apart:
+                return True
+        return False
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], session: str) -> Memory:
@@ -154,6 +234,7 @@ class Memory:
         if variables := found.get("variables"):
             memory.state = base64.b64decode(variables["state"])
             memory.context, memory.modules = tuple(variables["context"]), tuple(variables["modules"])
+            memory.lost = variables.get("lost", "")
             for server, name, module, function in variables["imported"]:
                 memory.imports({ToolKey(server, name): ImportPlace(module, function)})
             for tool, place in memory.imported.items():
@@ -169,6 +250,10 @@ class Memory:
 
 
 _LOST = "The variables of earlier programs are gone: this conversation goes on in another place."
+
+
+_NOT_FOR_STORES = "The variables of earlier programs are gone: there was a secret in them, and secrets are not kept."
+_TOO_LARGE = "The variables of earlier programs are gone: they took too much to be kept."
 
 
 def _text(data: bytes) -> str:
@@ -191,7 +276,7 @@ def _read_signed(key: bytes | None, session: str, name: str, data: object) -> di
 
 
 def _signature(key: bytes, session: str, name: str, text: str) -> str:
-    told = f"{len(session)}:{session}\0{name}\0{text}"
+    told = f"{_FORM}:{len(session)}:{session}\0{name}\0{text}"
     return hmac.new(key, told.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
 

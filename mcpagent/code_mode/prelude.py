@@ -1,49 +1,62 @@
 """What stands in a sandbox before a program: how it calls tools, and how we read its values.
 
-Nothing of it is trusted: a program can put something else in the place of each of these.
+Nothing of it is trusted: a program can put something else in the place of each of these. One that has helpers and
+variables of its own does so by no accident: what is here has names that nobody gives, and holds what it needs.
 """
 
 from __future__ import annotations
 
 CALLS = "mcpagent_calls"
+LAST = "_mcpagent_last"
+"""The value of the last expression, in the sandbox."""
+
+STATEMENT = "_mcpagent_statement"
+"""The number of the statement at the top level that runs, in the sandbox."""
+
+MODULE, FUNCTION = "_mcpagent_module", "_mcpagent_function"
+HAS, BRIEF, SHOWN = "_mcpagent_has", "_mcpagent_brief", "_mcpagent_shown"
+
 PRELUDE = f"""
-from {CALLS} import call as _call
-import json as _json
-class _Module:
+from {CALLS} import call as _mcpagent_call
+import json as _mcpagent_json
+class {MODULE}:
     def __init__(self, members):
         for name in members:
             setattr(self, name, members[name])
-def _value(text):
-    if text[:1] == "j" or text[1:2] in ("{{", "["):
-        try:
-            return _json.loads(text[1:])
-        except ValueError:
-            pass
-    return text[1:]
-def _function(name):
-    async def call(**arguments):
-        return _value(await _call(name, _json.dumps(arguments)))
-    return call
-def _has(read):
+def {HAS}(read):
     try:
         read()
     except NameError:
         return False
     return True
-def _brief(read):
-    try:
-        text = repr(read())
-    except BaseException:
-        return None
-    if text.startswith("<"):
-        return None
-    return text if len(text) <= 160 else text[:160] + "..."
-def _cut(text, most):
-    if len(text) <= most:
-        return text
-    left = len(text) - most
-    return text[: most * 3 // 4] + f"\\n[... {{left:,}} characters left out ...]\\n" + text[len(text) - most // 4 :]
-def _shown(value, most):
-    return _cut(value if isinstance(value, str) else repr(value), most)
-_last = None
+def _mcpagent_made(call, json, repr, len, isinstance, str):
+    def value_of(text):
+        if text[:1] == "j" or text[1:2] in ("{{", "["):
+            try:
+                return json.loads(text[1:])
+            except ValueError:
+                pass
+        return text[1:]
+    def function(name):
+        async def called(**arguments):
+            return value_of(await call(name, json.dumps(arguments)))
+        return called
+    def brief(read):
+        try:
+            text = repr(read())
+        except BaseException:
+            return None
+        if text.startswith("<"):
+            return None
+        return text if len(text) <= 160 else text[:160] + "..."
+    def cut(text, most):
+        if len(text) <= most:
+            return text
+        left = len(text) - most
+        return text[: most * 3 // 4] + f"\\n[... {{left:,}} characters left out ...]\\n" + text[len(text) - most // 4 :]
+    def shown(value, most):
+        return cut(value if isinstance(value, str) else repr(value), most)
+    return [function, brief, shown]
+{FUNCTION}, {BRIEF}, {SHOWN} = _mcpagent_made(_mcpagent_call, _mcpagent_json, repr, len, isinstance, str)
+{LAST} = None
 """

@@ -9,15 +9,18 @@ from typing import Any
 from mcpagent.approval import PendingCall
 from mcpagent.code_mode.importable import Modules, functions_of, known_places
 from mcpagent.code_mode.memory import EndedProgram
+from mcpagent.code_mode.prelude import BRIEF, HAS, LAST, SHOWN, STATEMENT
 from mcpagent.code_mode.program_calls import Job
-from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed, Problem
+from mcpagent.code_mode.program_source import LONG_CODE, bound_names, known_by_name, submodules_in
+from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed
+from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
 from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.messages import Text, ToolErrorKind, ToolsShown
 from mcpagent.text.for_model import for_model
 from mcpagent.tools import ToolOutput
 
-MAX_PROBLEMS, MAX_BRIEF = 8, 200
+MAX_PROBLEMS, MAX_LINES, MAX_BRIEF = 8, 20, 200
 _LONG_OUTPUT = 20_000
 
 NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to see)"
@@ -26,7 +29,7 @@ NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to s
 def refused(job: Job, modules: Modules, problems: Sequence[Problem], before: int) -> ToolOutput:
     """The type checker's words, and the signatures of functions that were imported without having been shown."""
     program = job.program
-    lines = program.source.splitlines()
+    lines = program.lines
     told = ["The program was not run, and made no call:"]
     for problem in problems[:MAX_PROBLEMS]:
         line = problem.line - before
@@ -81,62 +84,71 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
     parts = [printed.rstrip("\n")]
     if isinstance(step, Ended):
         if program.has_value:
-            value = await job.sandbox.value_of(f"_shown(_last, {MAX_PRINTED}) if _last is not None else ''")
+            value = await job.sandbox.value_of(f"{SHOWN}({LAST}, {MAX_PRINTED}) if {LAST} is not None else ''")
             too_large = "(the value of the last expression is too large to be shown: print a part of it)"
             parts.append(value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large)
         if step.unawaited:
             parts.append(f"({step.unawaited} calls were not awaited, so they were not made: write `await`)")
         ran = program.source
     else:
-        parts.append(await _failure(job, step))
-        ran = await _done(job, step)
+        begun = await job.sandbox.value_of(STATEMENT)
+        number = begun if type(begun) is int and 0 <= begun < len(program.tree.body) else None
+        parts.append(await _failure(job, step, number))
+        ran = "" if step.is_lost else await _left_behind(job, number)
     is_lost = isinstance(step, Failed) and step.is_lost
     if is_lost or not (state := await job.sandbox.dumped()):
         parts.append("Variables are as they were before this program. Calls that it made were made.")
     else:
         memory.state = state
-        memory.remember(ran)
-        own = (one.module or one.name for one in program.imports)
+        ran = f"{job.known_before}{ran}"
+        own = [*(one.module or one.name for one in program.imports), *submodules_in(job.known_before)]
         memory.modules = tuple(dict.fromkeys([*memory.modules, *(module for module in own if module)]))
+        await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
     text = "\n".join(part for part in parts if part)
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
     error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
     if job.is_kept:
         memory.ended = EndedProgram(job.run.call_id, job.run.conversation.place, text or NOTHING_SHOWN, error)
+        await job.make_ready()
         with suppress(SessionStoreError):  # whoever writes next ends the run for it
             await job.run.keep()
     return ToolOutput((Text(text or NOTHING_SHOWN),), error, tuple(job.changes), blocks=tuple(job.blocks))
 
 
-async def _failure(job: Job, failed: Failed) -> str:
-    """The exception, the lines of the program that led to it, and the values of the variables in the first of these."""
-    lines = job.program.source.splitlines()
-    told = [f"line {line}: {lines[line - 1].strip()[:200]}" for line in failed.lines if 0 < line <= len(lines)]
+async def _failure(job: Job, failed: Failed, number: int | None) -> str:
+    """The exception, the lines of the program that led to it, and the values of the variables in the first of these.
+
+    `number`: the statement that ended with it. What a coroutine raises that `gather` runs has no line there.
+    """
+    program = job.program
+    lines = program.lines
+    led = [program.line_of(line) for line in failed.lines]
+    statement = program.tree.body[number] if number is not None else None
+    if statement and not (led and statement.lineno <= led[0] <= (statement.end_lineno or 0)) and not failed.is_lost:
+        led = [statement.lineno, *led]
+    told = [f"line {line}: {lines[line - 1].strip()[:200]}" for line in led if 0 < line <= len(lines)]
+    if len(told) > MAX_LINES:
+        told[MAX_LINES // 2 : -MAX_LINES // 2] = [f"and {len(told) - MAX_LINES:,} lines more"]
     told.append(f"{failed.kind}: {failed.message[:2_000]}" if failed.message else failed.kind)
-    if failed.lines and not failed.is_lost:
-        names = job.program.names_at(failed.lines[0])[:6]
-        reads = ", ".join(f"_brief(lambda: {name})" for name in names)
+    if led and not failed.is_lost:
+        names = (await beside_loop(lambda: program.names_at(led[0]), is_much=len(program.source) > LONG_CODE))[:6]
+        reads = ", ".join(f"{BRIEF}(lambda: {name})" for name in names)
         values = await job.sandbox.value_of(f"[{reads}]") if names else None
         known = zip(names, values, strict=False) if isinstance(values, list) else ()
         told += [f"    {name} = {value[:MAX_BRIEF]}" for name, value in known if isinstance(value, str)]
     return "\n".join(told)
 
 
-async def _done(job: Job, failed: Failed) -> str:
-    """What of a program that failed was done, as source. An exception of `gather` has no line: what was assigned tells
-    then how far it came."""
+async def _left_behind(job: Job, number: int | None) -> str:
+    """What of a program that failed is there, as source: the statements before the one that failed, and the names that
+    this one has bound. If that is not known, any may have."""
     program = job.program
-    if failed.lines:
-        return program.done_before(failed.lines[0])
-    if failed.is_lost:
-        return ""
-    assigned = program.assigned()
-    reads = ", ".join(f"_has(lambda: {name})" for names in assigned for name in names)
-    known = await job.sandbox.value_of(f"[{reads}]")
-    if not isinstance(known, list) or len(known) != sum(map(len, assigned)):
-        return ""
-    left = iter(known)
-    for number, names in enumerate(assigned):
-        if not all(next(left) is True for _ in names):
-            return program.done_before(program.tree.body[number].lineno)
-    return program.done_before(program.tree.body[-1].lineno)
+    body = program.tree.body if number is None else program.tree.body[number : number + 1]
+    names = await beside_loop(lambda: bound_names(body), is_much=len(program.source) > LONG_CODE)
+    known = await job.sandbox.value_of(f"[{', '.join(f'{HAS}(lambda: {name})' for name in names)}]")
+    if not isinstance(known, list) or len(known) != len(names):
+        known = [True] * len(names)
+    there = [name for name, is_there in zip(names, known, strict=True) if is_there is True]
+    gone = [name for name, is_there in zip(names, known, strict=True) if is_there is not True]
+    done = program.before(number) if number is not None else ""
+    return f"{done}\n{known_by_name(there, gone)}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from mcpagent.approval import PendingCall
@@ -17,6 +18,7 @@ from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
 from mcpagent.conversation import INNER, CallProgress
 from mcpagent.execution import run_inner_call
+from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.run import RunContext, nothing_to_keep
 from mcpagent.text.safe_text import safe_line
@@ -25,6 +27,11 @@ from mcpagent.tools import Tool, ToolOutput
 
 MAX_RESULT_SHARE = 2**18
 """Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
+
+_AT_ONCE = 10
+"""Calls that begin in one step of the event loop."""
+
+_MANY_CHARACTERS = 20_000
 
 MAX_BLOCKS = 64_000_000
 """Characters of base64 of all files that one program gets."""
@@ -50,6 +57,14 @@ class Job:
     blocks: list[BinaryBlock] = field(default_factory=list[BinaryBlock])
     before: str = ""
     """What is told before what this sandbox prints: what it had printed before it was left."""
+    known_before: str = ""
+    """What a type checker is to know before the program, besides earlier ones, as source."""
+    _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
+
+    async def make_ready(self) -> None:
+        """Writes out what of it is kept next, beside the loop where that is much."""
+        if self.is_kept and self.memory.is_large:
+            await asyncio.to_thread(self.memory.to_json, self.run.thread_id)
 
     @property
     def is_kept(self) -> bool:
@@ -62,10 +77,15 @@ class Job:
 
     def function(self, path: str) -> Function | None:
         """The one of this path, if it may be imported."""
-        places, known = known_places(self.session, self.memory.places).by_key, self.session.known
-        names = [name for name in importable(self.session) if places[known[name].definition.key].path == path]
-        module, _, name = path.partition(".")
-        return functions_of(self.session, self.memory.places, names).get(module, {}).get(name)
+        known, discovery = self.session.known, self.session.conversation.discovery
+        if self._names[0][0] is not known or self._names[0][1] is not discovery:
+            places = known_places(self.session, self.memory.places).by_key
+            names = {places[known[name].definition.key].path: name for name in importable(self.session)}
+            self._names = ((known, discovery), names)
+        name = self._names[1].get(path)
+        found = functions_of(self.session, self.memory.places, [name] if name is not None else [])
+        module, _, function = path.partition(".")
+        return found.get(module, {}).get(function)
 
 
 async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ...]:
@@ -77,11 +97,15 @@ async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ..
         while isinstance(step, Waiting):
             if step.snapshot:
                 _leave_underway(job, step.asked, step.snapshot, pending.keys() | running.keys())
-            for asked in step.asked:
-                if asked.id not in running and asked.id not in pending:
-                    running[asked.id] = asyncio.create_task(_answered(job, asked))
+                await job.make_ready()
+            new = [asked for asked in step.asked if asked.id not in running and asked.id not in pending]
+            for number, asked in enumerate(new, 1):
+                running[asked.id] = asyncio.create_task(_answered(job, asked))
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
             if not (answers := await _some_answers(running, pending)):
                 _leave_underway(job, step.asked, await job.sandbox.snapshot(), pending.keys())
+                await job.make_ready()
                 return tuple(pending[asked_id] for asked_id in sorted(pending))
             step = await job.sandbox.go_on(answers)
         return step
@@ -120,6 +144,7 @@ def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes, count
         asked=tuple(asked),
         calls=calls,
         printed=printed,
+        known_before=job.known_before,
     )
 
 
@@ -142,17 +167,25 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
     if function is None:
         gone = "was not shown by a search, or is not there any more"
         return exception_of(f"{ascii(asked.path[:120])[1:-1]} {gone}: use search_tools", "unknown_tool")
-    arguments = _read(function, asked.arguments)
+    is_much = len(asked.arguments) > _MANY_CHARACTERS
+    arguments = await beside_loop(lambda: _read(function, asked.arguments), is_much=is_much)
     if isinstance(arguments, str):
         return exception_of(arguments, "invalid_arguments")
     output = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run)
-    return output.pending[0] if output.pending else _given(job, call_id, function.tool, output)
+    return output.pending[0] if output.pending else await _given(job, call_id, function.tool, output)
 
 
-def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput) -> dict[str, Any]:
+async def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput) -> dict[str, Any]:
     """What a tool gave, for the program, and for the process that may have to go on with it."""
     job.changes += output.changes
-    text = value_text(tool, output) if output.error is None else ""
+    text = ""
+    try:
+        is_much = is_large([output.structured, *(part.text for part in output.content if isinstance(part, Text))])
+        if output.error is None:
+            text = await beside_loop(partial(value_text, tool, output), is_much=is_much)
+    except (TypeError, ValueError, RecursionError) as error:  # of a tool in this process, which may give anything
+        words = f"was called, but its result is no JSON: {safe_line(str(error), 200)}"
+        output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
     if len(text) > (most := job.options.memory_mb * MAX_RESULT_SHARE):
         words = f"was called, but its result has {len(text):,} characters; a program takes {most:,}: ask for less"
         output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")

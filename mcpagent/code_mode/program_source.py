@@ -7,16 +7,29 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+
+from mcpagent.code_mode.prelude import LAST, MODULE, STATEMENT
 
 MAX_CODE = 32_768
 """Characters of a program; parsing as much holds other threads up for some milliseconds."""
 
+MAX_IMPORTS = 4_000_000
+"""Characters of what stands for the imports of a program."""
+
+LONG_CODE = 2_000
+"""Characters of a program that is read beside the event loop."""
+
 TOOLS = "tools"
 
-LAST = "_last"
-"""The value of the last expression, in the sandbox."""
+KEPT = "_mcpagent_kept"
+_CONTEXT = f"from typing import Any as _mcpagent_any\ndef {KEPT}() -> _mcpagent_any: ...\n"
+"""What stands before all that ran, for the type checker: variables that a value is known of, and no type."""
+
+MAX_KEPT_NAMES = 20_000
+"""Characters of the names of variables of which no more is known."""
 
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
@@ -53,28 +66,34 @@ class Program:
 
     source: str
     tree: ast.Module
+    imports: tuple[ImportedName, ...] = ()
+    """What it takes from `tools`, each once, in order."""
 
     @property
-    def imports(self) -> tuple[ImportedName, ...]:
-        """What it takes from `tools`, each once, in order."""
-        found: dict[ImportedName, None] = {}
-        for node in ast.walk(self.tree):
-            found.update((one, None) for one in _imported(node))
-        return tuple(found)
+    def lines(self) -> list[str]:
+        """As Python counts them; `str.splitlines` knows other ends, which may stand in a text."""
+        return self.source.split("\n")
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it imports `tools` alone, and with that all of its modules."""
+        return ImportedName("", "") in self.imports
 
     @property
     def has_value(self) -> bool:
         """Whether it ends with an expression."""
         return bool(self.tree.body) and isinstance(self.tree.body[-1], ast.Expr)
 
-    def done_before(self, line: int) -> str:
-        """The statements that are over before this line (from 1 on), as source."""
-        last = max((node.end_lineno or 0 for node in self.tree.body if (node.end_lineno or 0) < line), default=0)
-        return "".join(self.source.splitlines(keepends=True)[:last])
+    def before(self, number: int) -> str:
+        """The source of the statements before this one (from 0 on) of the top level."""
+        line, column = _begin(self.tree.body[number])
+        lines = self.source.encode().split(b"\n")
+        return b"\n".join([*lines[: line - 1], lines[line - 1][:column]]).decode()
 
-    def assigned(self) -> list[tuple[str, ...]]:
-        """The names that each statement assigns at the top level, in order."""
-        return [_assigned_in([statement]) for statement in self.tree.body]
+    def line_of(self, line: int) -> int:
+        """The line that this line of what is `fed` was."""
+        begins = (begin for begin, _ in _begins(self.tree.body) if begin is not None)
+        return line - sum(1 for added, begin in enumerate(begins) if begin + added < line)
 
     def names_at(self, line: int) -> tuple[str, ...]:
         """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
@@ -99,14 +118,19 @@ class Program:
 def parsed(code: str) -> Program:
     """The program, without the fence of a code block around it. Raises `ProgramError`."""
     fenced = _FENCE.match(code) if len(code) <= MAX_CODE + 100 else None
-    source = (fenced[1] if fenced else code).replace("\r\n", "\n").replace("\r", "\n")
+    source = (fenced[1] if fenced else code).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not source.strip():
         raise ProgramError("code is empty; pass a Python program")
     if len(source) > MAX_CODE:
         raise ProgramError(f"code has {len(source):,} characters; the limit is {MAX_CODE:,}. Write a shorter program.")
     try:
         source.encode()
-        return Program(source, ast.parse(source))
+        tree = ast.parse(source)
+        if futures := [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]:
+            # Nothing here needs them, and they must come first, where something else is before it runs.
+            source = _replaced(source, [(*_span(node, _offsets(source)), "pass") for node in futures])
+            tree = ast.parse(source)
+        return Program(source, tree, tuple(dict.fromkeys(one for node in ast.walk(tree) for one in _imported(node))))
     except SyntaxError as error:
         shown = f": `{error.text.strip()[:120]}`" if error.text else ""
         raise ProgramError(f"line {error.lineno}: SyntaxError: {error.msg}{shown}") from None
@@ -115,47 +139,126 @@ def parsed(code: str) -> Program:
 
 
 def assigned_names(source: str) -> list[str]:
-    """The names that the statements of a program assign at its top level, the last first."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return []
-    return [name[:80] for name in reversed(_assigned_in(body))]
+    """The variables that the statements of a program assign at its top level, the last first."""
+    return [name[:80] for name in reversed(bound_names(_body(source), only_variables=True))]
 
 
-def _assigned_in(body: Sequence[ast.AST]) -> tuple[str, ...]:
+def bound_names(body: Iterable[ast.AST], *, only_variables: bool = False) -> tuple[str, ...]:
+    """The names that statements bind where they stand, in order: variables, functions, classes, imports."""
     named: list[str] = []
-    waiting: list[ast.AST] = [*reversed(body)]
+    waiting: list[ast.AST] = [*reversed([*body])]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            named.append(node.id)
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                named.append(name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                named.append(name)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if not only_variables:
+                named.append(node.name)
+            case ast.Import() | ast.ImportFrom() if not only_variables:
+                named += (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                inner = (one.target.id for one in ast.walk(node) if isinstance(one, ast.NamedExpr))
+                named += inner  # `:=` binds outside
         if not isinstance(node, _SCOPES):
             waiting += reversed([*ast.iter_child_nodes(node)])
     return tuple(dict.fromkeys(named))
 
 
+def _body(source: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+
+
+def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
+    """Source by which a type checker knows these variables, whatever they are, and knows that others are gone."""
+    return "".join([*(f"{name} = {KEPT}()\n" for name in names), *(f"del {name}\n" for name in gone)])
+
+
+def in_short(*sources: str) -> str:
+    """Programs that ran, as what they leave: what they import from `tools`, and the names of all else."""
+    imports: dict[str, None] = {}
+    names: dict[str, None] = {}
+    for source in sources:
+        for node in _body(source):
+            if isinstance(node, ast.Import | ast.ImportFrom) and any(True for _ in _imported(node)):
+                imports[ast.unparse(node)] = None
+            else:
+                for name in bound_names([node]):
+                    names.pop(name, None)
+                    names[name] = None
+    room, left = MAX_KEPT_NAMES, list[str]()
+    for name in reversed(names):
+        room -= len(known_by_name([name]))
+        if room > 0:
+            left.append(name)
+    kept = "".join(f"{line}\n" for line in imports)[-MAX_KEPT_NAMES:]
+    return f"{kept}{known_by_name(reversed(left))}"
+
+
+def _begin(node: ast.stmt) -> tuple[int, int]:
+    """Its first line (from 1 on) and the bytes before it there."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.decorator_list:
+        return min(one.lineno for one in node.decorator_list), 0
+    return node.lineno, node.col_offset
+
+
+def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
+    """The line that each begins, None for one that stands behind another."""
+    end = 0
+    for node in body:
+        line, _ = _begin(node)
+        yield (line if line > end else None), node
+        end = node.end_lineno or node.lineno
+
+
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
-    """The source as the sandbox gets it, line by line the same.
+    """The source as the sandbox gets it, with a line more before each statement (`Program.line_of`).
 
     In place of imports from `tools` stand values of the sandbox's own (`functions`: what each module has, as sources),
-    and the value of the last expression is kept.
+    the value of the last expression is kept, and at any time it is known which statement runs. Raises `ProgramError`.
     """
-    edits: list[tuple[ast.stmt, str]] = []
-    for node in ast.walk(program.tree):
-        if isinstance(node, ast.Import | ast.ImportFrom) and any(True for _ in _imported(node)):
-            edits += [(node, _assignments(node, functions))]
+    edits: list[tuple[int, int, str]] = []
+    offsets = _offsets(program.source)
+    room = MAX_IMPORTS
+    for number, (begins, node) in enumerate(_begins(program.tree.body)):
+        place = offsets[begins - 1] if begins else offsets[node.lineno - 1] + node.col_offset
+        edits.append((place, place, f"{STATEMENT} = {number}" + ("\n" if begins else "; ")))
+    for part in ast.walk(program.tree):
+        if isinstance(part, ast.Import | ast.ImportFrom) and any(True for _ in _imported(part)):
+            edits.append((*_span(part, offsets), _assignments(part, functions)))
+            room -= len(edits[-1][2])
+            if room < 0:
+                raise ProgramError("it imports whole modules too many times: import each once, or functions by name")
     last = program.tree.body[-1] if program.tree.body else None
     if isinstance(last, ast.Expr):
         text = ast.get_source_segment(program.source, last) or "None"
-        edits.append((last, f"{LAST} = ({text}\n)"))
-    lines = program.source.encode().split(b"\n")
-    for node, text in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
-        start, end = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         # Behind the last expression nothing but `;` or a comment can stand.
-        behind = b"" if isinstance(node, ast.Expr) else lines[end][node.end_col_offset or 0 :]
-        lines[start : end + 1] = [lines[start][: node.col_offset] + text.encode() + behind]
-    return b"\n".join(lines).decode()
+        end = offsets[last.end_lineno or last.lineno] - 1
+        edits.append((offsets[last.lineno - 1] + last.col_offset, end, f"{LAST} = ({text}\n)"))
+    return _replaced(program.source, edits)
+
+
+def _offsets(source: str) -> list[int]:
+    """Where each line begins, in bytes; and where one behind the last would."""
+    return [0, *accumulate(len(line) + 1 for line in source.encode().split(b"\n"))]
+
+
+def _span(node: ast.stmt, offsets: list[int]) -> tuple[int, int]:
+    end = offsets[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+    return offsets[node.lineno - 1] + node.col_offset, end
+
+
+def _replaced(source: str, edits: list[tuple[int, int, str]]) -> str:
+    """The source with other text between these bytes."""
+    data, parts, done = source.encode(), list[bytes](), 0
+    for start, end, text in sorted(edits):
+        parts += [data[done:start], text.encode()]
+        done = end
+    return b"".join([*parts, data[done:]]).decode()
 
 
 def _imported(node: ast.AST) -> Iterator[ImportedName]:
@@ -191,16 +294,38 @@ def _assignments(node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapp
             bound[alias.asname or TOOLS] = _module({name: _module(members) for name, members in functions.items()})
     lines = "\n" * ((node.end_lineno or node.lineno) - node.lineno)
     assignments = [
-        f"{name} = ({value}{lines if place == 0 else ''})" for place, (name, value) in enumerate(bound.items())
+        # In brackets, since the sandbox takes `; match = 1` for a match statement.
+        f"({name}) = ({value}{lines if place == 0 else ''})"
+        for place, (name, value) in enumerate(bound.items())
     ]
     return "; ".join([*others, *assignments])
 
 
 def _module(members: Mapping[str, str]) -> str:
-    return "_Module({" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "})"
+    return MODULE + "({" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "})"
+
+
+def submodule_imports(modules: Iterable[str]) -> str:
+    """What tells a type checker that `tools` alone has these."""
+    return "".join(f"import {TOOLS}.{module}\n" for module in modules)
+
+
+def submodules_in(source: str) -> list[str]:
+    """The modules of `submodule_imports`."""
+    begin = f"import {TOOLS}."
+    return [line.removeprefix(begin) for line in source.split("\n") if line.startswith(begin)]
+
+
+def declared_anew(program: Program) -> str:
+    """What lets a type checker take the variables of a program for other ones than those that earlier programs had of
+    the same names; what the program declares itself stays so."""
+    annotated = (node.target for node in ast.walk(program.tree) if isinstance(node, ast.AnnAssign))
+    declared = {target.id for target in annotated if isinstance(target, ast.Name)}
+    names = [name for name in bound_names(program.tree.body, only_variables=True) if name not in declared]
+    return "".join(f"{name}: _mcpagent_any = {KEPT}()\n" for name in names)
 
 
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:
     """What the type checker reads: what ran before, then the program; and the lines before it."""
-    before = "".join(part if part.endswith("\n") else f"{part}\n" for part in context)
+    before = _CONTEXT + "".join(part if part.endswith("\n") else f"{part}\n" for part in context)
     return before + source, before.count("\n")

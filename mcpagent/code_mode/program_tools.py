@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -91,7 +92,8 @@ async def _search(session: SessionTools, memory: Memory, arguments: dict[str, An
         return ToolOutput.of_text(f"There are no tools: none is connected.{servers_down(session)} Do not search again.")
     await find_places(session, memory.places)
     names = [match.tool.name for match in result.matches if match.tool.name in session.known]
-    modules = functions_of(session, memory.places, names)
+    # What a server wrote may take a while to be put into stubs.
+    modules = await asyncio.to_thread(functions_of, session, memory.places, names)
     lines = [result.error] if result.error else []
     lines += [*result.notes]
     if not names:

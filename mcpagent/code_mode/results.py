@@ -14,6 +14,7 @@ from mcpagent.tools import Tool, ToolOutput
 
 MAX_ERROR = 2_000
 MAX_SHAPE = 240
+_STEP = 500_000
 _MAX_READ, _MAX_KEYS, _MAX_LEVELS = 20_000, 12, 3
 
 _EXCEPTIONS: dict[ToolErrorKind, str] = {
@@ -36,7 +37,10 @@ def value_text(tool: Tool, output: ToolOutput) -> str:
     Structured content is the value, where a server gives it; else the text, or all parts as a list if there are images.
     """
     text = _written(tool, output)
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    if text.isascii():
+        return text
+    steps = (text[start : start + _STEP] for start in range(0, len(text), _STEP))  # which let other threads run
+    return "".join(step.encode("utf-8", "replace").decode() for step in steps)
 
 
 def _written(tool: Tool, output: ToolOutput) -> str:

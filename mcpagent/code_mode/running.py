@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
@@ -9,8 +11,17 @@ from mcpagent.code_mode.importable import find_places, module_stub, sandbox_valu
 from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_answers import finished, refused
 from mcpagent.code_mode.program_calls import Job, driven
-from mcpagent.code_mode.program_source import ProgramError, fed, parsed, with_context
+from mcpagent.code_mode.program_source import (
+    LONG_CODE,
+    ProgramError,
+    declared_anew,
+    fed,
+    parsed,
+    submodule_imports,
+    with_context,
+)
 from mcpagent.code_mode.sandbox import Sandbox, Waiting
+from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import ConfigError
 from mcpagent.execution import is_gone_on_with
 from mcpagent.mcp.transports.beside_loop import beside_loop
@@ -18,8 +29,6 @@ from mcpagent.messages import Text
 from mcpagent.run import nothing_to_keep, run_context
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import ToolOutput
-
-_LONG_CODE = 2_000
 
 _CUT_OFF = (
     "The program was under way in a process that ended, and cannot go on. Its calls may have run. See what was done "
@@ -33,7 +42,7 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
     again in a run that has these. Raises nothing but a cancellation."""
     run, code = run_context(), str(arguments["code"])
     try:
-        program = await beside_loop(lambda: parsed(code), is_much=len(code) > _LONG_CODE)
+        program = await beside_loop(lambda: parsed(code), is_much=len(code) > LONG_CODE)
     except ProgramError as error:
         return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
     await find_places(session, memory.places)
@@ -59,13 +68,16 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
 
 async def _begun(job: Job) -> ToolOutput:
     memory, program = job.memory, job.program
-    modules = job.functions()
+    modules = await asyncio.to_thread(job.functions)
     wanted = dict.fromkeys(one.module for one in program.imports if one.module)
     wanted |= {one.name: None for one in program.imports if not one.module and one.name}
-    read = dict.fromkeys([*memory.modules, *wanted])
+    read = dict.fromkeys([*memory.modules, *(modules if program.takes_all else wanted)])
     stubs = {module: module_stub(modules[module]) for module in read if module in modules}
-    source, before = with_context(memory.context, program.source)
-    problems = [one for one in await job.sandbox.check(source, stubs) if one.line > before or one.line <= 0]
+    job.known_before = submodule_imports(stubs) if program.takes_all else ""
+    problems, before = await _problems(job, stubs)
+    if any(problem.rule == "invalid-assignment" for problem in problems):
+        job.known_before += await beside_loop(lambda: declared_anew(program), is_much=len(program.source) > LONG_CODE)
+        problems, before = await _problems(job, stubs)
     if problems:
         return refused(job, modules, problems, before)
     try:
@@ -79,11 +91,23 @@ async def _begun(job: Job) -> ToolOutput:
         )
     if memory.lost:
         job.before, memory.lost = f"{memory.lost}\n", ""
-    used = {module: modules[module] for module in wanted if module in modules} or modules
+    used = {module: modules[module] for module in read if module in modules} or modules
     keys = [one.tool.definition.key for functions in used.values() for one in functions.values()]
     memory.imports({key: memory.places.by_key[key] for key in keys})
-    step = await job.sandbox.feed(fed(program, sandbox_values(used)))
+    values, is_much = sandbox_values(used), len(program.source) > LONG_CODE
+    try:
+        source = await beside_loop(lambda: fed(program, values), is_much=is_much)
+    except ProgramError as error:
+        return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
+    step = await job.sandbox.feed(source)
     return await finished(job, await driven(job, step))
+
+
+async def _problems(job: Job, stubs: Mapping[str, str]) -> tuple[list[Problem], int]:
+    """What a type checker says of the program, and how many lines it was given before it."""
+    source, before = with_context([*job.memory.context, job.known_before], job.program.source)
+    found = await job.sandbox.check(source, stubs)
+    return [one for one in found if one.line > before or one.line <= 0], before
 
 
 async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
@@ -94,5 +118,5 @@ async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
         job.memory.underway = None
         return ToolOutput.of_text(_CUT_OFF, error="failed")
     job.memory.lost = ""  # the variables are in it
-    job.calls, job.before = underway.calls, underway.printed
+    job.calls, job.before, job.known_before = underway.calls, underway.printed, underway.known_before
     return await finished(job, await driven(job, Waiting(underway.asked, underway.snapshot)))

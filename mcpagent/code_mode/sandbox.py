@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.prelude import CALLS, PRELUDE
 from mcpagent.code_mode.program_source import TOOLS
+from mcpagent.code_mode.type_checks import Problem, reported
 from mcpagent.errors import ConfigError
 from mcpagent.toolsets.validation import MAX_ARGUMENT_CHARACTERS
 
@@ -43,21 +43,34 @@ MAX_SLEEP, MAX_SLEEPS = 10.0, 60.0
 """Seconds that a program may sleep at once, and in all."""
 
 
+_IS_OVER = (
+    "feed time limit exceeded: ",
+    "turn time limit exceeded: ",
+    "memory limit exceeded: ",
+    "the worker exceeded its memory limit",
+)
+"""How the interpreter begins to tell that a program is over its limits; a tool may speak of limits of its own."""
+
+_starting = threading.Lock()
+
+
+@contextlib.contextmanager
+def _without_terminal() -> Iterator[None]:
+    """Workers that start in here have no standard error: what a worker says as it ends is told as an exception."""
+    with _starting, contextlib.ExitStack() as exits:
+        with contextlib.suppress(OSError):  # of a process that has none itself
+            if os.get_inheritable(2):
+                os.set_inheritable(2, False)
+                exits.callback(os.set_inheritable, 2, True)
+        yield
+
+
 def require_installed() -> None:
     """Raises `ConfigError` where the interpreter is not installed."""
     with contextlib.suppress(ValueError):  # of a module that is set to None
         if importlib.util.find_spec("pydantic_monty") is not None:
             return
     raise ConfigError(MISSING)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What the type checker found, at a line of what it was given (from 1 on)."""
-
-    line: int
-    rule: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +171,15 @@ class Sandbox:
         modules = {module: monty.ExternalModule({}, stubs=stub) for module, stub in stubs.items()}
         stop = monty.ExternalModule({"begin": never}, stubs="def begin() -> None: ...\n")
         given = {TOOLS: monty.ExternalModule(modules, stubs=""), CALLS: stop}
-        with self._workers().checkout(
-            script_name="program.py",
-            external_modules=given,
-            type_check=True,
-            type_check_format="json",
-            limits=self._limits(),
-        ) as session:
+        with ExitStack() as exits:
+            session = self._checkout(exits, given, type_check=True, type_check_format="json")
             try:
                 # Our own import comes first: the program has been checked when it is asked for, and nothing has run.
                 snapshot: Any = session.feed_start(f"import {CALLS}\n{source}")
                 while isinstance(snapshot, monty.FunctionSnapshot) and snapshot.function_name == "import_stubs":
                     snapshot = snapshot.resume_auto()
             except monty.MontyTypingError as error:
-                return _problems(error.display())
+                return reported(error.display(), stubs.values())
             except monty.MontyRuntimeError as error:
                 return [Problem(_line_of(error), "not-supported", error.display("type-msg"))]
             except monty.MontyError as error:
@@ -201,25 +209,21 @@ class Sandbox:
         import pydantic_monty as monty
 
         calls = monty.ExternalModule({"call": lambda *_: None})
-        self._session = self._exits.enter_context(
-            self._workers().checkout(
-                script_name="program.py",
-                external_modules={CALLS: calls},
-                limits=self._limits(),
-                os_policy={"sleep": "call_host"},
-            )
-        )
+        self._session = self._checkout(self._exits, {CALLS: calls}, os_policy={"sleep": "call_host"})
         self._pid = self._session.worker_pid
         self._printed = monty.CollectString(max_bytes=MAX_PRINTED)
 
-    def _workers(self) -> Any:
-        """One process, which checks the program and then runs it."""
+    def _checkout(self, exits: ExitStack, modules: dict[str, Any], **more: Any) -> MontySession:
+        """The one process, which checks the program and then runs it; another one if it is gone."""
         import pydantic_monty as monty
 
-        if self._pool is None:
-            pool = monty.Monty(min_processes=1, max_processes=1, request_timeout=self._options.seconds + 10.0)
-            self._pool = self._exits.enter_context(pool)
-        return self._pool
+        with _without_terminal():
+            if self._pool is None:
+                pool = monty.Monty(min_processes=1, max_processes=1, request_timeout=self._options.seconds + 10.0)
+                self._pool = self._exits.enter_context(pool)
+            given = {"script_name": "program.py", "external_modules": modules, "limits": self._limits(), **more}
+            session: MontySession = exits.enter_context(self._pool.checkout(**given))
+            return session
 
     def _limits(self) -> Any:
         return {
@@ -311,10 +315,10 @@ class Sandbox:
                 return Failed(kind, message, is_lost=True)
             own = self._file()
             lines = tuple(int(frame.line) for frame in error.traceback() if frame.filename == own)
-            is_lost = "limit exceeded" in message or "worker exceeded" in message
+            is_lost = kind in ("TimeoutError", "MemoryError") and message.startswith(_IS_OVER)
             return Failed(kind, message, lines, is_lost)
         except monty.MontySyntaxError as error:
-            return Failed("SyntaxError", error.display("msg"))
+            return Failed("SyntaxError", error.display("msg"), is_lost=True)
         except monty.MontyCrashedError as error:
             return Failed("SystemError", f"the sandbox ended: {error}", is_lost=True)
         except monty.MontyError as error:
@@ -381,19 +385,6 @@ class Sandbox:
             return snapshot.resume({"return_value": None})
         self._asked[snapshot.call_id] = AskedCall(snapshot.call_id, "", seconds=seconds)
         return snapshot.resume({"future": ...})
-
-
-def _problems(report: str) -> list[Problem]:
-    """The type checker's report, errors alone; its first line is ours."""
-    try:
-        found = json.loads(report)
-    except ValueError:
-        return [Problem(0, "type-check", report[:2_000])]
-    return [
-        Problem(int(one["location"]["row"]) - 1, str(one["code"]), str(one["message"]))
-        for one in found
-        if one.get("severity") in ("error", "fatal", None) or one.get("code") == "unused-awaitable"
-    ]
 
 
 def _line_of(error: Any) -> int:

@@ -5,11 +5,13 @@ All text of servers is data here: names become identifiers, values `repr`, descr
 
 from __future__ import annotations
 
+import ast
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from mcpagent.code_mode.identifiers import TYPE_WORDS, identifier, identifiers
 from mcpagent.messages import ToolDefinition
@@ -24,6 +26,12 @@ _MAX_CLASSES, _MAX_DEPTH, _MAX_BRANCHES, _MAX_VALUES, _MAX_FIELDS = 24, 6, 8, 40
 _MAX_VALUE_CHARACTERS = 60
 _MAX_INTEGER = 2**63
 _MAX_REFERENCES = 8
+_MAX_SCHEMAS = 2_000
+"""Schemas that are looked at for one tool: what is written in little may stand for very many."""
+
+_BRANCHES = ("allOf", "anyOf", "oneOf")
+_CONDITIONS = ("if", "then", "else")
+_NESTING = (*_BRANCHES, "patternProperties", "$ref")
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 
@@ -95,14 +103,11 @@ def stub_of(
             optional.append(f"{keyword_}: {kind} | None = None")
             droppable.add(keyword_)
     needed += [f"{keywords[name]}: Any" for name in undescribed]
-    extra = parameters.get("additionalProperties")
-    if (
-        extra is True
-        or (isinstance(extra, dict) and extra)
-        or (not properties and extra is not False and "properties" not in parameters)
-    ):
+    is_free = "properties" not in parameters and parameters.get("additionalProperties") is not False
+    if is_free or _takes_more(parameters, keywords):
         free = "arguments" if "arguments" not in keywords.values() else "further_arguments"
-        optional.append(f"**{free}: {types.of(extra, free) if isinstance(extra, dict) else 'Any'}")
+        extra = types.of(parameters["additionalProperties"], free) if _only_extra(parameters) else "Any"
+        optional.append(f"**{free}: {extra}")
     result = _result_type(types, output_schema)
     arguments = ", ".join((*needed, *optional))
     star = "" if not arguments or arguments.startswith("**") else "*, "
@@ -150,23 +155,26 @@ class _Types:
     prefix: str
     taken: frozenset[str] = frozenset()
     classes: dict[str, str] = field(default_factory=dict[str, str])
-    _references: dict[str, str] = field(default_factory=dict[str, str])
+    _references: dict[int, str] = field(default_factory=dict[int, str])
+    _left: Iterator[int] = field(default_factory=lambda: iter(range(_MAX_SCHEMAS)))
 
     def within(self, root: Mapping[str, Any]) -> _Types:
         """Of another root, into the same classes."""
-        return _Types(root, self.prefix, self.taken, self.classes)
+        return _Types(root, self.prefix, self.taken, self.classes, _left=self._left)
 
     def of(self, schema: Any, hint: str, depth: int = 0) -> str:
         """The type of values that fit; one that is wider where Python has no word for it."""
-        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH or next(self._left, None) is None:
             return "Any"
-        if (reference := schema.get("$ref")) is not None:
+        if self._is_apart(schema):
+            return self.within(schema).of(schema, hint, depth)
+        if (reference := schema.get("$ref")) is not None and "properties" not in schema:
             return self._referred(reference, hint, depth)
         if isinstance(values := schema.get("enum"), list):
             return _literal(values)
         if "const" in schema:
             return _literal([schema["const"]])
-        for key in ("anyOf", "oneOf"):
+        for key in _BRANCHES[1:]:
             if isinstance(branches := schema.get(key), list):
                 if "properties" in schema or schema.get("type") == "object":
                     break  # its branches say more of an object that is described already
@@ -175,10 +183,15 @@ class _Types:
             return self.of(parts[0], hint, depth + 1) if len(parts) == 1 else "Any"
         return self._of_kind(schema, hint, depth)
 
+    def _is_apart(self, schema: dict[str, Any]) -> bool:
+        """Whether references within it are to itself."""
+        return schema is not self.root and isinstance(own := schema.get("$id"), str) and not own.startswith("#")
+
     def _of_kind(self, schema: dict[str, Any], hint: str, depth: int) -> str:
         kind = schema.get("type")
         if isinstance(kind, list):
-            return self._union([self.of({**schema, "type": one}, hint, depth) for one in kind if isinstance(one, str)])
+            kinds = [*dict.fromkeys(one for one in kind if isinstance(one, str))][: _MAX_BRANCHES + 1]
+            return self._union([self.of({**schema, "type": one}, hint, depth) for one in kinds])
         if kind is None:
             kind = "object" if "properties" in schema else "array" if "items" in schema else None
         match kind:
@@ -198,7 +211,7 @@ class _Types:
                 return "Any"
 
     def _union(self, kinds: list[str]) -> str:
-        kinds = list(dict.fromkeys(part for kind in kinds for part in [kind]))
+        kinds = list(dict.fromkeys(kinds))
         if not kinds or "Any" in kinds or len(kinds) > _MAX_BRANCHES:
             return "Any"
         nothing = [kind for kind in kinds if kind == "None"]
@@ -207,36 +220,36 @@ class _Types:
     def _referred(self, reference: Any, hint: str, depth: int) -> str:
         if not isinstance(reference, str) or len(reference) > 500:
             return "Any"
-        if reference in self._references:
-            return self._references[reference]
         found = _at(self.root, reference)
         if not isinstance(found, dict):
             return "Any"
-        last = reference.rsplit("/", 1)[-1] or hint
-        if found.get("type") == "object" and isinstance(found.get("properties"), dict):
-            name = self._references[reference] = self._free_name(last)
+        if (known := self._references.get(id(found))) is not None:
+            return known
+        last = reference.rpartition("/")[2] or hint
+        if found.get("type") == "object" and isinstance(found.get("properties"), dict) and not self._is_apart(found):
+            name = self._references[id(found)] = self._free_name(last)
             kind = self._object(found, last, depth, name)
-            if kind != name:
-                self._references[reference] = kind
-            return kind
-        self._references[reference] = "Any"  # one that holds itself
-        kind = self.of(found, last, depth + 1)
-        self._references[reference] = kind
+        else:
+            self._references[id(found)] = "Any"  # one that holds itself
+            kind = self.of(found, last, depth + 1)
+        self._references[id(found)] = kind
         return kind
 
     def _object(self, schema: Mapping[str, Any], hint: str, depth: int, name: str = "") -> str:
         properties, extra = schema.get("properties"), schema.get("additionalProperties")
+        has_more = _takes_more(schema, properties if isinstance(properties, dict) else {})
         if not isinstance(properties, dict) or not properties:
-            return f"dict[str, {self.of(extra, hint, depth + 1) if isinstance(extra, dict) else 'Any'}]"
-        is_open = extra is True or (isinstance(extra, dict) and bool(extra))
-        if is_open or len(properties) > _MAX_FIELDS or depth >= _MAX_DEPTH:
+            values = self.of(extra, hint, depth + 1) if _only_extra(schema) else "Any"
+            return f"dict[str, {values}]"
+        listed = schema.get("required")
+        names = len(properties) + len(listed if isinstance(listed, list) else ())
+        if has_more or names > 2 * _MAX_FIELDS or len(properties) > _MAX_FIELDS or depth >= _MAX_DEPTH:
             if name:
                 self.classes.pop(name, None)
             return "dict[str, Any]"
         name = name or self._free_name(hint)
         if not name:
             return "dict[str, Any]"
-        listed = schema.get("required")
         required = (
             set(listed) if isinstance(listed, list) and all(isinstance(one, str) for one in listed) else set[str]()
         )
@@ -246,6 +259,7 @@ class _Types:
             if field_ not in required and not _takes_none(kind):
                 kind = f"{kind} | None"
             fields[str(field_)] = kind if field_ in required else f"NotRequired[{kind}]"
+        fields |= dict.fromkeys(sorted(required - fields.keys()), "Any")
         self.classes.pop(name)  # after those of its fields: what is no class statement is read at once
         self.classes[name] = _typed_dict(name, fields)
         return name
@@ -276,15 +290,48 @@ def _class_name(text: str) -> str:
     )
 
 
+def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
+    """Whether its objects are said to have other keys than those described."""
+    if schema.get("additionalProperties", False) is not False:
+        return True
+    if any(schema.get(key, False) is not False for key in ("patternProperties", "unevaluatedProperties", "$ref")):
+        return True
+    parts = [part for key in _BRANCHES if isinstance(listed := schema.get(key), list) for part in listed]
+    parts += [schema.get(key) for key in _CONDITIONS]
+    for key in ("dependentSchemas", "dependencies"):
+        parts += inner.values() if isinstance(inner := schema.get(key), dict) else ()
+    for part in parts:
+        if not isinstance(part, dict):
+            continue
+        properties = part.get("properties")
+        if isinstance(properties, dict) and any(name not in described for name in properties):
+            return True
+        if part.get("additionalProperties", False) is not False or any(key in part for key in _NESTING):
+            return True
+    return False
+
+
+def _only_extra(schema: Mapping[str, Any]) -> bool:
+    """Whether keys that are not described have all the type that `additionalProperties` says."""
+    rules = {**schema, "additionalProperties": False}
+    return isinstance(schema.get("additionalProperties"), dict) and not _takes_more(
+        rules, schema.get("properties") or ()
+    )
+
+
 def _at(root: Mapping[str, Any], reference: str) -> Any:
-    """What `#/$defs/Unit` names in the root (RFC 6901), however many steps further; None if nothing."""
+    """What `#/$defs/Unit` names in the root (RFC 6901), however many steps further; None if nothing, or if it is the
+    name of an anchor."""
     for _ in range(_MAX_REFERENCES):
-        if not reference.startswith("#"):
+        if reference != "#" and not reference.startswith("#/"):
             return None
         found: Any = root
-        for part in reference[1:].split("/")[1:]:
+        for part in unquote(reference).split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, dict) else None
+            if isinstance(found, list):
+                found = found[int(key)] if key.isdecimal() and len(key) < 6 and int(key) < len(found) else None
+            else:
+                found = found.get(key) if isinstance(found, dict) else None
         again = found.get("$ref") if isinstance(found, dict) else None
         if not isinstance(again, str):
             return found
@@ -293,20 +340,22 @@ def _at(root: Mapping[str, Any], reference: str) -> Any:
 
 
 def _literal(values: list[Any]) -> str:
-    usable = [value for value in values if value is None or isinstance(value, str | bool | int)]
-    if any(isinstance(value, int) and abs(value) >= _MAX_INTEGER for value in usable):
-        return _kinds_of(values)
-    if not values or len(usable) < len(values) or len(values) > _MAX_VALUES:
-        return _kinds_of(values)
-    if any(len(value) > _MAX_VALUE_CHARACTERS for value in values if isinstance(value, str)):
+    if not 0 < len(values) <= _MAX_VALUES or not all(map(_is_plain, values)):
         return _kinds_of(values)
     return f"Literal[{', '.join(dict.fromkeys(ascii(value) for value in values))}]"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a Literal can name it, briefly."""
+    if isinstance(value, str):
+        return len(value) <= _MAX_VALUE_CHARACTERS
+    return value is None or (isinstance(value, int) and abs(value) < _MAX_INTEGER)
 
 
 def _kinds_of(values: list[Any]) -> str:
     """What all of these are, for those that no Literal can name."""
     names = {bool: "bool", int: "int", float: "float", str: "str", type(None): "None"}
-    kinds = dict.fromkeys(names.get(type(value), "Any") for value in values)
+    kinds = dict.fromkeys(names.get(kind, "Any") for kind in dict.fromkeys(map(type, values)))
     return " | ".join(kinds) if kinds and "Any" not in kinds else "Any"
 
 
@@ -323,15 +372,18 @@ def _default(schema: Any, kind: str) -> str:
     value = schema["default"]
     if value is None:
         return "None" if _takes_none(kind) else ""
-    text = ascii(value)
-    if isinstance(value, bool):
-        fits = kind in ("bool", "bool | None") or (kind.startswith("Literal[") and text in kind)
-    elif isinstance(value, int | float):
-        wanted = ("int", "float", "int | None", "float | None") if isinstance(value, int) else ("float", "float | None")
-        fits = kind in wanted and math.isfinite(value) and len(text) < 30
-    elif isinstance(value, str):
-        is_listed = kind.startswith("Literal[") and text in kind.removeprefix("Literal[").split("]")[0]
-        fits = len(value) <= _MAX_VALUE_CHARACTERS and (kind in ("str", "str | None") or is_listed)
+    plain = kind.removesuffix(" | None")
+    if isinstance(value, str) and len(value) > _MAX_VALUE_CHARACTERS:
+        fits = False
+    elif plain.startswith("Literal[") and "] | " not in plain:
+        listed = ast.literal_eval(plain.removeprefix("Literal"))
+        fits = any(type(one) is type(value) and one == value for one in listed)
+    elif isinstance(value, bool):
+        fits = plain == "bool"
+    elif isinstance(value, int):
+        fits = plain in ("int", "float") and abs(value) < _MAX_INTEGER
+    elif isinstance(value, float):
+        fits = plain == "float" and math.isfinite(value)
     else:
-        return "..."
-    return text if fits else "..."
+        fits = isinstance(value, str) and plain == "str"
+    return ascii(value) if fits else "..."

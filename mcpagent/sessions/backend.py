@@ -47,7 +47,8 @@ class Rows:
     keep: int
     messages: tuple[MessageRow, ...]
     steps: Mapping[int, str]
-    calls: Mapping[str, str] | None
+    calls: Mapping[str, str | None]
+    only_calls: bool
     values: Mapping[str, str | None]
     columns: Mapping[str, Any]
     title: str
@@ -242,9 +243,12 @@ class SessionBackend(ABC):
             self.add_message(number, place, row)
         for place, step in rows.steps.items():
             self.execute("INSERT INTO steps(session, place, step) VALUES(?, ?, ?)", (number, place, step))
-        if rows.calls is not None:
+        if rows.only_calls:
             self.execute("DELETE FROM calls WHERE session = ?", (number,))
-            for call, progress in rows.calls.items():
+        for call, progress in rows.calls.items():
+            if not rows.only_calls:
+                self.execute("DELETE FROM calls WHERE session = ? AND id = ?", (number, call))
+            if progress is not None:
                 self.execute("INSERT INTO calls(session, id, progress) VALUES(?, ?, ?)", (number, call, progress))
         for name, value in rows.values.items():
             self.execute("DELETE FROM kept_values WHERE session = ? AND name = ?", (number, name))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import fields, replace
 from typing import Any
 
-from mcpagent.conversation import Conversation
+from mcpagent.conversation import CallProgress, Conversation
 from mcpagent.errors import InputError, SessionStoreError
 from mcpagent.messages import Message, Spent
 from mcpagent.sessions.kept import KeptSession, SessionChange, SessionInfo
@@ -38,7 +39,7 @@ class Keeper:
         self._length = length
         self._is_new = length == 0
         self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
-        self._calls: object = {}
+        self._calls: Mapping[str, CallProgress] | None = None
         self._folder = _current_folder()
         self._is_unsure = False
         self._failure: SessionStoreError | None = None
@@ -65,15 +66,15 @@ class Keeper:
         if self._failure is not None or self._is_unsure:  # what was on its way is not there either
             self._failure, self._is_unsure, self._attempt = None, False, self._attempt + 1
             conversation_keep, changed = 0, set(_NAMES)
-            calls: object = conversation.progress
-            is_less = True
+            is_less = only_calls = True
         else:
             conversation_keep = min(conversation.written, self._length)
             changed = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
-            calls = conversation.progress if conversation.progress is not self._calls else None
+            only_calls = self._calls is None
             is_less = conversation_keep < self._length
         messages = tuple(conversation.messages[conversation_keep:])
-        if not messages and not changed and calls is None and not is_less:
+        calls = _became_known(None if only_calls else self._calls, conversation.progress)
+        if not messages and not changed and not calls and not only_calls and not is_less:
             return None
         if self._is_new and not len(conversation):
             return None  # nobody has said anything yet
@@ -84,7 +85,8 @@ class Keeper:
             keep=conversation_keep,
             messages=messages,
             steps=steps_to_json(conversation.steps, conversation_keep) if messages else {},
-            calls=None if calls is None else {c: progress_to_json(it) for c, it in conversation.progress.items()},
+            calls=calls,
+            only_calls=only_calls,
             values={name: _value(name, standing) for name in sorted(changed)},
             title=_first_prompt(messages) if conversation_keep == 0 else "",
             folder=self._folder,
@@ -120,6 +122,17 @@ class Keeper:
         if error is not None and self._failure is None:
             told = error if isinstance(error, SessionStoreError) else SessionStoreError(f"{self.store.where}: {error}")
             self._failure = told
+
+
+def _became_known(
+    before: Mapping[str, CallProgress] | None, progress: Mapping[str, CallProgress]
+) -> dict[str, CallProgress | None]:
+    """What is different, None for what is gone."""
+    if before is progress:
+        return {}
+    before = before or {}
+    new = {call: known for call, known in progress.items() if before.get(call) is not known}
+    return {**dict.fromkeys(before.keys() - progress.keys()), **new}
 
 
 def _value(name: str, standing: Standing) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcpagent.conversation import CallProgress
 from mcpagent.messages import Message, Step
 
 
@@ -56,8 +57,9 @@ class Found:
 class SessionChange:
     """What became different in a session since it was written last: all of it is written, or nothing.
 
-    The first `keep` messages stay as they are, and `messages` are all that follow. `calls` is what is known of the
-    calls under way, by id, all of it; None if that is as it was. `values` are by name, None for one that is gone.
+    The first `keep` messages stay as they are, and `messages` are all that follow. `calls` is what became known
+    of calls under way, by id, None for one that is over; `only_calls`: of all others nothing is known any more.
+    `values` are by name, None for one that is gone.
     `title` is used while there is none.
     """
 
@@ -65,7 +67,8 @@ class SessionChange:
     messages: tuple[Message, ...] = ()
     steps: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """What the answers among these messages took, by place."""
-    calls: Mapping[str, Any] | None = None
+    calls: Mapping[str, CallProgress | None] = field(default_factory=dict[str, CallProgress | None])
+    only_calls: bool = False
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     title: str = ""
     folder: str = ""

@@ -20,7 +20,7 @@ from mcpagent.python.argument_checks import checked, expect, expect_kind
 from mcpagent.sessions.backend import MAX_FOUND, MessageRow, OutputRow, ReadRows, Rows, SessionBackend
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.places import file_meant, is_address
-from mcpagent.sessions.standing import steps_from_json, written_json
+from mcpagent.sessions.standing import progress_to_json, steps_from_json, written_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line, without_halves
@@ -348,12 +348,16 @@ class SessionStore:
         return self._without_values(written_json(data))
 
     def _rows(self, change: SessionChange) -> Rows:
-        calls = change.calls
+        calls = {
+            self._name(call): None if known is None else self.as_json(progress_to_json(known))
+            for call, known in change.calls.items()
+        }
         return Rows(
             keep=change.keep,
             messages=tuple(map(self._message_row, change.messages)),
             steps={place: self.as_json(step) for place, step in change.steps.items()},
-            calls=None if calls is None else {self._name(call): self.as_json(data) for call, data in calls.items()},
+            calls=calls,
+            only_calls=change.only_calls,
             values={name: None if data is None else self.as_json(data) for name, data in change.values.items()},
             columns={
                 "folder": self._name(change.folder),

@@ -63,7 +63,11 @@ async def fitted(schema: dict[str, Any], arguments: dict[str, Any]) -> tuple[dic
     Models write null for what they leave out. Where that does not fit, and without it they do, it is left out.
     """
     found = await verdict_beside(schema, arguments)
-    if found.problem and (fewer := without_nulls(schema, arguments)) != arguments:
+    if not found.problem:
+        return arguments, found
+    is_much = not _is_small(arguments)
+    fewer = await asyncio.to_thread(without_nulls, schema, arguments) if is_much else without_nulls(schema, arguments)
+    if fewer != arguments:
         again = await verdict_beside(schema, fewer)
         if not again.problem:
             return fewer, again

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from mcpagent import (
     Agent,
     ApprovalPolicy,
+    CodeMode,
     Limits,
     Message,
     ModelRequest,
@@ -129,6 +130,43 @@ async def test_variables_are_there_in_the_next_process(tmp_path: Path, monkeypat
             await session.ask("go")
             last.append([one.text for message in session.messages for one in message.tool_results])
     assert last[-1][-1] == "A\nB"
+
+
+HELD: list[tuple[str, str, str]] = [
+    ("x = ''.join(['ghp', '_', 'A1b2' * 9])", "x[:3]", "a secret"),
+    ("x = {'k': ['xoxb' + '-1234567890abc' * 8]}", "len(x)", "a secret"),
+    ("x = 'eyJ' + 'A' * 100 + '.' + 'B' * 200 + '.' + 'C'", "x[:3]", "a secret"),
+    ("x = 'ghp_' + 'a' * 30; y = 'ghp_A1b2A1b2A1b2A1b2A1b2A1b2A1b2'", "x[:3]", "a secret"),
+    ("x = ('of the ' + 'environment 7')[:20]", "x[:3]", "a secret"),
+    ("x = ['%012d' % n for n in range(700_000)]", "len(x)", "too much"),
+    ("x = 'task-' + 'force-of-the-north'; s = 'max-' * 9", "x[:4]", ""),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "use", "why"), HELD)
+async def test_variables_with_a_secret_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, use: str, why: str
+) -> None:
+    """Nor what is too large; in this process they are there, and the next one is told why they are not."""
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    given, runs = list[str](), [[program, f"print({use})"], ["1", f"print({use})"]]
+    for programs in runs:
+        model = ScriptedModel([*map(run_code, programs), "done"])
+        store = SessionStore(tmp_path / "sessions.db", secrets=["of the environment 7"])
+        async with Agent(model, code_mode=CodeMode(memory_mb=256), sessions=store) as agent:
+            session = agent.session("it")
+            await session.ask("go")
+            given += [one.text for message in session.messages for one in message.tool_results][-2:]
+        store.close()
+    _, here, told, there = given
+    assert "not run" not in here
+    if not why:
+        assert (told, there) == ("1", here)
+        return
+    assert why in told
+    assert told.endswith("\n1")
+    assert "unresolved-reference" in there
 
 
 async def test_after_a_rewind_a_call_with_the_same_id_is_another_one(

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mcpagent.code_mode.code_options import CodeMode
+from mcpagent import Agent, CodeMode, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall
+from mcpagent.code_mode.prelude import FUNCTION, LAST, SHOWN
 from mcpagent.code_mode.program_source import ProgramError, fed, parsed
 from mcpagent.code_mode.sandbox import Ended, Failed, Sandbox, Waiting
+from mcpagent.messages import ToolDefinition
+from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.hostile_programs import ESCAPES, FLOODS
 from tests.code_mode.programs_scene import Tools, told
 from tests.servers.leftovers import nothing_left
@@ -35,9 +40,10 @@ async def outcome(program: str, limits: CodeMode) -> str:
                 {asked.id: {"exc_type": "RuntimeError", "message": "no such tool"} for asked in step.asked}
             )
         assert isinstance(step, Ended | Failed)
-        shown = (
-            await sandbox.value_of("_shown(_last, 5000)") if isinstance(step, Ended) else f"{step.kind}: {step.message}"
-        )
+        if isinstance(step, Failed):
+            shown = f"{step.kind}: {step.message}"
+        else:
+            shown = await sandbox.value_of(f"{SHOWN}({LAST}, 5000)")
         return f"{sandbox.printed[:5_000]}\n{shown}"
 
 
@@ -72,6 +78,72 @@ async def test_each_flood_ends_and_the_loop_goes_on() -> None:
             except ProgramError:
                 continue
             assert len(told_) < 20_000, program
+
+
+def given(value: Any) -> Tool:
+    async def run(_arguments: dict[str, Any]) -> ToolOutput:
+        return value if isinstance(value, ToolOutput) else ToolOutput((), structured=value)
+
+    return Tool(ToolDefinition("give", "Give.", {"type": "object"}, original_name="give"), run)
+
+
+A_TEXT = {"type": "string"}
+G = "import asyncio\nfrom tools.functions import give\n"
+ROWS = [{"a": 1, "b": [1, 2, 3], "c": "xyz"}]
+MUCH: list[tuple[str, Any, str]] = [
+    ("many dicts", None, "x = [{}] * 250_000\nawait give(v=x)"),
+    ("nulls", None, "x = [{'a': None}] * 80_000\nawait give(v=x)"),
+    ("long texts", None, "x = 'a' * 1_000_000\nlen(await asyncio.gather(*[give(v=x) for _ in range(15)]))"),
+    ("rows", {"a": ROWS * 100_000}, "len(await give())"),
+    ("rows as text", ToolOutput.of_text("[" + ", ".join(["[1]"] * 800_000) + "]"), "len(await give())"),
+    ("not ASCII", ToolOutput.of_text("\N{SNOWMAN}" * 20_000_000), "len(await give())"),
+    ("an error", ToolOutput.of_text("no " * 3_000_000, error="failed"), "await give()"),
+    ("many calls", [1] * 600, "len(await asyncio.gather(*[give(v=n) for n in range(1000)]))"),
+    ("many statements", 1, "a = 1; " * 4_000 + "1 / 0"),
+    ("many lines", 1, "a = [1]\n" * 4_000 + "1 / 0"),
+    ("many imports", 1, "import tools.functions\n" * 1_300 + "1"),
+    ("variables", 1, "x = [str(n) for n in range(300_000)]\nlen(await asyncio.gather(*[give() for n in range(9)]))"),
+]
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("is_kept", [False, True])
+async def test_the_loop_goes_on_whatever_crosses_to_this_process(
+    is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arguments, results, programs and variables: as much of each as there may be."""
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
+    search = ToolCall("", "search_tools", {"query": "select:give"})
+    options, code_mode = RunOptions(limits=Limits(tool_calls=2_000)), CodeMode(memory_mb=400, calls=1_000)
+    for name, value, program in MUCH:
+        programs = [ToolCall("", "run_code", {"code": code}) for code in ("1", G + program)]
+        model = ScriptedModel([search, programs[0], "ready", programs[1], "done"])
+        about: dict[str, Any] = {"sessions": SessionStore(tmp_path / f"{name}.db")} if is_kept else {}
+        async with Agent(model, tools=[given(value)], code_mode=code_mode, options=options, **about) as agent:
+            session = agent.session(name)
+            assert await session.ask("begin") == "ready"
+            async with nothing_left(most_lag_seconds=0.05):
+                assert await session.ask("go") == "done"
+            (ran,) = session.messages[-2].tool_results
+            assert "not run" not in ran.text, f"{name}: {ran.text}"
+
+
+async def test_schemas_that_stand_for_much_hold_nobody() -> None:
+    """Neither when they are found, nor when a program imports them."""
+    kinds = {"type": ["array", "object"] * 500, "items": A_TEXT, "additionalProperties": {"enum": ["a"] * 500}}
+    tools = [
+        replace(given(1), definition=ToolDefinition(name, "", {"type": "object", "properties": properties}))
+        for name in map("tool_{}".format, range(20))
+        for properties in [{f"p{number}": {**kinds, "title": name} for number in range(60)}]
+    ]
+    search = ToolCall("", "search_tools", {"query": f"select:{','.join(tool.definition.name for tool in tools)}"})
+    program = "from tools.functions import tool_1\nawait tool_1(p1=['a'], p2={'b': 'a'})"
+    first, code = (ToolCall("", "run_code", {"code": one}) for one in ("1", program))
+    async with Agent(ScriptedModel([first, "ready", search, code, "done"]), tools=tools, with_code_mode=True) as agent:
+        assert await agent.ask("begin") == "ready"
+        async with nothing_left(most_lag_seconds=0.05):
+            assert await agent.ask("go") == "done"
+        assert agent.messages[-2].tool_results[0].text == "1"
 
 
 async def test_a_program_that_is_cancelled_ends_with_its_worker() -> None:
@@ -135,7 +207,9 @@ AROUND = (
 async def test_a_worker_that_dies_ends_its_program_and_nothing_else() -> None:
     async with Sandbox(CodeMode()) as sandbox:
         await sandbox.begin()
-        step = await sandbox.feed(fed(parsed("from tools.a import b\nawait b(x=1)"), {"a": {"b": '_function("a.b")'}}))
+        step = await sandbox.feed(
+            fed(parsed("from tools.a import b\nawait b(x=1)"), {"a": {"b": f'{FUNCTION}("a.b")'}})
+        )
         assert isinstance(step, Waiting)
         assert sandbox.worker is not None
         os.kill(sandbox.worker, 9)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent.code_mode.memory import Memory, Underway
+from mcpagent import SessionStore
+from mcpagent.code_mode.memory import EndedProgram, Memory, Underway
 from mcpagent.code_mode.sandbox import AskedCall
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
@@ -95,3 +98,17 @@ def test_what_is_kept_is_bound_to_its_session_and_unchanged(tmp_path: Path, monk
     assert Memory.from_json({}, "mine").lost == ""
     if sys.platform != "win32":
         assert (tmp_path / "state" / "code-mode.key").stat().st_mode & 0o077 == 0
+
+
+def test_how_a_program_ended_is_known_whatever_it_showed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets are taken out before it is signed: a store that did so afterwards would make it another text."""
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
+    shown = "the token\nghp_A1b2A1b2A1b2A1b2A1b2A1b2 of correct horse"
+    with contextlib.closing(SessionStore(tmp_path / "sessions.db", secrets=["correct horse"])) as store:
+        memory = Memory(b"state", redact=store.redact, ended=EndedProgram("call", 3, shown))
+        again = Memory.from_json(json.loads(store.as_json(memory.to_json("mine"))), "mine")
+    assert again.ended is not None
+    assert again.ended.call_id == "call"
+    assert again.state == b"state"
+    assert "ghp_" not in again.ended.text
+    assert "correct horse" not in again.ended.text

@@ -149,6 +149,30 @@ async def test_another_process_goes_on_with_a_session_that_is_kept(
     assert tools.ran == [("shout", "first"), ("shout", "beside"), ("forbidden", "a"), ("shout", "last")]
 
 
+@pytest.mark.slow
+async def test_one_that_fails_in_another_process_leaves_there_what_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines are those of the program, and the type checker knows what it left and what it did not."""
+    monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    waits = "import tools\nif True:\n    x = 'a'\ny = await tools.functions.forbidden(path=x); z = 1 / 0"
+    after = ["print(x, y)\nx = 3\nawait tools.functions.shout(text='b')", "z", "tools.functions.shout(txt=y)"]
+    tools, store = Tools(), tmp_path / "sessions.db"
+    before = [SEARCH, run_code("x: int = 1"), run_code(waits)]
+    async with agent_of(tools, *before, sessions=SessionStore(store)) as agent:
+        with pytest.raises(CallsPendingError):
+            await agent.session("it").ask("go")
+    calls = [ToolCall(f"later {number}", "run_code", {"code": code}) for number, code in enumerate(after)]
+    async with agent_of(tools, *calls, "done", sessions=SessionStore(store)) as agent:
+        session = agent.session("it")
+        assert await session.resume([call.approve() for call in session.pending]) == "done"
+        failed, used, unknown, wrong = [one.text for m in session.messages for one in m.tool_results][-4:]
+    assert failed.startswith("line 4: y = await tools.functions.forbidden(path=x); z = 1 / 0\nZeroDivisionError")
+    assert used == "a deleted a\nB"
+    assert "unresolved-reference" in unknown
+    assert "unknown-argument" in wrong
+
+
 async def test_where_its_state_is_not_kept_it_is_not_begun_again() -> None:
     """A history alone has no program in it: its calls may have been made."""
     tools = Tools()

@@ -152,16 +152,6 @@ async def test_a_call_that_fails_is_an_exception() -> None:
     assert failed.text.startswith("caught RuntimeError: broken\nline 6: await fails(why='again')\nRuntimeError:")
 
 
-async def test_an_exception_of_gather_takes_no_variable_away() -> None:
-    """It has no line in the program; what was assigned before is known to the type checker all the same."""
-    program = F + "import asyncio\nkept = 5\n\ngot = await asyncio.gather(slow(name='a'), fails(why='no'))\nlater = 1"
-    failed, after, unknown = await told(program, "kept + 1", "got")
-    assert failed.error == "failed"
-    assert "line" not in failed.text
-    assert after.text == "6"
-    assert "unresolved-reference" in unknown.text
-
-
 async def test_lines_are_those_of_the_program_that_failed() -> None:
     """Not those of an earlier program, whose function it calls."""
     _, failed = await told("\n\n\ndef half(n):\n    return 1 / n", "kept = 1\nhalf(0)")
@@ -171,8 +161,8 @@ async def test_lines_are_those_of_the_program_that_failed() -> None:
 LARGE: list[tuple[str, str]] = [
     ("s = 'x' * 2_000_000\nawait shout(text=s)", "ValueError: arguments of 2,000,012 characters"),
     ("import asyncio\ns = 'x' * 1_000_000\nawait asyncio.gather(*[shout(text=s) for _ in range(50)])", "16,777,216"),
-    ("def _shown(value, most):\n    return 'x' * 20_000_000\n1", "x" * 100),
-    ("def _brief(read):\n    return 'x' * 20_000_000\nn = 0\n1 / n", "n = " + "x" * 200),
+    ("def _mcpagent_shown(value, most):\n    return 'x' * 20_000_000\n1", "x" * 100),
+    ("def _mcpagent_brief(read):\n    return 'x' * 20_000_000\nn = 0\n1 / n", "n = " + "x" * 200),
 ]
 
 
@@ -184,6 +174,13 @@ async def test_what_crosses_to_this_process_is_bounded(program: str, words: str)
 
 
 HOSTILE_RESULTS: list[tuple[ToolOutput, str, str]] = [
+    (
+        ToolOutput((), structured={"k": 10**5_000}),
+        "await give()",
+        "RuntimeError: give was called, but its result is no",
+    ),
+    (ToolOutput((), structured={1: {2}}), "await give()", "RuntimeError: give was called, but its result is no JSON"),
+    (ToolOutput((), structured={"k": float("inf")}), "(await give())['k'] > 1", "True"),
     (ToolOutput((), structured={"k": "\ud800"}), "(await give())['k']", "?"),
     (ToolOutput.of_text("a\ud800b"), "len(await give())", "3"),
     (ToolOutput.of_text("[" * 100_000), "len(await give())", "100000"),

@@ -55,12 +55,130 @@ KINDS: list[tuple[dict[str, Any], str]] = [
     ({"$ref": "#/nowhere"}, "Any"),
     ({"$ref": "https://elsewhere.example/schema"}, "Any"),
     ({"allOf": [{"type": "string"}]}, "str"),
+    ({"type": "object", "properties": {"a": {}}, "additionalProperties": {}}, "dict[str, Any]"),
+    ({"type": "object", "properties": {"a": {}}, "patternProperties": {"^x": {}}}, "dict[str, Any]"),
+    ({"type": "object", "properties": {"a": {}}, "allOf": [{"properties": {"b": {}}}]}, "dict[str, Any]"),
+    ({"type": "object", "properties": {"a": {}}, "then": {"properties": {"b": {}}}}, "dict[str, Any]"),
+    ({"type": "object", "properties": {"a": {}}, "anyOf": [{"required": ["a"]}]}, "DoValue"),
+    ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, "DoValue"),
+    ({"$ref": "#/$defs/text", "properties": {"a": {}}}, "dict[str, Any]"),
+    (
+        {
+            "type": "object",
+            "patternProperties": {"^x": {"type": "integer"}},
+            "additionalProperties": {"type": "string"},
+        },
+        "dict[str, Any]",
+    ),
+    ({"type": ["array"] * 9, "items": {"type": "string"}}, "list[str]"),
+    ({"enum": [*range(99), "a"]}, "int | str"),
+    # What a reference names.
+    ({"$ref": "#/$defs/text"}, "str"),
+    ({"$ref": "#/$defs/a%20b~1c"}, "bool"),
+    ({"$ref": "#/$defs/either/anyOf/1"}, "int"),
+    ({"$ref": "#/$defs/either/anyOf/2"}, "Any"),
+    ({"$ref": "#text"}, "Any"),
+    ({"$ref": "#/$defs/apart"}, "list[int]"),
+    ({"$ref": "#/$defs/itself"}, "list[Any]"),
 ]
+DEFINITIONS = {
+    "text": {"$anchor": "text", "type": "string"},
+    "a b/c": {"type": "boolean"},
+    "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    "apart": {
+        "$id": "https://elsewhere.example/apart",
+        "type": "array",
+        "items": {"$ref": "#/$defs/text"},
+        "$defs": {"text": {"type": "integer"}},
+    },
+    "itself": {"type": "array", "items": {"$ref": "#/$defs/itself"}},
+}
 
 
 @pytest.mark.parametrize(("schema", "kind"), KINDS, ids=[json.dumps(schema) for schema, _ in KINDS])
 def test_what_a_schema_is_in_python(schema: dict[str, Any], kind: str) -> None:
-    assert stub({"value": schema}, required=("value",)).signature == f"async def do(*, value: {kind}) -> Any"
+    shown = stub({"value": schema}, required=("value",), **{"$defs": DEFINITIONS})
+    assert shown.signature == f"async def do(*, value: {kind}) -> Any"
+
+
+DEFAULTS: list[tuple[dict[str, Any], Any, str]] = [
+    ({"type": "integer"}, 10**400, "int = ..."),
+    ({"type": "integer"}, 10**5_000, "int = ..."),
+    ({"type": "number"}, float("inf"), "float = ..."),
+    ({"type": "number"}, 3, "float = 3"),
+    ({"type": ["integer", "null"]}, 3, "int | None = 3"),
+    ({"type": "integer"}, True, "int = ..."),
+    ({"enum": ["True"]}, True, "Literal['True'] = ..."),
+    ({"enum": ["a", "b"]}, "', '", "Literal['a', 'b'] = ..."),
+    ({"enum": ["a]", "b"]}, "b", "Literal['a]', 'b'] = 'b'"),
+    ({"enum": [1, 2, None]}, 2, "Literal[1, 2, None] = 2"),
+    ({"type": "string"}, "x" * 10_000, "str = ..."),
+    ({"type": "array"}, [[[]]], "list[Any] = ..."),
+]
+
+
+@pytest.mark.parametrize(("schema", "default", "shown"), DEFAULTS, ids=[shown for *_, shown in DEFAULTS])
+def test_a_default_is_shown_where_it_can_be_written(schema: dict[str, Any], default: Any, shown: str) -> None:
+    assert stub({"value": {**schema, "default": default}}).signature == f"async def do(*, value: {shown}) -> Any"
+
+
+def test_a_default_however_deep_breaks_nothing() -> None:
+    deep: list[Any] = []
+    for _ in range(50_000):
+        deep = [deep]
+    assert stub({"value": {"default": deep}}).signature == "async def do(*, value: Any = ...) -> Any"
+
+
+def unions(depth: int) -> dict[str, Any]:
+    """Small as a value, very much if it is written out."""
+    one: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        one = {"anyOf": [one] * 9}
+    return one
+
+
+def arrays(depth: int) -> dict[str, Any]:
+    one: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        one = {"type": ["array", "object"] * 500, "items": one, "additionalProperties": one}
+    return one
+
+
+@pytest.mark.parametrize("schema", [unions(6), arrays(6), unions(200), {"allOf": [arrays(5)]}])
+def test_what_stands_for_very_much_takes_little(schema: dict[str, Any]) -> None:
+    aliases = {f"a{number}": {"$ref": "#/$defs/much"} for number in range(500)}
+    given = {name: {"$ref": f"#/$defs/{name}"} for name in aliases}
+    more: dict[str, Any] = {"$defs": {"much": schema, **aliases}}
+    shown = stub({"one": schema, **given}, **more)
+    assert len(shown.declared) < 2_000_000
+
+
+FREER: list[dict[str, Any]] = [
+    {"patternProperties": {"^x-": {}}, "additionalProperties": False},
+    {"additionalProperties": {}},
+    {"oneOf": [{"properties": {"b": {}}}, {"properties": {"c": {}}}]},
+    {"allOf": [{"$ref": "#/$defs/more"}]},
+    {"if": {"required": ["a"]}, "then": {"properties": {"b": {}}}},
+    {"dependentSchemas": {"a": {"properties": {"b": {}}}}},
+    {"unevaluatedProperties": {"type": "string"}},
+]
+
+
+@pytest.mark.parametrize("more", FREER, ids=json.dumps)
+def test_what_other_keywords_allow_can_be_passed(more: dict[str, Any]) -> None:
+    assert stub({"a": {"type": "string"}}, required=("a",), **more).signature == (
+        "async def do(*, a: str, **arguments: Any) -> Any"
+    )
+
+
+def test_keys_of_one_type_and_what_is_required_without_words() -> None:
+    extra = {"type": "integer"}
+    assert stub({}, additionalProperties=extra).signature == "async def do(**arguments: int) -> Any"
+    assert stub({"a": {}}, additionalProperties=False, anyOf=[{"required": ["a"]}]).signature.endswith(
+        "*, a: Any = ...) -> Any"
+    )
+    inner = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a", "b"]}
+    assert stub({"v": inner}).classes == ("class DoV(TypedDict):\n    a: str\n    b: Any",)
 
 
 def test_optional_arguments_have_their_defaults() -> None:
@@ -198,7 +316,8 @@ def as_source(value: Any) -> str:
 
 
 def calls_of(tools: list[ToolDefinition], places: Places, chance: Random) -> tuple[str, list[str]]:
-    """A module's stub, and calls by it with random arguments, each of which comes back to these arguments."""
+    """A module's stub, and calls by it with random arguments, each of which comes back to these arguments: written as
+    they are, and as variables."""
     declared, calls = [], []
     for tool in tools:
         name = places.by_key[tool.key].function
@@ -216,6 +335,8 @@ def calls_of(tools: list[ToolDefinition], places: Places, chance: Random) -> tup
         ast.parse(shown.shown())
         declared.append(shown.declared)
         calls.append(f"await {name}({', '.join(f'{key}={as_source(value)}' for key, value in written.items())})")
+        variables = "".join(f"v{place} = {as_source(value)}; " for place, value in enumerate(written.values()))
+        calls.append(f"{variables}await {name}({', '.join(f'{key}=v{place}' for place, key in enumerate(written))})")
     return HEADER + "\n".join(declared) + "\n", calls
 
 
@@ -225,7 +346,7 @@ def test_a_call_by_the_stub_is_the_same_call_on_the_wire(chance: Random) -> None
     server, catalogue = chance.choice(list(made_catalogues().items()))
     tools, places = definitions(server, catalogue)[:4], Places()
     places.add(tools)
-    assert len(calls_of(tools, places, chance)[1]) == 4
+    assert len(calls_of(tools, places, chance)[1]) == 8
 
 
 @pytest.mark.slow

@@ -1,0 +1,106 @@
+"""What a type checker cannot know is no reason to refuse a program; what is surely wrong is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mcpagent import CodeMode
+from mcpagent.code_mode.sandbox import Sandbox
+from mcpagent.code_mode.stubs import HEADER
+from mcpagent.code_mode.type_checks import reported
+
+pytestmark = pytest.mark.anyio
+
+STUB = f"""{HEADER}
+class Row(TypedDict):
+    id: str
+    mode: NotRequired[Literal['a', 'b'] | None]
+Odd = TypedDict("Odd", {{'a b': int}})
+async def save(*, row: Row | None = None, rows: list[Row] = ..., deep: list[list[Row]] = ...) -> Any: ...
+async def odd(*, value: Odd) -> Any: ...
+async def pick(*, mode: Literal['a', 'b'] = 'a', many: list[Literal['a', 'b']] | None = None) -> Any: ...
+async def long(*, mode: Literal[{", ".join(f"'v{n}'" for n in range(40))}]) -> Any: ...
+async def level(*, n: Literal[1, 2] = 1, f: list[float] | None = None, t: list[str] | None = None) -> Any: ...
+async def free(*, given: dict[str, Any]) -> Any: ...
+async def get() -> Row: ...
+"""
+
+RIGHT = """
+row = {'id': 'x', 'mode': 'a'}
+await save(row=row)
+await save(row=dict(id='x'))
+await save(rows=[row])
+rows = [{'id': str(n)} for n in range(3)]
+await save(rows=rows, deep=[rows, [row]])
+await save(row={**(await get()), 'id': 'y'})
+await odd(value={'a b': 1})
+value = {'a b': 1}
+await odd(value=value)
+await pick(mode='A'.lower(), many='a,b'.split(','))
+def with_mode(mode: str): return pick(mode=mode, many=[mode])
+await with_mode('a')
+await save(row={'id': 'x', 'mode': str('a')})
+await long(mode=str('v39'))
+await level(n=len('a'), f=[n for n in range(3)], t=('a', 'b'))
+await free(given=await get())
+await free(given=row)
+many = {'a': 1, 'b': 'c', 'd': [1], 'e': {'f': 1}, 'g': 1.5, 'h': b'', 'i': (1,), 'j': {1}, 'k': ['a']}
+await save(row=many)
+"""
+
+WRONG = """
+await save(row={'ident': 'x'})
+await save(row={'id': 1})
+await save(row={'id': 'x', 'mode': 'c'})
+await save(rows=[{'id': 1}])
+await save(row='x')
+await save(row=[row])
+await save(rows=row)
+await odd(value={'a b': 'x'})
+await pick(mode='c')
+await pick(mode=1)
+await pick(many=[1])
+await long(mode='w1')
+await level(n=3)
+await level(n=str(1))
+await level(f=['a'])
+await level(t=('a', 1))
+await level(t={'a'})
+await free(given=[1])
+await save(row=None if rows else 1)
+"""
+
+
+async def test_a_right_program_passes_and_each_wrong_line_is_told() -> None:
+    imports = "from tools.it import save, odd, pick, long, level, free, get"
+    async with Sandbox(CodeMode(seconds=60)) as sandbox:
+        found = await sandbox.check(imports + RIGHT + WRONG.lstrip(), {"it": STUB})
+    lines = (imports + RIGHT + WRONG.lstrip()).splitlines()
+    told = {lines[problem.line - 1] for problem in found}
+    assert [line for line in RIGHT.splitlines() if line in told] == []
+    assert [line for line in WRONG.splitlines() if line and line not in told] == []
+
+
+ODD = (
+    "Expected `Row`, found `dict[`",
+    "Expected `, found `",
+    "Expected `" + "list[" * 300 + "int" + "]" * 300 + "`, found `list[int]`",
+    "Expected `Literal[`]`, found `str`",
+    "Expected `" + "(" * 900 + "`, found `str`",
+    "Expected `int`, found `str" + "x" * 5_000,
+    "declared type `int` on TypedDict `Row`: value of type `\ud800`",
+    "",
+)
+
+
+@pytest.mark.parametrize("message", ODD, ids=range(len(ODD)))
+def test_what_cannot_be_read_stays_a_problem(message: str) -> None:
+    one = {"location": {"row": 3}, "code": "invalid-argument-type", "message": message, "severity": "error"}
+    (found,) = reported(json.dumps([one]), [STUB])
+    assert (found.line, found.message) == (2, message)
+
+
+def test_a_report_that_is_none_is_told() -> None:
+    assert [one.message for one in reported("no report")] == ["no report"]
