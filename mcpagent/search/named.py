@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain, repeat
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
@@ -44,15 +45,16 @@ class Named:
     def __init__(self) -> None:
         self.tools: dict[int, ToolDefinition] = {}
         self._numbers: defaultdict[str, list[int]] = defaultdict(list)
-        self._by_length: list[str] = []
-        """The keys from the shortest to the longest; made when a name is looked for that no tool has."""
+        self._by_length: defaultdict[int, dict[str, None]] | None = None
+        """Made when the first name is looked for that no tool has."""
 
     def add(self, number: int, tool: ToolDefinition) -> None:
         """Takes up a tool; one with a higher number than all before."""
         self.tools[number] = tool
         for key in name_keys(tool):
             self._numbers[key].append(number)
-        self._by_length = []
+            if self._by_length is not None:
+                self._by_length[len(key)][key] = None
 
     def remove(self, number: int, tool: ToolDefinition) -> None:
         """Forgets a tool that was taken up."""
@@ -61,7 +63,8 @@ class Named:
             self._numbers[key].remove(number)
             if not self._numbers[key]:
                 del self._numbers[key]
-        self._by_length = []
+                if self._by_length is not None:
+                    del self._by_length[len(key)][key]
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """The tools with that key, in order."""
@@ -70,12 +73,14 @@ class Named:
     def __contains__(self, key: object) -> bool:
         return key in self._numbers
 
-    def of_length(self, shortest: int, longest: int) -> list[str]:
+    def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
         """The keys of these lengths."""
-        if not self._by_length:  # copied, so that they lie one after the other in memory
-            self._by_length = "\n".join(sorted(self._numbers, key=len)).split("\n")
-        first, last = (bisect_left(self._by_length, length, key=len) for length in (shortest, longest + 1))
-        return self._by_length[first:last]
+        if self._by_length is None:
+            self._by_length = defaultdict(dict)
+            # Copied in this order, so that those which are compared together lie one after the other in memory.
+            for key in "\n".join(sorted(self._numbers, key=len)).split("\n"):
+                self._by_length[len(key)][key] = None
+        return chain.from_iterable(map(self._by_length.get, lengths, repeat(())))
 
     def exactly(self, name: str, server: str | None) -> list[int]:
         """The tools of that name, of one server or of all, a tool of just that offered name first."""
@@ -104,8 +109,8 @@ class Named:
             return []
         # The ratio of two texts is at most 2 * shorter / (shorter + longer).
         spread = (200 - likeness) / likeness
-        keys = self.of_length(math.ceil(len(key) / spread), math.floor(len(key) * spread))
-        fitting = extract(key, keys, scorer=ratio, score_cutoff=likeness, limit=None)
+        lengths = range(math.ceil(len(key) / spread), math.floor(len(key) * spread) + 1)
+        fitting = extract(key, list(self.of_length(lengths)), scorer=ratio, score_cutoff=likeness, limit=None)
         fitting.sort(key=lambda one: (-one[1], one[0]))  # of names that are as near the same ones are taken
         best: dict[int, float] = {}
         for near, score, _ in fitting[: 4 * limit]:
@@ -128,6 +133,6 @@ class NamedOfSome(Named):
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and any(map(self.tools.__contains__, self._whole.numbers(key)))
 
-    def of_length(self, shortest: int, longest: int) -> list[str]:
+    def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
         """The keys of these lengths that a tool has which is held."""
-        return [key for key in self._whole.of_length(shortest, longest) if key in self]
+        return (key for key in self._whole.of_length(lengths) if key in self)
