@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,7 +21,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import End, outcome_of
 from mcpagent.mcp.request_failures import failed_request
-from mcpagent.mcp.transports.bytes_to_messages import Heard, Junk, Line, decoded, dumped, unheard
+from mcpagent.mcp.transports.bytes_to_messages import Decoded, Heard, Junk, Line, decoded, dumped, unheard
 from mcpagent.mcp.transports.redirects import sent_within_origin
 from mcpagent.mcp.transports.remote import (
     MAX_ERROR_BYTES,
@@ -156,9 +157,14 @@ async def _read_sse(
             async for event in events:
                 if event.event != "message" or not event.data:
                     continue
-                for message in await decoded(event.data.encode("utf-8", "replace")):
-                    item = ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
-                    await incoming.send(item)
+                found = deque(await decoded(event.data.encode("utf-8", "replace")))
+                del event  # a large one would be kept until the next comes, and so would a large message
+                while found:
+                    await incoming.send(_item(found.popleft()))
+
+
+def _item(message: Decoded) -> SessionMessage | Exception:
+    return ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
 
 
 async def _post_sse(

@@ -271,11 +271,11 @@ class StdioTransport:
                     number += 1  # noqa: SIM113  enumerate would keep the line
                     if number % _LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
-                    found = await decoded(line)
-                    del line  # a large one would be kept until the next comes
-                    for message in self._told(found):
+                    found = deque(self._told(await decoded(line)))
+                    del line  # a large one would be kept until the next comes, and so would a large message
+                    while found:
                         useless = 0
-                        yield message
+                        yield found.popleft()
                 if useless > self._config.max_message_bytes and not reader.is_in_message:
                     self._end_flood(useless)
                     return
