@@ -42,6 +42,24 @@ async def connected(mode: str, **settings: Any) -> AsyncIterator[tuple[FaultyHtt
         yield server, {tool.name: tool for tool in await toolset.tools()}
 
 
+@pytest.mark.parametrize("mode", ["cancel-reset", "cancel-hang"])
+async def test_a_server_that_takes_no_cancellation_answers_other_calls(mode: str) -> None:
+    async with connected(mode) as (server, tools), asyncio.timeout(30):
+        others = asyncio.ensure_future(tools["trouble"].run({"text": "x"}))
+        call = asyncio.ensure_future(tools["trouble"].run({"text": "x"}))
+        while server.troubles < 2:  # noqa: ASYNC110  another end of the wire
+            await asyncio.sleep(0.01)
+        call.cancel()
+        while not server.count("notifications/cancelled"):  # noqa: ASYNC110  the same
+            await asyncio.sleep(0.01)
+        for number in range(3):
+            assert text_of(await tools["echo"].run({"text": f"{number}"})) == f"{number}"
+        assert server.session == 1
+        assert not others.done()
+        others.cancel()
+        await asyncio.wait({others, call})
+
+
 @pytest.mark.parametrize(
     ("mode", "expected", "error"),
     [

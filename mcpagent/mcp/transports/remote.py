@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import httpx2
@@ -35,6 +35,7 @@ from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of
 from mcpagent.mcp.redaction import secrets_of_address
 from mcpagent.mcp.request_failures import failed_request
 from mcpagent.mcp.transports.bytes_to_messages import Heard, Line, decode, decoded, dumped, unheard
+from mcpagent.mcp.transports.one_way import OneWay
 from mcpagent.mcp.transports.redirects import (
     KEEPING_METHOD,
     MOST_REDIRECTS,
@@ -58,6 +59,7 @@ _STREAM_OPENINGS = 4
 _STREAM_WINDOW_SECONDS = 30.0
 _STREAM_PLACES = 100
 _GREETINGS = frozenset({"initialize", "server/discover"})
+_GREETED = b'"notifications/initialized"'
 _LONGEST_NAMED_WAIT_SECONDS = 24 * 3600.0
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
@@ -141,18 +143,25 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         self._aside = aside
         self._wants_sign_in = ""
         self._openings: dict[str, deque[float]] = {}
+        self._one_way = OneWay(partial(sent_within_origin, inner))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises only for what is no request of JSON-RPC."""
         if request.method == "GET":
             return await self._open_stream(request)
-        asked = _Asked.of(request, await request.aread()) if request.method == "POST" else None
-        if asked is None:
+        if request.method != "POST":
             return await self._inner.handle_async_request(request)
-        return await self._answer(request, asked)
+        body = await request.aread()
+        asked = _Asked.of(request, body)
+        if asked is not None:
+            return await self._answer(request, asked)
+        if _GREETED in body:  # a server may want to know it before anything else
+            return await self._inner.handle_async_request(request)
+        return await self._one_way.post(request)
 
     async def aclose(self) -> None:
         """Closes the connections below."""
+        await self._one_way.aclose()
         await self._inner.aclose()
 
     async def _open_stream(self, request: httpx2.Request) -> httpx2.Response:
