@@ -25,6 +25,7 @@ from mcpagent.mcp.attempts import Attempts, RawResult
 from mcpagent.mcp.eras import agree_on_era
 from mcpagent.mcp.server_news import ServerNews
 from mcpagent.mcp.tasks import FollowedTasks
+from mcpagent.mcp.transports.open_requests import ANONYMOUS_SECONDS
 from mcpagent.mcp.transports.relay import Relay, relayed
 
 pytestmark = pytest.mark.anyio
@@ -258,6 +259,28 @@ async def test_which_ids_name_a_request(echo: types.RequestId, is_its_own: bool)
         await asyncio.wait({asking}, timeout=5)
         end = asking.exception() or asking.result()
     assert (end == {"of": "this"}, heard) == (is_its_own, [5] if is_its_own else [])
+
+
+@pytest.mark.parametrize("first", ["answered", "cancelled"])
+async def test_an_answer_without_an_id_ends_the_request_that_it_must_be_for(first: str) -> None:
+    """Of two: the other one if one is answered; it may have been for one that nobody waits for any more."""
+    wire = Wire()
+    async with connected(wire) as relay:
+        asking = [asyncio.create_task(relay.send_raw_request("x/ask", None)) for _ in range(2)]
+        await until(lambda: len(wire.sent) == 2)
+        wire.say(id=None, error={"code": -32603, "message": "of one of them"})
+        await until(wire.waiting.empty)
+        if first == "answered":
+            wire.say(id=wire.sent[0].id, result={})
+        else:
+            asking[0].cancel()
+        _, waiting = await asyncio.wait(asking, timeout=ANONYMOUS_SECONDS + 0.3)
+        assert (asking[1] in waiting) == (first == "cancelled")
+        if waiting:
+            wire.say(id=wire.sent[1].id, result={"well": True})
+            assert await asyncio.wait_for(asking[1], 5) == {"well": True}
+        else:
+            assert "of one of them" in str(asking[1].exception())
 
 
 async def test_a_connection_outlives_whoever_fails_to_hear_of_progress() -> None:

@@ -83,8 +83,13 @@ class OpenRequests:
 
     def end(self, answer: JSONRPCResponse | JSONRPCError) -> None:
         """Gives a request its answer; one that nobody waits for is dropped."""
-        request = self.give_up(answer.id)
-        if request is not None and not request.answer.done():
+        key = None if answer.id is None else coerce_request_id(answer.id)
+        if key is None or (request := self._taken(key)) is None:
+            return
+        for meant, _ in self._anonymous:
+            meant.discard(key)
+        self._attribute()
+        if not request.answer.done():
             request.answer.set_result(answer)
 
     async def hear_progress(self, params: Mapping[str, Any]) -> bool:
@@ -98,19 +103,17 @@ class OpenRequests:
             await request.heard(done, number(params.get("total")), message if isinstance(message, str) else None)
         return True
 
-    def give_up(self, request_id: RequestId | None) -> OpenRequest | None:
-        """Nobody waits for an answer to it any more."""
-        if request_id is None:
-            return None
+    def give_up(self, request_id: RequestId) -> None:
+        """Nobody waits for an answer to it any more. One without an id that came may have been it, so no other is."""
         key = coerce_request_id(request_id)
+        if self._taken(key) is not None:
+            for item in [item for item in self._anonymous if key in item[0]]:
+                self._anonymous.remove(item)
+
+    def _taken(self, key: RequestId) -> OpenRequest | None:
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
-        request = self._open.pop(key, None)
-        if request is not None and self._anonymous:
-            for meant, _ in self._anonymous:
-                meant.discard(key)
-            self._attribute()
-        return request
+        return self._open.pop(key, None)
 
     def id_for(self, error: ErrorData) -> RequestId | None:
         """The request that an answer without an id ends; none at once if it may as well answer a notification, so that
