@@ -23,6 +23,7 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CONNECTION_CLOSED,
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     ErrorData,
     JSONRPCError,
@@ -185,6 +186,9 @@ class Relay:
             answer = await request.answer
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise MCPError(code=CONNECTION_CLOSED, message="Connection closed") from None
+        except ValueError as error:
+            text = f"was not sent, since it is not valid Unicode text: {error}"
+            raise MCPError(code=INVALID_PARAMS, message=text) from None
         except asyncio.CancelledError:
             is_answered = request.answer.done() and not request.answer.cancelled()
             if options.get("cancel_on_abandon", True) and not is_answered:
@@ -211,7 +215,7 @@ class Relay:
         task.add_done_callback(self._background.discard)
 
     async def _send_quietly(self, item: SessionMessage) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ValueError):
             await self._write(item)
 
     # --- answers of the session (mcp.shared._stream_protocols.WriteStream) ---

@@ -26,6 +26,7 @@ from typing import Any
 import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -76,7 +77,12 @@ async def http_streams(
         client_for(config, transport) as client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=config.max_message_bytes) as streams,
     ):
-        yield aside.all_restored(streams[0]), streams[1].send
+
+        async def send(item: SessionMessage) -> None:
+            dumped(item.message)  # or the SDK would give up the session over what cannot be written
+            await streams[1].send(item)
+
+        yield aside.all_restored(streams[0]), send
 
 
 def client_for(config: ServerConfig, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:

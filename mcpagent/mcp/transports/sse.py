@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -58,7 +59,7 @@ async def sse_streams(
         return await sent_within_origin(wire, request)
 
     async def send(item: SessionMessage) -> None:
-        posting = _post_sse(post, item.message, incoming_send)
+        posting = _post_sse(partial(post, dumped(item.message)), item.message, incoming_send)
         if isinstance(item.message, JSONRPCRequest) and item.message.method != "initialize":
             start(posting)
         else:
@@ -168,13 +169,13 @@ def _item(message: Decoded) -> SessionMessage | Exception:
 
 
 async def _post_sse(
-    post: Callable[[bytes], Awaitable[httpx2.Response]],
+    post: Callable[[], Awaitable[httpx2.Response]],
     message: JSONRPCMessage,
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
     is_sent, status, headers, body = True, None, httpx2.Headers(), b""
     try:
-        response = await post(dumped(message))
+        response = await post()
         status, headers = response.status_code, response.headers
         if status < 300:
             await response.aclose()
