@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import mcp_types as types
 from mcp import MCPError
 from mcp.client.session import ClientSession
-from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.dispatcher import ProgressFnT, as_request_id, coerce_request_id
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpagent.mcp.attempts import RawResult
@@ -152,7 +152,7 @@ class FollowedTask:
 
     def __init__(self, result: Raw, tool: str, peer: Peer, heard: ProgressFnT) -> None:
         handle = result[HANDLE]
-        self.token: types.RequestId = handle["token"]
+        self.token: types.RequestId = coerce_request_id(handle["token"])
         self._is_extension: bool = handle["is_extension"]
         self._task = TaskState.read(handle["task"])
         self._tool = safe_line(tool, 60)
@@ -172,7 +172,8 @@ class FollowedTask:
             if is_mine:
                 self._news.set()
             return is_mine
-        if params.get("progressToken") != self.token:
+        token = as_request_id(params.get("progressToken"))
+        if token is None or coerce_request_id(token) != self.token:
             return False
         if (done := number(params.get("progress"))) is not None:
             self._steps = done

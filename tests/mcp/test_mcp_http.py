@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -40,6 +40,37 @@ async def connected(mode: str, **settings: Any) -> AsyncIterator[tuple[FaultyHtt
         ServerLink(config(server.url, **settings)) as toolset,
     ):
         yield server, {tool.name: tool for tool in await toolset.tools()}
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_call_that_cannot_be_written_fails_alone(kind: Literal["http", "sse"]) -> None:
+    async with everyday(kind) as url, ServerLink(config(url, transport=kind)) as toolset, asyncio.timeout(30):
+        tools = {tool.name: tool for tool in await toolset.tools()}
+        others = asyncio.ensure_future(tools["wait"].run({"seconds": 0.2}))
+        output = await tools["weather"].run({"city": "half a pair: \ud83d"})
+        assert output.error == "failed"
+        assert "was not sent, since it is not valid Unicode text: " in text_of(output)
+        assert text_of(output).isprintable()
+        assert (await others).error is None
+        assert (await tools["weather"].run({"city": "Oslo"})).error is None
+
+
+@pytest.mark.parametrize("mode", ["cancel-reset", "cancel-hang"])
+async def test_a_server_that_takes_no_cancellation_answers_other_calls(mode: str) -> None:
+    async with connected(mode) as (server, tools), asyncio.timeout(30):
+        others = asyncio.ensure_future(tools["trouble"].run({"text": "x"}))
+        call = asyncio.ensure_future(tools["trouble"].run({"text": "x"}))
+        while server.troubles < 2:  # noqa: ASYNC110  another end of the wire
+            await asyncio.sleep(0.01)
+        call.cancel()
+        while not server.count("notifications/cancelled"):  # noqa: ASYNC110  the same
+            await asyncio.sleep(0.01)
+        for number in range(3):
+            assert text_of(await tools["echo"].run({"text": f"{number}"})) == f"{number}"
+        assert server.session == 1
+        assert not others.done()
+        others.cancel()
+        await asyncio.wait({others, call})
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import anyio
 import mcp_types as types
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,7 @@ from mcpagent.mcp.attempts import Attempts, RawResult
 from mcpagent.mcp.eras import agree_on_era
 from mcpagent.mcp.server_news import ServerNews
 from mcpagent.mcp.tasks import FollowedTasks
+from mcpagent.mcp.transports.open_requests import ANONYMOUS_SECONDS
 from mcpagent.mcp.transports.relay import Relay, relayed
 
 pytestmark = pytest.mark.anyio
@@ -44,13 +47,14 @@ HANDSHAKE = {
 
 @dataclass
 class Wire:
-    """The server's end: what was `sent` to it, and `say` for what it says. Also the relay's observer."""
+    """The server's end: what was `sent` to it, and `say` for what it says, each `taken`. Also the relay's observer."""
 
     sent: list[Any] = field(default_factory=list)
     waiting: asyncio.Queue[SessionMessage | None] = field(default_factory=asyncio.Queue)
     reported: list[ServerNews] = field(default_factory=list)
     is_over: bool = False
     answer: Callable[[types.JSONRPCRequest], Raw | types.ErrorData | None] = lambda _: None
+    taken: Callable[[], object] = lambda: None
 
     def say(self, **message: Any) -> None:
         self.waiting.put_nowait(
@@ -66,7 +70,10 @@ class Wire:
     ) -> AsyncIterator[tuple[AsyncIterator[SessionMessage | Exception], Callable[[SessionMessage], Awaitable[None]]]]:
         async def messages() -> AsyncIterator[SessionMessage | Exception]:
             while (item := await self.waiting.get()) is not None:
-                yield item
+                held = [item]
+                del item
+                yield held.pop()
+                self.taken()
 
         yield messages(), self._sent
 
@@ -84,6 +91,7 @@ class Wire:
 
     def ended(self) -> None:
         self.is_over = True
+        self.taken()
 
 
 @asynccontextmanager
@@ -96,6 +104,12 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not condition():  # noqa: ASYNC110  what is waited for happens in this loop, a step or two later
             await asyncio.sleep(0)
+
+
+async def settled() -> None:
+    """All that is ready to run has run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 def requests(wire: Wire, method: str) -> list[types.JSONRPCRequest]:
@@ -193,6 +207,143 @@ async def test_nothing_is_sent_over_a_connection_that_ended() -> None:
             await relay.send_raw_request("x/ask", None)
     assert error.value.code == types.CONNECTION_CLOSED
     assert wire.sent == []
+
+
+async def test_a_request_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
+    wire = Wire()
+    async with connected(wire) as relay:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await relay.send_raw_request("x/ask", None)
+        await settled()
+    assert scope.cancelled_caught
+    assert wire.sent == []
+
+
+@pytest.mark.parametrize("end", ["answered", "closed"])
+async def test_a_request_that_has_ended_is_not_cancelled_any_more(end: str) -> None:
+    """Its answer is there, and the task that waits for it is cancelled before it has run."""
+    wire = Wire()
+    async with connected(wire) as relay:
+        asking = asyncio.create_task(relay.send_raw_request("x/ask", None))
+        await until(lambda: bool(wire.sent))
+        wire.taken = asking.cancel
+        if end == "answered":
+            wire.say(id=wire.sent[0].id, result={})
+        else:
+            wire.hang_up()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asking, 5)
+        await settled()
+    assert [item.method for item in wire.sent] == ["x/ask"]
+
+
+@pytest.mark.parametrize(
+    ("echo", "is_its_own"),
+    [(1, True), ("1", True), ("001", True), (10, False), ("1.0", False), ("one", False), ("", False), (-1, False)],
+)
+async def test_which_ids_name_a_request(echo: types.RequestId, is_its_own: bool) -> None:
+    wire, heard = Wire(), list[float]()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    async with connected(wire) as relay:
+        asking = asyncio.create_task(relay.send_raw_request("x/ask", None, {"on_progress": hear}))
+        await until(lambda: bool(wire.sent))
+        assert wire.sent[0].id == 1
+        for token in (echo, True, None, 1.0, [1], {"1": 1}):
+            wire.say(method="notifications/progress", params={"progressToken": token, "progress": 5})
+        wire.say(id=echo, result={"of": "this"})
+        wire.hang_up()
+        await asyncio.wait({asking}, timeout=5)
+        end = asking.exception() or asking.result()
+    assert (end == {"of": "this"}, heard) == (is_its_own, [5] if is_its_own else [])
+
+
+@pytest.mark.parametrize("first", ["answered", "cancelled"])
+async def test_an_answer_without_an_id_ends_the_request_that_it_must_be_for(first: str) -> None:
+    """Of two: the other one if one is answered; it may have been for one that nobody waits for any more."""
+    wire = Wire()
+    async with connected(wire) as relay:
+        asking = [asyncio.create_task(relay.send_raw_request("x/ask", None)) for _ in range(2)]
+        await until(lambda: len(wire.sent) == 2)
+        wire.say(id=None, error={"code": -32603, "message": "of one of them"})
+        await until(wire.waiting.empty)
+        if first == "answered":
+            wire.say(id=wire.sent[0].id, result={})
+        else:
+            asking[0].cancel()
+        _, waiting = await asyncio.wait(asking, timeout=ANONYMOUS_SECONDS + 0.3)
+        assert (asking[1] in waiting) == (first == "cancelled")
+        if waiting:
+            wire.say(id=wire.sent[1].id, result={"well": True})
+            assert await asyncio.wait_for(asking[1], 5) == {"well": True}
+        else:
+            assert "of one of them" in str(asking[1].exception())
+
+
+async def test_a_connection_outlives_whoever_fails_to_hear_of_progress() -> None:
+    wire = Wire()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        raise ZeroDivisionError
+
+    async with connected(wire) as relay:
+        asking = asyncio.create_task(relay.send_raw_request("x/ask", None, {"on_progress": hear}))
+        await until(lambda: bool(wire.sent))
+        wire.say(method="notifications/progress", params={"progressToken": wire.sent[0].id, "progress": 1})
+        wire.say(id=wire.sent[0].id, result={"well": True})
+        assert await asyncio.wait_for(asking, 5) == {"well": True}
+        assert not wire.is_over
+
+
+async def test_no_notification_makes_a_task() -> None:
+    """A flood of them may not starve the answers behind it."""
+    wire, made = Wire(), list[Any]()
+    loop = asyncio.get_running_loop()
+
+    def factory(loop: asyncio.AbstractEventLoop, work: Any, **how: Any) -> asyncio.Task[Any]:
+        made.append(work)
+        return asyncio.Task(work, loop=loop, **how)
+
+    async with connected(wire) as relay, ClientSession(dispatcher=relay):
+        loop.set_task_factory(factory)
+        try:
+            for method in (
+                "progress",
+                "message",
+                "tools/list_changed",
+                "resources/updated",
+                "elicitation/complete",
+                "x",
+            ):
+                for meta in ({}, {"io.modelcontextprotocol/subscriptionId": "listen-0"}):
+                    params = {"progressToken": "whose?", "_meta": meta}
+                    wire.say(method=f"notifications/{method}", params=params)
+            await until(wire.waiting.empty)
+            await settled()
+        finally:
+            loop.set_task_factory(None)
+        assert not wire.is_over
+    assert made == []
+
+
+async def test_an_answer_is_not_kept_until_the_next_message() -> None:
+    """It may be large."""
+    wire = Wire()
+    async with connected(wire) as relay:
+        asking = asyncio.create_task(relay.send_raw_request("x/ask", None))
+        await until(lambda: bool(wire.sent))
+        item = SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=wire.sent[0].id, result={"much": "x"}))
+        kept = weakref.ref(item.message)
+        wire.waiting.put_nowait(item)
+        del item
+        assert await asyncio.wait_for(asking, 5) == {"much": "x"}
+        del asking
+        await settled()
+        assert kept() is None
+        assert not wire.is_over
 
 
 async def test_a_subscription_that_is_granted_and_ended_at_once_was_granted() -> None:

@@ -70,12 +70,18 @@ class FaultyHttp:
             await self.stream(seen, writer)
         elif seen.method == "DELETE":
             respond(writer, 200, b"")
+        elif seen.is_trouble and self.mode.startswith("cancel-"):
+            await asyncio.sleep(3600)
         elif seen.is_trouble and self.mode in TROUBLES:
             await TROUBLES[self.mode](self, seen, writer)
         elif seen.is_trouble and self.mode == "any":
             writer.write(response(seen.message["params"]["arguments"]["text"], seen.message["id"]))
             await writer.drain()
             writer.close()
+        elif seen.asked == "notifications/cancelled" and self.mode == "cancel-reset":
+            writer.transport.abort()
+        elif seen.asked == "notifications/cancelled" and self.mode == "cancel-hang":
+            await asyncio.sleep(3600)
         elif "id" not in seen.message or "method" not in seen.message:
             respond(writer, 202, b"")
         else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp import MCPError
-from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.dispatcher import ProgressFnT, as_request_id, coerce_request_id
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
@@ -55,14 +55,14 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """All of one connection, by id. `version` is the protocol version of requests that do not name one."""
+    """All of one connection, by id: 7 and "7" are one. `version` is the protocol version of requests that name none."""
 
     def __init__(self) -> None:
         self.version = LATEST_HANDSHAKE_VERSION
         self._is_closed = False
-        self._open: dict[str, OpenRequest] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._anonymous: deque[tuple[set[str], ErrorData]] = deque(maxlen=_MOST_ANONYMOUS)
+        self._open: dict[RequestId, OpenRequest] = {}
+        self._timers: dict[RequestId, asyncio.TimerHandle] = {}
+        self._anonymous: deque[tuple[set[RequestId], ErrorData]] = deque(maxlen=_MOST_ANONYMOUS)
         """Answers without an id, each with the requests that were open then and still are."""
 
     def add(self, request: JSONRPCRequest, heard: ProgressFnT | None) -> OpenRequest:
@@ -73,7 +73,9 @@ class OpenRequests:
         version = (params.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY) or self.version
         target = params.get("name") or params.get("uri") or ""
         answer: asyncio.Future[JSONRPCResponse | JSONRPCError] = asyncio.get_running_loop().create_future()
-        added = self._open[str(request.id)] = OpenRequest(request.method, version, str(target), heard, answer)
+        added = self._open[coerce_request_id(request.id)] = OpenRequest(
+            request.method, version, str(target), heard, answer
+        )
         if request.method == "server/discover":
             error = ErrorData(code=REQUEST_TIMEOUT, message="server/discover was not answered")
             self._end_after(PROBE_SECONDS, request.id, error)
@@ -81,13 +83,19 @@ class OpenRequests:
 
     def end(self, answer: JSONRPCResponse | JSONRPCError) -> None:
         """Gives a request its answer; one that nobody waits for is dropped."""
-        request = self.give_up(answer.id)
-        if request is not None and not request.answer.done():
+        key = None if answer.id is None else coerce_request_id(answer.id)
+        if key is None or (request := self._taken(key)) is None:
+            return
+        for meant, _ in self._anonymous:
+            meant.discard(key)
+        self._attribute()
+        if not request.answer.done():
             request.answer.set_result(answer)
 
     async def hear_progress(self, params: Mapping[str, Any]) -> bool:
         """Whether this is progress of one of them that wants to hear of it."""
-        request = self._open.get(str(params.get("progressToken")))
+        token = as_request_id(params.get("progressToken"))
+        request = None if token is None else self._open.get(coerce_request_id(token))
         if request is None or request.heard is None:
             return False
         if (done := number(params.get("progress"))) is not None:
@@ -95,23 +103,24 @@ class OpenRequests:
             await request.heard(done, number(params.get("total")), message if isinstance(message, str) else None)
         return True
 
-    def give_up(self, request_id: RequestId | None) -> OpenRequest | None:
-        """Nobody waits for an answer to it any more."""
-        if (timer := self._timers.pop(str(request_id), None)) is not None:
+    def give_up(self, request_id: RequestId) -> None:
+        """Nobody waits for an answer to it any more. One without an id that came may have been it, so no other is."""
+        key = coerce_request_id(request_id)
+        if self._taken(key) is not None:
+            for item in [item for item in self._anonymous if key in item[0]]:
+                self._anonymous.remove(item)
+
+    def _taken(self, key: RequestId) -> OpenRequest | None:
+        if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
-        request = self._open.pop(str(request_id), None)
-        if request is not None and self._anonymous:
-            for meant, _ in self._anonymous:
-                meant.discard(str(request_id))
-            self._attribute()
-        return request
+        return self._open.pop(key, None)
 
     def id_for(self, error: ErrorData) -> RequestId | None:
         """The request that an answer without an id ends; none at once if it may as well answer a notification, so that
         the answer which is waited for may follow. Of several it is the one that gets no other answer."""
         meant = {key for key, request in self._open.items() if request.method != "subscriptions/listen"}
         if len(meant) == 1 and error.code in _CANNOT_READ:
-            return _as_id(meant.pop())
+            return meant.pop()
         self._anonymous.append((meant, error))
         self._attribute()
         return None
@@ -127,19 +136,15 @@ class OpenRequests:
         for meant, error in [item for item in self._anonymous if len(item[0]) <= 1]:
             self._anonymous.remove((meant, error))
             for key in meant:
-                self._end_after(ANONYMOUS_SECONDS, _as_id(key), error)
+                self._end_after(ANONYMOUS_SECONDS, key, error)
 
     def _end_after(self, seconds: float, request_id: RequestId, error: ErrorData) -> None:
         """Has a request end with an error, unless it is answered before that."""
-        key = str(request_id)
+        key = coerce_request_id(request_id)
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         late = JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
         self._timers[key] = asyncio.get_running_loop().call_later(seconds, self.end, late)
-
-
-def _as_id(key: str) -> RequestId:
-    return int(key) if key.isdigit() else key
 
 
 def number(value: Any) -> float | None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import anyio
+import anyio.lowlevel
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
@@ -21,6 +23,7 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CONNECTION_CLOSED,
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     ErrorData,
     JSONRPCError,
@@ -39,6 +42,8 @@ from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Transport
 from mcpagent.mcp.transports.open_requests import OpenRequest, OpenRequests
 from mcpagent.mcp.transports.result_repairs import repair_result
 from mcpagent.text.safe_text import safe_line
+
+_logger = logging.getLogger(__name__)
 
 MAX_OPEN_MESSAGES = 100
 """Answers to a server's requests that may wait to be written."""
@@ -60,6 +65,7 @@ _STAND_INS: Mapping[str, dict[str, Any]] = {
 }
 """Results that the SDK need not parse, each with the smallest that it accepts."""
 
+_PROGRESS = "notifications/progress"
 _CHANGES = {f"notifications/{what}/list_changed": what for what in ("tools", "prompts", "resources")}
 
 
@@ -172,6 +178,7 @@ class Relay:
         inject(meta)
         meta.pop("baggage", None)
         message = _request(request_id, method, sent | {"_meta": meta} if meta else sent)
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a server may carry out what it is sent, cancelled or not
         request = self._requests.add(message, heard)
         self._attempts.sent(request_id)
         try:
@@ -179,8 +186,12 @@ class Relay:
             answer = await request.answer
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise MCPError(code=CONNECTION_CLOSED, message="Connection closed") from None
+        except ValueError as error:
+            text = f"was not sent, since it is not valid Unicode text: {error}"
+            raise MCPError(code=INVALID_PARAMS, message=text) from None
         except asyncio.CancelledError:
-            if options.get("cancel_on_abandon", True):
+            is_answered = request.answer.done() and not request.answer.cancelled()
+            if options.get("cancel_on_abandon", True) and not is_answered:
                 # Who cancels a request does not wait for a server that reads nothing.
                 words = {"requestId": request_id, "reason": "caller cancelled"}
                 self._send_beside(_notification("notifications/cancelled", words))
@@ -204,7 +215,7 @@ class Relay:
         task.add_done_callback(self._background.discard)
 
     async def _send_quietly(self, item: SessionMessage) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ValueError):
             await self._write(item)
 
     # --- answers of the session (mcp.shared._stream_protocols.WriteStream) ---
@@ -235,7 +246,10 @@ class Relay:
                         self._observer.junk(safe_line(str(item), 80))
                     elif isinstance(item.message, JSONRPCNotification):
                         method, params = item.message.method, item.message.params or {}
-                        if await self._is_for_session(method, params) and not self._intercepted(method, params):
+                        await self._heard(method, params)
+                        # The session spends a task on each that it gets, and a flood of them starves the answers behind
+                        # it; none but this one changes anything for it that it is not told of here.
+                        if not self._intercepted(method, params) and method == "notifications/cancelled":
                             await self._passed_on.send(item)
                     elif not isinstance(item.message, JSONRPCRequest):
                         self._answered(item.message)
@@ -243,31 +257,30 @@ class Relay:
                         await self._passed_on.send(item)
                     else:
                         self._answer(item.message)
+                    del item  # a large one would be kept until the next comes
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
             self.close()
             self._observer.ended()
 
-    async def _is_for_session(self, method: str, params: Mapping[str, Any]) -> bool:
-        """False for what is dealt with here: the session spends a task on each notification, and a flood of them
-        starves the answers behind it. A change with a subscription's mark goes on, to the subscription."""
-        if method == "notifications/message":
-            level = safe_line(str(params.get("level", "info")), 20)
-            self._observer.report(ServerNews("log", _log_text(params), level))
-            return False
-        if method == "notifications/resources/updated":
-            self._observer.report(ServerNews("resource", safe_line(str(params.get("uri", "")), 500)))
-            return "_meta" in params
-        if (what := _CHANGES.get(method)) is not None:
-            self._observer.report(ServerNews("list", what))
-            return "_meta" in params
-        if method == "notifications/progress" and await self._requests.hear_progress(params):
-            return False
-        return method not in NEWS or not await self._tasks.hear(method, params)
+    async def _heard(self, method: str, params: Mapping[str, Any]) -> None:
+        """Tells whoever wants to know of a notification; the connection outlives what goes wrong there."""
+        try:
+            if method == "notifications/message":
+                level = safe_line(str(params.get("level", "info")), 20)
+                self._observer.report(ServerNews("log", _log_text(params), level))
+            elif method == "notifications/resources/updated":
+                self._observer.report(ServerNews("resource", safe_line(str(params.get("uri", "")), 500)))
+            elif (what := _CHANGES.get(method)) is not None:
+                self._observer.report(ServerNews("list", what))
+            elif method in NEWS and not (method == _PROGRESS and await self._requests.hear_progress(params)):
+                await self._tasks.hear(method, params)
+        except Exception:
+            _logger.exception("whoever hears of %s raised", safe_line(method, 80))
 
     def _intercepted(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether the session takes a notification now, in its order with the answers; the rest may take its time."""
+        """Whether the session takes a notification, at once: subscriptions need it in its order with the answers."""
         return run_notify_intercept(self._intercept, method, params)
 
     def _answer(self, request: JSONRPCRequest) -> None:

@@ -20,12 +20,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -35,6 +36,7 @@ from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of
 from mcpagent.mcp.redaction import secrets_of_address
 from mcpagent.mcp.request_failures import failed_request
 from mcpagent.mcp.transports.bytes_to_messages import Heard, Line, decode, decoded, dumped, unheard
+from mcpagent.mcp.transports.one_way import OneWay
 from mcpagent.mcp.transports.redirects import (
     KEEPING_METHOD,
     MOST_REDIRECTS,
@@ -58,6 +60,7 @@ _STREAM_OPENINGS = 4
 _STREAM_WINDOW_SECONDS = 30.0
 _STREAM_PLACES = 100
 _GREETINGS = frozenset({"initialize", "server/discover"})
+_GREETED = b'"notifications/initialized"'
 _LONGEST_NAMED_WAIT_SECONDS = 24 * 3600.0
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
@@ -74,7 +77,12 @@ async def http_streams(
         client_for(config, transport) as client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=config.max_message_bytes) as streams,
     ):
-        yield aside.all_restored(streams[0]), streams[1].send
+
+        async def send(item: SessionMessage) -> None:
+            dumped(item.message)  # or the SDK would give up the session over what cannot be written
+            await streams[1].send(item)
+
+        yield aside.all_restored(streams[0]), send
 
 
 def client_for(config: ServerConfig, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
@@ -141,18 +149,25 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         self._aside = aside
         self._wants_sign_in = ""
         self._openings: dict[str, deque[float]] = {}
+        self._one_way = OneWay(partial(sent_within_origin, inner))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises only for what is no request of JSON-RPC."""
         if request.method == "GET":
             return await self._open_stream(request)
-        asked = _Asked.of(request, await request.aread()) if request.method == "POST" else None
-        if asked is None:
+        if request.method != "POST":
             return await self._inner.handle_async_request(request)
-        return await self._answer(request, asked)
+        body = await request.aread()
+        asked = _Asked.of(request, body)
+        if asked is not None:
+            return await self._answer(request, asked)
+        if _GREETED in body:  # a server may want to know it before anything else
+            return await self._inner.handle_async_request(request)
+        return await self._one_way.post(request)
 
     async def aclose(self) -> None:
         """Closes the connections below."""
+        await self._one_way.aclose()
         await self._inner.aclose()
 
     async def _open_stream(self, request: httpx2.Request) -> httpx2.Response:

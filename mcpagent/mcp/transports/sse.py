@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -20,7 +22,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import End, outcome_of
 from mcpagent.mcp.request_failures import failed_request
-from mcpagent.mcp.transports.bytes_to_messages import Heard, Junk, Line, decoded, dumped, unheard
+from mcpagent.mcp.transports.bytes_to_messages import Decoded, Heard, Junk, Line, decoded, dumped, unheard
 from mcpagent.mcp.transports.redirects import sent_within_origin
 from mcpagent.mcp.transports.remote import (
     MAX_ERROR_BYTES,
@@ -57,7 +59,7 @@ async def sse_streams(
         return await sent_within_origin(wire, request)
 
     async def send(item: SessionMessage) -> None:
-        posting = _post_sse(post, item.message, incoming_send)
+        posting = _post_sse(partial(post, dumped(item.message)), item.message, incoming_send)
         if isinstance(item.message, JSONRPCRequest) and item.message.method != "initialize":
             start(posting)
         else:
@@ -156,19 +158,24 @@ async def _read_sse(
             async for event in events:
                 if event.event != "message" or not event.data:
                     continue
-                for message in await decoded(event.data.encode("utf-8", "replace")):
-                    item = ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
-                    await incoming.send(item)
+                found = deque(await decoded(event.data.encode("utf-8", "replace")))
+                del event  # a large one would be kept until the next comes, and so would a large message
+                while found:
+                    await incoming.send(_item(found.popleft()))
+
+
+def _item(message: Decoded) -> SessionMessage | Exception:
+    return ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
 
 
 async def _post_sse(
-    post: Callable[[bytes], Awaitable[httpx2.Response]],
+    post: Callable[[], Awaitable[httpx2.Response]],
     message: JSONRPCMessage,
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
     is_sent, status, headers, body = True, None, httpx2.Headers(), b""
     try:
-        response = await post(dumped(message))
+        response = await post()
         status, headers = response.status_code, response.headers
         if status < 300:
             await response.aclose()

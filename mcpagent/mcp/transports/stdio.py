@@ -28,7 +28,6 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     MessageReader,
     decoded,
     dumped,
-    invalid_answer,
     unheard,
 )
 from mcpagent.mcp.transports.keeper import KEEPER, MARK
@@ -271,11 +270,11 @@ class StdioTransport:
                     number += 1  # noqa: SIM113  enumerate would keep the line
                     if number % _LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
-                    found = await decoded(line)
-                    del line  # a large one would be kept until the next comes
-                    for message in self._told(found):
+                    found = deque(self._told(await decoded(line)))
+                    del line  # a large one would be kept until the next comes, and so would a large message
+                    while found:
                         useless = 0
-                        yield message
+                        yield found.popleft()
                 if useless > self._config.max_message_bytes and not reader.is_in_message:
                     self._end_flood(useless)
                     return
@@ -320,17 +319,10 @@ class StdioTransport:
                 yield SessionMessage(message)
 
     async def send(self, item: SessionMessage) -> None:
-        """Sends one message. Raises `anyio.BrokenResourceError` if nobody reads what is sent."""
+        """Sends one message. Raises `anyio.BrokenResourceError` if nobody reads what is sent, and as `dumped` does."""
         message = item.message
         request_id = message.id if isinstance(message, JSONRPCRequest) else None
-        try:
-            line = dumped(message) + b"\n"
-        except ValueError as error:
-            if request_id is not None:
-                refused = invalid_answer(request_id, f"the arguments are not valid JSON text: {error}")
-                self._own_answers.append(SessionMessage(refused))
-                self._pipes.changed.set()
-            return
+        line = dumped(message) + b"\n"
         assert self._stdin is not None
         self._stdin.send(line, request_id)
         await self._stdin.drained()
