@@ -199,6 +199,7 @@ class StdioTransport:
         self._stdin = new_stdin()
         KEEPER.hold()
         try:
+            await asyncio.sleep(0)  # that may have started a process, and each takes some milliseconds of the loop
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self._pipes,
                 launch.program,
@@ -257,7 +258,7 @@ class StdioTransport:
     async def _messages(self) -> AsyncIterator[SessionMessage]:
         """What the server says, until it can say no more; then it is known how it ended."""
         reader = MessageReader(self._config.max_message_bytes)
-        pipes, useless = self._pipes, 0
+        pipes, useless, number = self._pipes, 0, 0
         while True:
             while self._own_answers:
                 yield self._own_answers.popleft()
@@ -265,9 +266,8 @@ class StdioTransport:
                 chunk = pipes.take()
                 self._heard(is_answer=reader.is_in_message)
                 useless += len(chunk)
-                number = 0
                 for line in reader.lines(chunk):
-                    number += 1  # noqa: SIM113  enumerate would keep the line
+                    number += 1
                     if number % _LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
                     found = deque(self._told(await decoded(line)))
