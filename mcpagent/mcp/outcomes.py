@@ -14,6 +14,7 @@ server that has run a call may say anything else beside it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,7 +48,13 @@ _SESSION_NAMES = re.compile(r"mcp-session-id|session[- ]?id|session identifier",
 _FRAME = frozenset({"404", "400", "code", "detail", "error", "message", "page", "status", "title"})
 """What stands around the words of an error, such as the keys of a JSON object."""
 
+_ERROR_KEYS = {"code", "message", "data"}
+
+_WORD = re.compile(r"[\w-]+|[^\x00-\x7f]")
+"""A sign that is no letter, such as a check mark, says something too."""
+
 _LONGEST_SAID = 300
+"""Bytes of a body that can be about the session and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +85,13 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
         return "not_sent", ""
     if not end.was_read:
         return "unread", ""
+    remedy: Remedy = "session" if end.status == 404 and end.session else ""
+    if end.answer is not None and _error_in(end) is None and end.status is not None and end.status >= 400:
+        return "unknown", remedy  # the body says that it ran, the status that it did not
     if end.answer is not None and end.answer.id == end.request_id and end.status not in (400, 404):
         return _of_answer(end.answer), ""
     if _says_session_is_gone(end):
         return "unread", "session"
-    remedy: Remedy = "session" if end.status == 404 and end.session else ""
     if end.answer is not None and _is_header_mismatch(end):
         return "unread", "lists"
     if end.status == 429 and end.transport == "http" and retry_after_seconds(end.headers) is not None:
@@ -105,8 +114,13 @@ def _of_answer(answer: JSONRPCResponse | JSONRPCError) -> Outcome:
 
 
 def _is_header_mismatch(end: End) -> bool:
-    error: Any = getattr(end.answer, "error", None)
-    return end.transport == "http" and end.is_modern and end.status == 400 and error.code == _HEADER_MISMATCH
+    is_refused_unseen = end.transport == "http" and end.is_modern and end.status == 400
+    return bool(is_refused_unseen and _error_in(end).code == _HEADER_MISMATCH)
+
+
+def _error_in(end: End) -> Any:
+    """The error that the server answered with; None if it did not."""
+    return getattr(end.answer, "error", None)
 
 
 def _says_session_is_gone(end: End) -> bool:
@@ -117,14 +131,11 @@ def _says_session_is_gone(end: End) -> bool:
     """
     if end.status not in (400, 404) or not (end.session or end.transport == "sse"):
         return False
-    error: Any = getattr(end.answer, "error", None)
-    if end.answer is not None and error is None:
+    if len(end.body) > _LONGEST_SAID:
         return False
-    said = error.message if error is not None else end.body[: _LONGEST_SAID + 1].decode("utf-8", "replace")
-    if len(said) > _LONGEST_SAID:
-        return False
+    error, said = _error_in(end), _said(end)
     said = said.replace(end.session, "") if end.session else said
-    words = [word for word in re.findall(r"[\w-]+", said.lower()) if word not in _FRAME]
+    words = [word for word in _WORD.findall(said.lower()) if word not in _FRAME]
     is_about_ours = error is not None and end.answer is not None and end.answer.id != end.request_id
     is_plain = end.transport == "http" and (error is None or is_about_ours) and words in ([], ["not", "found"])
     if end.status == 404 and is_plain:
@@ -132,3 +143,20 @@ def _says_session_is_gone(end: End) -> bool:
     if not any("session" in word for word in words) or not all(map(_SESSION_WORDS.fullmatch, words)):
         return False
     return end.status == 404 or is_about_ours or _SESSION_NAMES.search(said) is not None
+
+
+def _said(end: End) -> str:
+    """All that a server says in a body: of one error the words and the data, else everything."""
+    error, body = _error_in(end), end.body.decode("utf-8", "replace")
+    try:
+        whole = json.loads(body)
+    except ValueError:
+        return body
+    is_one_error = error is not None and isinstance(whole, dict) and isinstance(whole.get("error"), dict)
+    if (
+        not is_one_error
+        or whole.keys() - {"jsonrpc", "id", "error"}
+        or whole["error"].keys() - {"code", "message", "data"}
+    ):
+        return body
+    return str(error.message) if error.data is None else f"{error.message} {json.dumps(error.data)}"

@@ -81,7 +81,7 @@ def expected(kind: Kind, status: int, headers: str, body: str) -> tuple[int, str
         is_gone = is_gone and body not in ("gone-error", "empty", "plain", "plain-json", "object")
     if is_gone and has_session:
         return 2, "lost"
-    if kind == "sse" or body in ("half", "no-error"):
+    if kind == "sse" or body in ("half", "no-error") or (body == "result" and status >= 400):
         return 1, "told"
     if status == 429 and HEADERS[headers].get("Retry-After", "soon") != "soon" and body not in OWN_ERRORS:
         return (3 if headers == "later" else 1), "lost"
@@ -126,6 +126,31 @@ async def hold(kind: Kind, statuses: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("kind", ["http", "modern", "sse"])
 async def test_no_end_over_http_repeats_what_may_have_run(kind: Kind) -> None:
     await hold(kind, (400, 503))
+
+
+MORE_THAN_GONE: dict[str, tuple[str, dict[str, str]]] = {
+    "after it": (error("Session not found", "null") + " payment was booked", {}),
+    "behind it": ("Session not found " + "\u2014" * 100 + " payment was booked", {}),
+    "in its data": (error("Session not found", "null").replace("}}", ',"data":"payment was booked"}}'), {}),
+    "beside it": (error("Session not found", "null")[:-1] + ',"note":"payment was booked"}', {}),
+    "in a batch": ("[" + error("Session not found", "null") + ',{"jsonrpc":"2.0","method":"booked"}]', {}),
+    "in a sign": ("\u2705", {}),
+    "encoded": ("booked", {"Content-Encoding": "br"}),
+    "badly encoded": ("booked", {"Content-Encoding": "gzip"}),
+    "endless": ("payment was booked " * 60_000, {}),
+    "cut off": ("", {"Content-Length": "18"}),
+}
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_nor_does_what_says_more_than_that_the_session_is_gone(kind: Kind) -> None:
+    async with nothing_left(), booking(kind) as server:
+        config = ServerConfig("b", url=server.url, transport="sse" if kind == "sse" else "http", timeout_seconds=30)
+        async with ServerLink(config) as link:
+            (book,) = await link.tools()
+            for key, (body, headers) in MORE_THAN_GONE.items():
+                output = await book.run({"key": key, "status": 404, "headers": headers, "body": body})
+                assert (server.runs[key], seen(output)) in ((1, "told"), (1, "error")), (key, output)
 
 
 @pytest.mark.slow

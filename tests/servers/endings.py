@@ -126,8 +126,8 @@ def pieces_of(message: dict[str, Any]) -> Iterator[str]:
 
 def respond(writer: asyncio.StreamWriter, status: int, body: str, headers: dict[str, str] | None = None) -> None:
     data = body.encode()
-    lines = [f"HTTP/1.1 {status} Reason", f"Content-Length: {len(data)}", "Connection: close"]
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    named = {"Content-Length": str(len(data)), "Connection": "close"} | (headers or {})
+    lines = [f"HTTP/1.1 {status} Reason", *(f"{name}: {value}" for name, value in named.items())]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
 
 

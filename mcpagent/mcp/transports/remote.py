@@ -304,12 +304,22 @@ def _status(response: httpx2.Response) -> str:
 
 async def _ended(response: httpx2.Response, asked: _Asked) -> End:
     """What came with an HTTP error, read within bounds."""
-    body = b""
-    with contextlib.suppress(httpx2.TransportError, ValueError):
-        body = await read_capped(response, MAX_ERROR_BYTES)
+    body = await error_body(response)
     found = decode(body.replace(b"\n", b" ")) if b'"jsonrpc"' in body else []
-    answer = next((item for item in found if isinstance(item, JSONRPCError) and item.error.message), None)
+    results = (item for item in found if isinstance(item, JSONRPCResponse) and item.id == asked.id)
+    errors = (item for item in found if isinstance(item, JSONRPCError) and item.error.message)
+    answer = next(itertools.chain(results, errors), None)
     return asked.end(status=response.status_code, headers=response.headers, body=body, answer=answer)
+
+
+async def error_body(response: httpx2.Response) -> bytes:
+    """What came with an error; in place of what cannot be read, why not: it may have said anything."""
+    try:
+        return await read_capped(response, MAX_ERROR_BYTES)
+    except httpx2.TransportError as error:
+        return f"(answer cut off: {cause(error)})".encode()
+    except ValueError as error:
+        return f"({error})".encode()
 
 
 def _http_error(response: httpx2.Response, end: End) -> httpx2.Response:

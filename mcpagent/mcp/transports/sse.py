@@ -25,14 +25,13 @@ from mcpagent.mcp.request_failures import failed_request
 from mcpagent.mcp.transports.bytes_to_messages import Decoded, Heard, Junk, Line, decoded, dumped, unheard
 from mcpagent.mcp.transports.redirects import sent_within_origin
 from mcpagent.mcp.transports.remote import (
-    MAX_ERROR_BYTES,
     cause,
     certificates,
     client_for,
+    error_body,
     http_error_text,
     is_comment,
     network,
-    read_capped,
     sample,
 )
 from mcpagent.text.safe_text import safe_line
@@ -98,7 +97,7 @@ async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.
             await response.aclose()
             request = next_request
         if response.status_code != 200:
-            body = await read_capped(response, MAX_ERROR_BYTES)
+            body = await error_body(response)
             target = f" to {safe_line(str(response.next_request.url), 80)}" if response.next_request else ""
             shown = f": {sample(body)}" if body and not target else ""
             raise _sse_error(config, f"answered HTTP {response.status_code}{target}{shown}")
@@ -180,9 +179,7 @@ async def _post_sse(
         if status < 300:
             await response.aclose()
             return
-        with contextlib.suppress(httpx2.TransportError, ValueError):
-            body = await read_capped(response, MAX_ERROR_BYTES)
-        what = ""
+        body, what = await error_body(response), ""
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
         what, is_sent = f"cannot be reached: {cause(error)}", False
     except httpx2.TransportError as error:
