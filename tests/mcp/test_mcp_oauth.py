@@ -510,6 +510,14 @@ async def test_where_nothing_can_be_revoked_it_is_forgotten_all_the_same(store: 
         ("https://2852039166/x", "https://mcp.example/mcp", "is a link-local address"),
         ("https://[fd00:ec2::254]/x", "http://127.0.0.1/mcp", "is a link-local address"),
         ("https://100.100.100.200/x", "http://127.0.0.1/mcp", "is a link-local address"),
+        ("https://192.0.0.192/x", "http://127.0.0.1/mcp", "is a link-local address"),
+        ("https://[fd20:ce::254]/x", "http://127.0.0.1/mcp", "is a link-local address"),
+        ("https://[::ffff:0:169.254.169.254]/x", "https://mcp.example/mcp", "is a link-local address"),
+        ("https://[2001:4860::5efe:169.254.169.254]/x", "https://mcp.example/mcp", "is a link-local address"),
+        ("https://[::ffff:0:127.0.0.1]/x", "https://1.1.1.1/mcp", "is on this machine, and the server is not"),
+        ("https://[64:ff9b:1::8.8.8.8]/x", "https://1.1.1.1/mcp", "is in a private network, and the server is not"),
+        ("https://[64:ff9b::8.8.8.8]/x", "https://1.1.1.1/mcp", None),
+        ("https://[fec0::1]/x", "https://1.1.1.1/mcp", "is in a private network, and the server is not"),
         *(
             (f"https://{host}/x", "https://mcp.example/mcp", "is on this machine, and the server is not")
             for host in ("127.1", "0x7f.1", "2130706433", "localhost.", "LOCALHOST", "a.localhost.", "0")

@@ -20,10 +20,31 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
 PLACES: tuple[Place, ...] = ("everywhere", "network", "machine")
 """From far to near: whoever is at one may send us to those before it, and to its own."""
 
-_METADATA = tuple(map(ip_network, ("169.254.0.0/16", "100.100.100.200/32", "fd00:ec2::/32", "168.63.129.16/32")))
+_METADATA = tuple(
+    map(
+        ip_network,
+        (
+            "169.254.0.0/16",
+            "100.100.100.200/32",
+            "168.63.129.16/32",
+            "192.0.0.192/32",
+            "fd00:ec2::/32",
+            "fd20:ce::254/128",
+        ),
+    )
+)
 """Where clouds tell a machine its keys, besides all that is link-local."""
 
-_NAT64 = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48")))
+_NOT_EVERYWHERE = tuple(map(ip_network, ("192.0.0.0/24", "fec0::/10", "5f00::/16", "3fff::/20")))
+"""Means something in one network only, which not each version of Python knows."""
+
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+_ENDS_IN_IPV4 = (ip_network("64:ff9b::/96"), _LOCAL_NAT64, ip_network("::ffff:0:0:0/96"))
+"""RFC 6052, RFC 8215, and the translated addresses of RFC 2765."""
+
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""What stands before an IPv4 address in an interface's id (RFC 5214)."""
+
 _OLD_SPELLING = re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]+|[0-9]+)){0,3}")
 """What inet_aton(3) takes: `127.1`, `0x7f.1`, `2130706433`."""
 
@@ -31,20 +52,24 @@ _OLD_SPELLING = re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F
 def whereabouts(address: Address) -> Place:
     """Where it leads; of an address that stands for another one, such as `::ffff:127.0.0.1`, that one counts."""
     if (inner := _inside(address)) is not None:
-        return whereabouts(inner)
+        place = whereabouts(inner)
+        return "network" if place == "everywhere" and address in _LOCAL_NAT64 else place
     is_odd = address.is_link_local or address.is_multicast or (address.is_reserved and address.version == 4)
     if is_odd or any(address in network for network in _METADATA):
         return "nowhere"
     if address.is_loopback or address.is_unspecified:
         return "machine"
-    return "everywhere" if address.is_global else "network"
+    is_near = not address.is_global or any(address in network for network in _NOT_EVERYWHERE)
+    return "network" if is_near else "everywhere"
 
 
 def _inside(address: Address) -> IPv4Address | None:
     if isinstance(address, IPv4Address):
         return None
-    if any(address in network for network in _NAT64) or 1 < int(address) < 2**32:  # ::127.0.0.1 is out of use
-        return IPv4Address(int(address) & 0xFFFFFFFF)
+    number = int(address)
+    is_isatap = (number >> 32) & 0xFFFFFFFF in _ISATAP and not address.is_link_local
+    if is_isatap or 1 < number < 2**32 or any(address in network for network in _ENDS_IN_IPV4):  # ::127.0.0.1 is old
+        return IPv4Address(number & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
 
 
