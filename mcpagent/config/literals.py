@@ -16,6 +16,7 @@ _RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]
 """Letters and digits without a word break, as keys have them and names of packages and models do not."""
 
 _NAMED_WORD = re.compile(r"((?:--?[A-Za-z][\w-]*|[A-Za-z_]\w*)=|[A-Za-z][\w-]*: *)([^=].*)", re.DOTALL)
+_OPTION = re.compile(r"--|-[A-Za-z]{2}")
 _SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)
 
 _HARMLESS_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-mcp-toolsets", "x-mcp-readonly"})
@@ -53,7 +54,7 @@ def is_literal_secret(name: str, value: str) -> bool:
 
 def _is_a_place(value: str) -> bool:
     """A path, an address or a number, such as TOKEN_FILE and KEY_LIMIT have."""
-    return value.startswith(("/", "~", "./", "http://", "https://")) or value.isdecimal()
+    return value.startswith(("/", "~", "./", "http://", "https://")) or (value.isdecimal() and len(value) < 8)
 
 
 def _secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
@@ -81,7 +82,7 @@ def _named_secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
 
 def _secrets_of_words(words: list[str]) -> Iterator[LiteralSecret]:
     for index, word in enumerate(words):
-        option = words[index - 1] if index and words[index - 1].startswith("--") else ""
+        option = words[index - 1] if index and _OPTION.match(words[index - 1]) else ""
         if (found := _in_word(word, "" if "=" in option else option)) is not None:
             name, before = found
             yield LiteralSecret(("args", index), variable_name(name) if names_a_secret(name) else "TOKEN", before)

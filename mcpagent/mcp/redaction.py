@@ -10,10 +10,11 @@ import base64
 import contextlib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.literals import literal_secrets
@@ -32,6 +33,7 @@ _HARMLESS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|\d{1,7}|true|false|~?/.*|[a-z]{
 
 _AUTHOR = re.compile(r"author(?!i[sz])", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^{}]*\}")
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
 
 
 class Redactor:
@@ -109,7 +111,9 @@ def _spellings(value: str) -> Iterator[str]:
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     with_bytes = value.encode("utf-8", "surrogatepass")
-    yield quote(with_bytes, safe="")
+    for in_address in (quote(with_bytes, safe=""), quote_plus(with_bytes)):
+        yield in_address
+        yield re.sub("%..", lambda found: found.group().lower(), in_address)
     yield base64.b64encode(with_bytes).decode().rstrip("=")
     for line in value.splitlines():  # a key of several lines, in a log of single lines
         if len(line) >= SHORTEST * 2:
@@ -126,10 +130,13 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
                 yield rest
             if scheme.lower() == "basic":
                 yield _password(rest)
+        if name.lower() == "cookie":
+            yield from (pair.partition("=")[2].strip() for pair in value.split(";"))
     yield from _secrets_in(config.env.items())
     sign_in = config.sign_in
     yield from (sign_in.client_secret, sign_in.private_key, sign_in.token, sign_in.idp_client_secret)
     yield from secrets_of_address(config.url)
+    yield from _password_in(config.url)
     yield from _secrets_in_words(config.args)
     for whole, shown in config.told.items():
         yield from _behind_references(whole, shown)
@@ -146,7 +153,7 @@ def words_without_secrets(config: ServerConfig) -> list[str]:
     return words
 
 
-def _secrets_in_words(words: Sequence[str]) -> Iterator[str]:
+def _secrets_in_words(words: Sequence[str], *, is_piece: bool = False) -> Iterator[str]:
     """Of `--token=x`, `--token x`, `-e TOKEN=x`, `Authorization: Bearer x`, an address, and what looks like a key."""
     for found in literal_secrets({"args": list(words)}):
         index = found.path[1]
@@ -162,6 +169,8 @@ def _secrets_in_words(words: Sequence[str]) -> Iterator[str]:
         if word.startswith("-----BEGIN") and before.startswith("-"):
             yield word
         yield from _password_in(word)
+        if not is_piece:
+            yield from _secrets_within(word)
         with contextlib.suppress(ValueError):
             yield from secrets_of_address(word if "://" in word else "")
 
@@ -181,8 +190,31 @@ def secrets_of_address(url: str) -> Iterator[str]:
 def _secrets_in(named: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, value in named:
         yield from _password_in(value)
+        yield from _secrets_within(value)
         if _CERTAIN.search(name) or (names_a_secret(name) and not _HARMLESS.fullmatch(value)) or _looks_random(value):
             yield value
+            yield _SCHEME.sub("", value, count=1)
+
+
+def _secrets_within(value: str) -> Iterator[str]:
+    """Of a value that holds several: JSON, a command for a shell, settings with semicolons between them."""
+    if value.lstrip().startswith(("{", "[")):
+        with contextlib.suppress(ValueError, RecursionError):
+            yield from _secrets_in(_named_texts("", json.loads(value)))
+    elif re.search(r"[\s;]", value):
+        pieces = value.replace(";", " ")
+        yield from _secrets_in_words(pieces.split(), is_piece=True)
+        with contextlib.suppress(ValueError):  # a quotation mark that stands alone
+            yield from _secrets_in_words(shlex.split(pieces), is_piece=True)
+
+
+def _named_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The texts of a JSON value, each with its key."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else ((name, item) for item in value):
+            yield from _named_texts(key, item)
 
 
 def _password_in(address: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from mcpagent.text.known_secrets import REDACTED, SHORTEST
 
 _PLACE = re.compile(r"^(OLD)?PWD$|(AUTHORITY|_SOCK|_FILE|_PATH|_DIR|_HOME|_CREDENTIALS|_CONFIG)$")
 _PATH = re.compile(r"[A-Za-z]:[\\/]|~?/")
-_NAME = re.compile(r"key|token|secret|pass|auth|cred|pwd|cookie", re.IGNORECASE)
+_NAME = re.compile(r"key|token|secret|pass|auth|cred|pwd|cookie|bearer|jwt|(?<![a-z])pat(?![a-z])", re.IGNORECASE)
 
 _PREFIXES = ("hf", "npm", "dop_v1", "gsk", "pypi", "r8", "nvapi", "tvly", "lin_api", "ntn", "secret")
 _KEY_BEGINS, _KEY_ENDS = r"-----BEGIN\ [A-Z ]{0,20}PRIVATE\ KEY-----", r"-----END\ [A-Z ]{0,20}PRIVATE\ KEY-----"
