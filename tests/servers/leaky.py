@@ -28,7 +28,7 @@ def tools() -> list[Message]:
         "description": ALL,
         "properties": {"text": {"type": "string", "description": ALL, "default": ALL, "enum": ["", *SECRETS]}},
     }
-    names = ("tell", "fail", "refuse", "structure", "log", "ask", "garble", "die")
+    names = ("tell", "fail", "refuse", "structure", "log", "ask", "garble", "die", f"named_{SECRETS[0]}")
     return [
         {"name": name, "title": ALL, "description": f"Says it {name}. {ALL}", "inputSchema": schema} for name in names
     ]

@@ -97,7 +97,9 @@ class _ListReader:
         listed, what = await _all_pages(page_at, MAX_TOOLS)
         by_name: dict[str, types.Tool] = {}
         for tool in listed:
-            if by_name.setdefault(tool.name, tool) is not tool:
+            if self._redact(tool.name) != tool.name:  # by another name it could not be called
+                self._warn("lists a tool that is named by one of its secrets; it is left out")
+            elif by_name.setdefault(tool.name, tool) is not tool:
                 self._warn(f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts')
         tools = list(by_name.values())
         if what:
