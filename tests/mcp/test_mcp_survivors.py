@@ -19,6 +19,7 @@ from tests.servers.leftovers import nothing_left, processes
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
 posix_only = pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc to see what is left")
 
+RESULT = '{"jsonrpc":"2.0","id":THIS,"result":{"content":[{"type":"text","text":"fine"}]}}'
 SLEEPER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 """Neither the end of its input nor a polite signal ends it."""
 
@@ -87,6 +88,24 @@ async def test_a_killed_agent_leaves_nothing_that_its_servers_started(how: str, 
     marker = str(tmp_path / "marker")
     async with nothing_left(marker):
         await killed_host("ready", marker, sys.executable, "-c", wrapped(STARTS[how], marker))
+
+
+@posix_only
+@pytest.mark.slow
+@pytest.mark.parametrize("how", STARTS)
+async def test_nor_does_one_that_closes_it_while_other_servers_go_on(how: str, tmp_path: Path) -> None:
+    marker = str(tmp_path / "marker")
+    other = ServerConfig("other", command=sys.executable, args=(str(SERVER), "legacy", str(tmp_path / "log")))
+    starting = ServerConfig("s", command=sys.executable, args=("-c", wrapped(STARTS[how], marker)))
+    async with nothing_left(marker), ServerLink(other) as goes_on:
+        async with ServerLink(starting):
+            assert any(marker in text for text in processes(marker).values())
+        for _ in range(2_000):
+            if not (left := [text for text in processes(marker).values() if marker in text]):
+                break
+            await asyncio.sleep(0.01)
+        assert left == []
+        assert (await goes_on.bound_tools()[0].run({"key": "k", "body": RESULT})).error is None
 
 
 @posix_only

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import secrets
 import subprocess
@@ -18,7 +19,7 @@ import threading
 from collections.abc import Callable
 
 MARK = "MCP_CLIENT_MARK"
-"""The variable that each server gets, with a value of this process alone."""
+"""The variable that each server gets: its value begins as those of all servers of this process do, and is its own."""
 
 _END_SECONDS = 2.0
 
@@ -62,14 +63,18 @@ class ProcessGuard:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._users = 0
-        self.mark = ""
+        self._mark = ""
+        self._numbers = itertools.count(1)
 
-    def hold(self) -> None:
-        """Sees to it that it watches, until `release`. Where there is no such shell (Windows) nobody does."""
+    def hold(self) -> str:
+        """Sees to it that it watches one more server, until `release`; gives the mark of that one.
+
+        Where there is no such shell (Windows) nobody watches.
+        """
         with self._lock:
             if self._owner != os.getpid():  # a fork has another life than its parent
                 self._owner, self._users, self._process = os.getpid(), 0, None
-                self.mark = secrets.token_hex(16)
+                self._mark = secrets.token_hex(16)
             self._users += 1
             if self._process is not None and self._process.poll() is not None:  # somebody killed it
                 _close_input(self._process)
@@ -86,7 +91,8 @@ class ProcessGuard:
                         start_new_session=True,
                         bufsize=0,
                     )
-                    self._write(f"={MARK}={self.mark}")
+                    self._write(f"={MARK}={self._mark}")
+            return f"{self._mark}-{next(self._numbers)}."
 
     def tell(self, line: str) -> None:
         """`+GROUP` for a process group to end with us, `-GROUP` for one that is gone."""

@@ -31,7 +31,7 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     unheard,
 )
 from mcpagent.mcp.transports.keeper import KEEPER, MARK
-from mcpagent.mcp.transports.process_tree import Process, descendants, kill_all
+from mcpagent.mcp.transports.process_tree import Process, descendants, kill_all, marked
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
@@ -143,6 +143,7 @@ class StdioTransport:
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
+        self._mark = ""
         self._end_job: Callable[[], None] = lambda: None
         self.spawn_seconds = 0.0
         """What starting the process took, until it was there."""
@@ -197,7 +198,7 @@ class StdioTransport:
     async def _spawn(self, launch: Launch) -> None:
         """Starts the process. To be left alone until it is done: halfway, nobody knows what there is to be closed."""
         self._stdin = new_stdin()
-        KEEPER.hold()
+        self._mark = KEEPER.hold()
         try:
             await asyncio.sleep(0)  # that may have started a process, and each takes some milliseconds of the loop
             await asyncio.get_running_loop().subprocess_exec(
@@ -205,7 +206,7 @@ class StdioTransport:
                 launch.program,
                 *launch.arguments,
                 stdin=self._stdin.child_end,
-                env={**launch.environment, MARK: KEEPER.mark},
+                env={**launch.environment, MARK: self._mark},
                 cwd=launch.folder or None,
                 start_new_session=sys.platform != "win32",
             )
@@ -250,6 +251,8 @@ class StdioTransport:
                 self._pipes.transport.close()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
+                # What left both its group and its parents, a daemon, is only known by its mark.
+                kill_all(await asyncio.to_thread(marked, f"{MARK}={self._mark}".encode()))
                 KEEPER.tell(f"-{self.pid}")
                 await KEEPER.release()
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
