@@ -77,6 +77,7 @@ async def test_one_that_never_ends_ends_with_its_time(kind: str, tmp_path: Path)
         ("stdio", "working on it\n"),
         ("stdio", '{"level": 30, "error": null}\n'),
         ("events", ": ping\n\n"),
+        ("events", "\n"),
         ("sse", ": ping\n\n"),
     ],
 )

@@ -254,7 +254,7 @@ async def _as_answer(
     status = response.status_code
     if not 200 <= status < 300 or status in (202, 204, 205):
         await response.aclose()
-        return _failure(asked.end(status=status), _no_answer(response, asked.url))
+        return _failure(asked.end(status=status), no_answer(response, asked.url))
     session = response.headers.get("mcp-session-id")
     if session is not None and not _SESSION_ID.fullmatch(session):
         await response.aclose()
@@ -283,7 +283,7 @@ async def _as_answer(
     return _answered(answer, **({"mcp-session-id": session} if session else {}))
 
 
-def _no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
+def no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
     """What a status that is neither an error nor an answer says, as the end of a sentence."""
     target = redirect_target(response, url)
     if target is None or target.scheme not in ("http", "https"):
@@ -407,7 +407,7 @@ class _Stream(httpx2.AsyncByteStream):
 
 def is_comment(chunk: bytes) -> bool:
     """Whether a piece of an event stream says nothing: some servers send such so that a connection is not closed."""
-    return chunk.startswith(b":") and all(line[:1] in (b":", b"") for line in chunk.splitlines())
+    return all(line[:1] in (b":", b"") for line in chunk.splitlines())
 
 
 def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:

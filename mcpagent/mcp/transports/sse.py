@@ -23,7 +23,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import End, outcome_of
 from mcpagent.mcp.request_failures import failed_request
 from mcpagent.mcp.transports.bytes_to_messages import Decoded, Heard, Junk, Line, decoded, dumped, unheard
-from mcpagent.mcp.transports.redirects import sent_within_origin
+from mcpagent.mcp.transports.redirects import MOST_REDIRECTS, sent_within_origin
 from mcpagent.mcp.transports.remote import (
     cause,
     certificates,
@@ -32,6 +32,7 @@ from mcpagent.mcp.transports.remote import (
     http_error_text,
     is_comment,
     network,
+    no_answer,
     sample,
 )
 from mcpagent.text.safe_text import safe_line
@@ -89,18 +90,19 @@ def _sse_error(config: ServerConfig, what: str) -> ServerError:
 async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.Response:
     request = client.build_request("GET", config.url, headers={"Accept": "text/event-stream"})
     try:
-        for _ in range(5):
+        for followed in range(MOST_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             next_request = response.next_request
-            if next_request is None or _origin(str(next_request.url)) != _origin(config.url):
+            is_near = next_request is not None and _origin(str(next_request.url)) == _origin(config.url)
+            if next_request is None or not is_near or followed == MOST_REDIRECTS:
                 break
             await response.aclose()
             request = next_request
         if response.status_code != 200:
             body = await error_body(response)
-            target = f" to {safe_line(str(response.next_request.url), 80)}" if response.next_request else ""
-            shown = f": {sample(body)}" if body and not target else ""
-            raise _sse_error(config, f"answered HTTP {response.status_code}{target}{shown}")
+            if response.next_request is not None:
+                raise _sse_error(config, no_answer(response, request.url))
+            raise _sse_error(config, f"answered HTTP {response.status_code}{f': {sample(body)}' if body else ''}")
     except OAuthFlowError as error:
         raise _sse_error(config, f"needs a sign-in ({safe_line(str(error))})") from None
     except (httpx2.TransportError, httpx2.InvalidURL) as error:
