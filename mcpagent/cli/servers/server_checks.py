@@ -186,14 +186,16 @@ def unusable_output_schemas(schemas: Mapping[str, Any]) -> list[str]:
 def _commanded(description: str, own: Collection[str]) -> list[str]:
     """Names of tools that a description speaks of as to be called or not, apart from the server's own."""
     plain = " ".join(for_model(description[:LONGEST_DESCRIPTION]).split())
-    names = (match[1] for match in _ORDER.finditer(plain))
+    names = (match[1] or match[2] for match in _ORDER.finditer(plain))
     return [safe_line(name, 60) for name in dict.fromkeys(names) if name not in own][:3]
 
 
 _ORDER = re.compile(
     r"\b(?:(?:always|must|never|should|not|don't|before|after|when|whenever|instead of) (?:\w+ ){0,3}"
     r"(?:call|calling|use|using|invoke|invoking|run|running)|instead of|before|after) (?:the |tool ){0,2}"
-    r"[`'\"]?([A-Za-z][A-Za-z0-9]{0,30}(?:_[A-Za-z0-9]{1,30}){1,6})\b",
+    r"(?:[`'\"]?([A-Za-z][A-Za-z0-9]{0,30}(?:_[A-Za-z0-9]{1,30}){1,6})\b"
+    # What is spelled as words of prose are too counts between quotation marks: `delete-file`, `deleteFile`.
+    r"|[`'\"]((?-i:[a-z][a-z0-9]{0,30}(?:-[a-z0-9]{1,30}){1,6}|[a-z]{1,30}[A-Z][A-Za-z0-9]{0,30}))[`'\"])",
     re.IGNORECASE,
 )
 
