@@ -31,7 +31,7 @@ def descendants(pid: int) -> tuple[Process, ...]:
     return tuple(found.values())
 
 
-def marked(mark: bytes) -> tuple[Process, ...]:
+def with_mark(mark: bytes) -> tuple[Process, ...]:
     """All living processes that have this in their environment, as far as we may see it; to be asked in a thread."""
     found: list[Process] = []
     for folder in Path("/proc").glob("[0-9]*"):

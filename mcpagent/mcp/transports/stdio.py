@@ -31,7 +31,7 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     unheard,
 )
 from mcpagent.mcp.transports.keeper import KEEPER, MARK
-from mcpagent.mcp.transports.process_tree import Process, descendants, kill_all, marked
+from mcpagent.mcp.transports.process_tree import Process, descendants, kill_all, with_mark
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
@@ -252,7 +252,7 @@ class StdioTransport:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
                 # What left both its group and its parents, a daemon, is only known by its mark.
-                kill_all(await asyncio.to_thread(marked, f"{MARK}={self._mark}".encode()))
+                kill_all(await asyncio.to_thread(with_mark, f"{MARK}={self._mark}".encode()))
                 KEEPER.tell(f"-{self.pid}")
                 await KEEPER.release()
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
