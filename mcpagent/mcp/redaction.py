@@ -153,6 +153,15 @@ def words_without_secrets(config: ServerConfig) -> list[str]:
     return words
 
 
+def address_without_secrets(config: ServerConfig) -> str:
+    """The address likewise."""
+    url = config.told.get(config.url, config.url)
+    for value in sorted({*secrets_of_address(url)}, key=lambda value: (-len(value), value)):
+        for spelling in sorted({*_spellings(value)}, key=len, reverse=True) if len(value) >= SHORTEST else ():
+            url = url.replace(spelling, REDACTED)
+    return url
+
+
 def _secrets_in_words(words: Sequence[str], *, is_piece: bool = False) -> Iterator[str]:
     """Of `--token=x`, `--token x`, `-e TOKEN=x`, `Authorization: Bearer x`, an address, and what looks like a key."""
     for found in literal_secrets({"args": list(words)}):

@@ -96,6 +96,14 @@ def test_a_key_that_changes_makes_no_other_server_of_it(tmp_path: Path) -> None:
     pins = PinStore(tmp_path)
     one, two = (ServerConfig("a", command="x", args=("--token", value)) for value in ("sesame-1", "sesame-2"))
     assert pins.path(one) == pins.path(two) != pins.path(ServerConfig("a", command="x", args=("--other", "sesame-1")))
+    far, new, other = (
+        ServerConfig("a", url=f"https://h/mcp?{query}") for query in ("k_key=s%2Fame-1", "k_key=s-ame-2", "k=s")
+    )
+    assert pins.path(far) == pins.path(new) != pins.path(other)
+    named = (
+        ServerConfig("a", url=url, told={url: "https://h/${A_KEY}"}) for url in ("https://h/key-1", "https://h/key-2")
+    )
+    assert len({pins.path(config) for config in named}) == 1
 
 
 def test_the_beginning_of_a_secret_is_not_shown_in_errors_but_left_in_results() -> None:

@@ -63,6 +63,14 @@ async def test_an_answer_that_comes_slowly_is_no_silence(kind: str, tmp_path: Pa
     assert (output.error, text_of(output)) == (None, "fine")
 
 
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_nor_is_an_error_that_does(kind: str, tmp_path: Path) -> None:
+    async with tool_of(kind, tmp_path, timeout_seconds=0.7, total_timeout_seconds=60) as tool:
+        output = await tool.run(call("http", "out of order" * 10, PIECES) | {"status": 500})
+    assert "answered HTTP 500" in text_of(output)
+    assert "out of order" in text_of(output)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_one_that_never_ends_ends_with_its_time(kind: str, tmp_path: Path) -> None:
     async with tool_of(kind, tmp_path, timeout_seconds=60, total_timeout_seconds=0.8, shutdown_seconds=0.2) as tool:

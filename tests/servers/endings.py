@@ -86,13 +86,13 @@ class Booking:
             self.runs[wanted["key"]] = self.runs.get(wanted["key"], 0) + 1
         if "hang" in wanted:
             await asyncio.sleep(60)
-        elif "pieces" in wanted and self.kind == "sse":
+        elif "pieces" in wanted and self.kind == "sse" and "status" not in wanted:
             respond(writer, 202, "")
             writer.close()
             await drip(self.streams[path], message)
         elif "pieces" in wanted:
-            head = f"HTTP/1.1 200 OK\r\nContent-Type: {wanted['type']}\r\nConnection: close\r\n\r\n"
-            writer.write(head.encode())
+            head = f"HTTP/1.1 {wanted.get('status', 200)} Reason\r\nContent-Type: {wanted['type']}"
+            writer.write(f"{head}\r\nConnection: close\r\n\r\n".encode())
             await drip(writer, message)
         elif wanted:
             respond(writer, wanted["status"], body_of(message), wanted["headers"])

@@ -22,7 +22,7 @@ from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Notice
 from mcpagent.mcp.lists.server_lists import ServerLists
-from mcpagent.mcp.redaction import words_without_secrets
+from mcpagent.mcp.redaction import address_without_secrets, words_without_secrets
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked
 from mcpagent.text.safe_text import safe_line, visible
@@ -111,7 +111,9 @@ class PinStore:
 
     def path(self, config: ServerConfig) -> Path:
         """The file of one server, whether it is there or not."""
-        place = json.dumps([config.name, config.command, words_without_secrets(config), config.url])
+        place = json.dumps(
+            [config.name, config.command, words_without_secrets(config), address_without_secrets(config)]
+        )
         digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
         return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', config.name)[:40]}-{digest}.json"
 

@@ -203,7 +203,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 # What answers the greeting is the SDK's own to read.
                 aside = None if asked.method in _GREETINGS else self._aside
                 return await _as_answer(response, asked, self._max_bytes, aside, self._heard)
-            end = await _ended(response, asked)
+            end = await _ended(response, asked, partial(self._heard, is_answer=True, request_id=asked.id))
             if turn > _RETRIES or not await _waited(end, asked):
                 return _http_error(response, end)
         raise AssertionError
@@ -302,9 +302,9 @@ def _status(response: httpx2.Response) -> str:
     return f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
 
 
-async def _ended(response: httpx2.Response, asked: _Asked) -> End:
+async def _ended(response: httpx2.Response, asked: _Asked, heard: Callable[[], None]) -> End:
     """What came with an HTTP error, read within bounds."""
-    body = await error_body(response)
+    body = await error_body(response, heard)
     found = decode(body.replace(b"\n", b" ")) if b'"jsonrpc"' in body else []
     results = (item for item in found if isinstance(item, JSONRPCResponse) and item.id == asked.id)
     errors = (item for item in found if isinstance(item, JSONRPCError) and item.error.message)
@@ -312,10 +312,10 @@ async def _ended(response: httpx2.Response, asked: _Asked) -> End:
     return asked.end(status=response.status_code, headers=response.headers, body=body, answer=answer)
 
 
-async def error_body(response: httpx2.Response) -> bytes:
+async def error_body(response: httpx2.Response, heard: Callable[[], None] | None = None) -> bytes:
     """What came with an error; in place of what cannot be read, why not: it may have said anything."""
     try:
-        return await read_capped(response, MAX_ERROR_BYTES)
+        return await read_capped(response, MAX_ERROR_BYTES, heard)
     except httpx2.TransportError as error:
         return f"(answer cut off: {cause(error)})".encode()
     except ValueError as error:

@@ -59,7 +59,7 @@ async def sse_streams(
         return await sent_within_origin(wire, request)
 
     async def send(item: SessionMessage) -> None:
-        posting = _post_sse(partial(post, dumped(item.message)), item.message, incoming_send)
+        posting = _post_sse(partial(post, dumped(item.message)), item.message, incoming_send, heard)
         if isinstance(item.message, JSONRPCRequest) and item.message.method != "initialize":
             start(posting)
         else:
@@ -173,7 +173,10 @@ async def _post_sse(
     post: Callable[[], Awaitable[httpx2.Response]],
     message: JSONRPCMessage,
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
+    heard: Heard,
 ) -> None:
+    request_id = message.id if isinstance(message, JSONRPCRequest) else None
+    told = partial(heard, is_answer=request_id is not None, request_id=request_id)
     is_sent, status, headers, body = True, None, httpx2.Headers(), b""
     try:
         response = await post()
@@ -181,7 +184,7 @@ async def _post_sse(
         if status < 300:
             await response.aclose()
             return
-        body, what = await error_body(response), ""
+        body, what = await error_body(response, told), ""
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
         what, is_sent = f"cannot be reached: {cause(error)}", False
     except httpx2.TransportError as error:
