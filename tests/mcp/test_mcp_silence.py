@@ -71,6 +71,13 @@ async def test_nor_is_an_error_that_does(kind: str, tmp_path: Path) -> None:
     assert "out of order" in text_of(output)
 
 
+async def test_nor_is_the_time_that_the_server_asked_for(tmp_path: Path) -> None:
+    async with tool_of("http", tmp_path, timeout_seconds=0.4, total_timeout_seconds=60) as tool:
+        output = await tool.run({"key": "k", "status": 429, "headers": {"Retry-After": "0.7"}, "body": "too many"})
+    assert "answered HTTP 429 Reason: too many" in text_of(output)
+    assert "may have run" not in text_of(output)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_one_that_never_ends_ends_with_its_time(kind: str, tmp_path: Path) -> None:
     async with tool_of(kind, tmp_path, timeout_seconds=60, total_timeout_seconds=0.8, shutdown_seconds=0.2) as tool:

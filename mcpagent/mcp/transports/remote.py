@@ -55,6 +55,7 @@ _MAX_UNPACKED_BYTES = 32 * 1024 * 1024
 """No compression is asked for, so what comes compressed may be a bomb."""
 
 _LONGEST_RETRY_WAIT_SECONDS = 30.0
+_WAITING_STEP_SECONDS = 0.2
 _RETRIES = 2
 _STREAM_OPENINGS = 4
 _STREAM_WINDOW_SECONDS = 30.0
@@ -203,19 +204,24 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 # What answers the greeting is the SDK's own to read.
                 aside = None if asked.method in _GREETINGS else self._aside
                 return await _as_answer(response, asked, self._max_bytes, aside, self._heard)
-            end = await _ended(response, asked, partial(self._heard, is_answer=True, request_id=asked.id))
-            if turn > _RETRIES or not await _waited(end, asked):
+            heard = partial(self._heard, is_answer=True, request_id=asked.id)
+            end = await _ended(response, asked, heard)
+            if turn > _RETRIES or not await _waited(end, asked, heard):
                 return _http_error(response, end)
         raise AssertionError
 
 
-async def _waited(end: End, asked: _Asked) -> bool:
-    """Waits as long as the server asks for; False if it does not, or the request is not to be sent again after that."""
+async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
+    """Waits as long as the server asks for, which is no silence of its own; False if it does not, or the request is not
+    to be sent again after that."""
     seconds = retry_after_seconds(end.headers) if end.status in (429, 503) else None
     may_be_sent = outcome_of(end)[0] in MAY_BE_SENT_AGAIN or asked.method != "tools/call"
     if seconds is None or seconds > _LONGEST_RETRY_WAIT_SECONDS or not may_be_sent:
         return False
-    await asyncio.sleep(seconds)
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        await asyncio.sleep(min(left, _WAITING_STEP_SECONDS))
+        heard()
     return True
 
 
