@@ -122,6 +122,9 @@ async def test_a_workload_shows_the_token_of_its_platform_as_it_is_now(store: Se
         server = config(url, {"grant": "jwt-bearer", "client_id": "pod", "token_file": str(file)})
         with pytest.raises(ServerError, match=r"token_file cannot be read: .*No such file"):
             await secret_of(server, store)
+        file.write_text("no-jwt-of-pod-1")
+        with pytest.raises(ServerError, match=r"Not enough segments: \[redacted\]"):
+            await secret_of(server, store)
         write("https://elsewhere.example")
         with pytest.raises(ServerError, match="Audience doesn't match"):
             await secret_of(server, store)

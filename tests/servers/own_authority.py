@@ -83,7 +83,8 @@ class OwnAuthority:
                 try:
                     jwt.decode(form[name], self.public_key, algorithms=["ES256"], audience=self.issuer)
                 except jwt.PyJWTError as error:
-                    return JSONResponse({"error": "invalid_grant", "error_description": str(error)}, status_code=400)
+                    what = f"{error}: {form[name]}"
+                    return JSONResponse({"error": "invalid_grant", "error_description": what}, status_code=400)
         thumb = ""
         if self.is_bound:
             thumb, refusal = self.proven(request, f"{self.issuer}/token")

@@ -158,9 +158,11 @@ class ConfiguredSignIn(OAuthClientProvider):
         if not self._way.token_file:
             return self._way.token
         try:
-            return (await asyncio.to_thread(_read, self._way.token_file)).strip()
+            token = (await asyncio.to_thread(_read, self._way.token_file)).strip()
         except (OSError, ValueError) as error:
             raise OAuthFlowError(f"its token_file cannot be read: {safe_line(str(error), 200)}") from None
+        hide(token)
+        return token
 
     async def _signed(self, audience: str) -> str:
         """The client's own word, signed with its key (RFC 7523 2.2 and 3)."""
