@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import sys
 from collections import Counter
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -211,6 +214,34 @@ async def test_a_header_that_the_server_wants_otherwise_is_learned_in_the_era_th
             call = {"key": "k", "status": 400, "headers": json_kind, "body": error("mismatch", code=-32020)}
             await book.run(call)
             assert server.runs == {"k": runs}
+
+
+class FailingSignIn(httpx2.Auth):
+    """One that somebody wrote, and that fails for a call."""
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        if b'"bad"' in request.content:
+            raise RuntimeError("no token today")
+        yield request
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_sign_in_that_fails_in_a_way_of_its_own_costs_its_call_alone(kind: Kind) -> None:
+    event = f"event: message\ndata: {RESULT['result']}\n\n"
+    slow = {
+        "key": "good",
+        "pieces": 4,
+        "type": "application/json",
+        "body": event if kind == "sse" else RESULT["result"],
+    }
+    async with nothing_left(), booking(kind) as server:
+        config = ServerConfig("b", url=server.url, transport="sse" if kind == "sse" else "http", timeout_seconds=30)
+        async with ServerLink(config, auth=FailingSignIn()) as link:
+            (book,) = await link.tools()
+            good, bad = await asyncio.gather(book.run(slow), book.run({"key": "bad", "status": 200}))
+    assert seen(good) == "fine"
+    assert 'server "b" cannot be signed in to: RuntimeError: no token today during tools/call "book"' in str(bad.content)
+    assert server.runs == {"good": 1}
 
 
 # --- the table itself ---

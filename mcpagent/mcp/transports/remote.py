@@ -122,6 +122,10 @@ def _certificates(_file: str | None, _folder: str | None) -> ssl.SSLContext:
     return httpx2.create_ssl_context()  # which reads these two variables
 
 
+class SignInFailedError(httpx2.TransportError):
+    """A sign-in raised what none should, before the request was sent or after."""
+
+
 class _SignedIn(httpx2.AsyncBaseTransport):
     """Signs in below the answers, so that a refusal that stays one still becomes an answer."""
 
@@ -129,7 +133,12 @@ class _SignedIn(httpx2.AsyncBaseTransport):
         self._client = client
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return await self._client.send(request, stream=True, follow_redirects=False)
+        try:
+            return await self._client.send(request, stream=True, follow_redirects=False)
+        except (httpx2.TransportError, OAuthFlowError):
+            raise
+        except Exception as error:  # whoever's sign-in this is: under the SDK it would end all calls
+            raise SignInFailedError(f"cannot be signed in to: {cause(error)}") from error
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -194,7 +203,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
                 return _failure(asked.end(is_sent=False), f"cannot be reached: {cause(error)}")
             except httpx2.TransportError as error:
-                return _failure(asked.end(), f"connection lost: {cause(error)}")
+                return _failure(asked.end(), lost_text(error))
             except OAuthFlowError as error:
                 why = f"needs a sign-in ({safe_line(str(error))})"
                 self._wants_sign_in = why if asked.method == "server/discover" else ""
@@ -362,6 +371,11 @@ def _failure(end: End, text: str) -> httpx2.Response:
 
 def _answered(answer: JSONRPCResponse | JSONRPCError, **headers: str) -> httpx2.Response:
     return httpx2.Response(200, headers={"content-type": "application/json"} | headers, content=dumped(answer))
+
+
+def lost_text(error: httpx2.TransportError) -> str:
+    """What ended a request that may have been sent, as the end of a sentence."""
+    return str(error) if isinstance(error, SignInFailedError) else f"connection lost: {cause(error)}"
 
 
 def cause(error: Exception) -> str:

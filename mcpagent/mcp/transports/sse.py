@@ -31,6 +31,7 @@ from mcpagent.mcp.transports.remote import (
     error_body,
     http_error_text,
     is_comment,
+    lost_text,
     network,
     no_answer,
     sample,
@@ -188,7 +189,7 @@ async def _post_sse(
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
         what, is_sent = f"cannot be reached: {cause(error)}", False
     except httpx2.TransportError as error:
-        what = f"connection lost: {cause(error)}"
+        what = lost_text(error)
     except OAuthFlowError as error:
         what, status = f"needs a sign-in ({safe_line(str(error))})", 401
     if isinstance(message, JSONRPCRequest):
