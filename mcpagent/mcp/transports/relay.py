@@ -49,6 +49,9 @@ MAX_OPEN_MESSAGES = 100
 """Answers to a server's requests that may wait to be written."""
 
 TOOLS_AT_ONCE = 500
+_AT_ONCE = 200
+"""Messages that are passed on before others have a turn."""
+
 _LOG_CHARACTERS = 500
 _MOST_RESTS = 4
 _MOST_CHANGES = 20
@@ -241,7 +244,11 @@ class Relay:
         """Passes on what comes, until nothing more does."""
         try:
             async with self._passed_on:
+                passed = 0
                 async for item in messages:
+                    passed += 1
+                    if passed % _AT_ONCE == 0:
+                        await asyncio.sleep(0)  # a batch of thousands comes without a wait between them
                     if isinstance(item, Exception):
                         self._observer.junk(safe_line(str(item), 80))
                     elif isinstance(item.message, JSONRPCNotification):
