@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.cli.app import run
+from mcpagent.cli.frame.configuration import target_of
 from mcpagent.cli.servers.server_commands import followed, last_lines
 from mcpagent.cli.servers.server_editing import ServerFile, open_file
 from mcpagent.config import load_servers
@@ -163,6 +164,21 @@ def test_a_secret_never_goes_into_the_projects_file(arguments: list[str], comman
 )
 def test_what_is_no_secret_is_not_taken_for_one(entry: dict[str, object]) -> None:
     assert literal_secrets(entry) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--token", "sesame-open"], "x --token [redacted]"),
+        (["-c", "serve --token sesame-open"], "x -c serve --token [redacted]"),
+        (["--config", '{"apiKey": "sesame-open"}'], 'x --config {"apiKey": "[redacted]"}'),
+        (["--token", "${A_TOKEN}"], "x --token ${A_TOKEN}"),
+    ],
+)
+def test_a_secret_among_the_arguments_is_not_shown(arguments: list[str], shown: str) -> None:
+    entry = {"command": "x", "args": arguments}
+    (server,) = load_servers({"mcpServers": {"a": entry}}, environ={"A_TOKEN": "sesame-open"}).servers
+    assert target_of(server) == shown
 
 
 def test_a_secret_goes_into_the_store_and_its_name_into_the_file(

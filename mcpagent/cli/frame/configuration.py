@@ -128,7 +128,7 @@ def short_path(name: str, folder: Path) -> str:
 
 
 def target_of(server: ServerConfig, limit: int = 100) -> str:
-    """What is started or where it is, as it is written: variables are not expanded and no key of an issuer is shown.
+    """What is started or where it is, as it is written: variables are not expanded and no secret is shown.
 
     A query may hold a key, so it is left out.
     """
@@ -138,5 +138,8 @@ def target_of(server: ServerConfig, limit: int = 100) -> str:
         address = url.partition("?")[0]
         credentials = address.partition("://")[2].partition("/")[0].rpartition("@")[0]
         return safe_line(without_shapes(address.replace(f"{credentials}@", "", 1) if credentials else address), limit)
-    words = [entry.get("command") or server.command, *(entry.get("args") or server.args)]
-    return safe_line(without_shapes(" ".join(map(str, words))), limit)
+    from mcpagent.mcp.redaction import words_without_secrets
+
+    written = tuple(map(str, entry.get("args") or server.args))
+    words = [str(entry.get("command") or server.command), *words_without_secrets(replace(server, args=written))]
+    return safe_line(without_shapes(" ".join(words)), limit)
