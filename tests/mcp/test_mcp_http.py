@@ -84,6 +84,11 @@ async def test_a_server_that_takes_no_cancellation_answers_other_calls(mode: str
         ("403", "answered HTTP 403 Reason: not you", "server_down"),
         ("429-long", "answered HTTP 429 Reason: slow down (retry after 3600 s)", "server_down"),
         ("503-2098", "later (it wants no request before 2098-01-24, which nobody waits for) during", "server_down"),
+        (
+            "503-aeons",
+            "later (it wants no request before the year 10000, which nobody waits for) during",
+            "server_down",
+        ),
         ("html", "answered with text/html instead of JSON-RPC: <html>Please log in</html>", "server_down"),
         ("empty", "answered with what is no answer instead of JSON-RPC: nothing", "server_down"),
         ("bad-json", "sent an invalid answer", "failed"),

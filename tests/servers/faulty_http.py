@@ -258,6 +258,7 @@ TROUBLES: dict[str, Handler] = {
     "429-once": once(status(429, b"slow down", {"Retry-After": "0"})),
     "503-date": once(status(503, b"later", {"Retry-After": formatdate(usegmt=True)})),
     "503-2098": status(503, b"later", {"Retry-After": "Fri, 24 Jan 2098 00:00:00 GMT"}),
+    "503-aeons": status(503, b"later", {"Retry-After": "400000000000"}),
     "session-lost": forget_session,
     "session-always-lost": forget_session,
     "session-invalid": no_valid_session,
