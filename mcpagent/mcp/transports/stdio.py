@@ -250,7 +250,8 @@ class StdioTransport:
             if self._pipes.transport is not None:
                 self._pipes.transport.close()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._pipes.exited.wait(), 1.0)
+                    async with asyncio.timeout(1.0):
+                        await self._pipes.exited.wait()
                 # What left both its group and its parents, a daemon, is only known by its mark.
                 kill_all(await asyncio.to_thread(with_mark, f"{MARK}={self._mark}".encode()))
                 KEEPER.tell(f"-{self.pid}")
@@ -308,7 +309,9 @@ class StdioTransport:
 
     async def _changed_within(self, seconds: float | None) -> bool:
         try:
-            await asyncio.wait_for(self._pipes.changed.wait(), seconds)
+            # Not `wait_for`, which in Python 3.11 loses a cancellation that comes together with what it waits for.
+            async with asyncio.timeout(seconds):
+                await self._pipes.changed.wait()
         except TimeoutError:
             return False
         return True
@@ -373,7 +376,8 @@ class StdioTransport:
                 return False
             pipes.changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(pipes.changed.wait(), left)
+                async with asyncio.timeout(left):
+                    await pipes.changed.wait()
         return True
 
     def _kill_group(self, number: signal.Signals) -> None:
