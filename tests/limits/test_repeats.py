@@ -123,9 +123,8 @@ async def test_a_tool_that_keeps_failing_is_spoken_of_and_then_not_called(kind: 
     assert any('calls to "fetch" keep failing' in message.text for message in result.messages)
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-async def test_two_tools_that_keep_failing_in_turns_are_not_called(at_once: bool) -> None:
-    made: list[str] = []
+def two_that_fail(made: list[str]) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """Functions `one` and `other`, which note each call in `made`."""
 
     def one(path: str) -> str:
         """Gives one."""
@@ -136,6 +135,14 @@ async def test_two_tools_that_keep_failing_in_turns_are_not_called(at_once: bool
         """Gives the other."""
         made.append(path)
         raise OSError("broken")
+
+    return one, other
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_two_tools_that_keep_failing_in_turns_are_not_called(at_once: bool) -> None:
+    made: list[str] = []
+    one, other = two_that_fail(made)
 
     def again(request: ModelRequest) -> Any:
         if request.tool_choice == "none":
@@ -218,16 +225,7 @@ async def test_what_goes_on_to_fail_after_it_was_told_is_not_called(small: bool)
 
 async def test_each_tool_that_fails_is_told_before_it_is_not_called() -> None:
     made: list[str] = []
-
-    def one(path: str) -> str:
-        """Gives one."""
-        made.append(path)
-        raise ValueError("not to be had")
-
-    def other(path: str) -> str:
-        """Gives the other."""
-        made.append(path)
-        raise OSError("broken")
+    one, other = two_that_fail(made)
 
     def again(request: ModelRequest) -> Any:
         if request.tool_choice == "none":
