@@ -15,7 +15,11 @@ _REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
 """Letters and digits without a word break, as keys have them and names of packages and models do not."""
 
-_NAMED_WORD = re.compile(r"((?:--?[A-Za-z][\w-]*|[A-Za-z_]\w*)=|[A-Za-z][\w-]*: *)([^=].*)", re.DOTALL)
+_NAMED_WORD = re.compile(
+    r"((?:--?[A-Za-z][\w-]*|[A-Za-z_]\w*)=|[A-Za-z][\w-]*(?<!Error)(?<!Exception)(?<!Interrupt): *)([^=].*)", re.DOTALL
+)
+"""A `KeyError: x` is no header."""
+
 _OPTION = re.compile(r"--|-[A-Za-z]{2}")
 _SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)
 

@@ -52,6 +52,8 @@ from mcpagent.text.known_secrets import without_secrets
         ({"args": ["postgres://me:sword%20fish@db/x"]}, "me: sword fish", "me: [redacted]"),
         ({"args": ["https://h/mcp?api_key=sesame-open&page=12"]}, "sesame-open 12", "[redacted] 12"),
         ({"args": ["-c", "exec server --api-key='sesame-open'"]}, "no sesame-open", "no [redacted]"),
+        ({"args": ["-c", "echo 'KeyError: A_TOKEN is unset' >&2"]}, "KeyError: A_TOKEN is unset", None),
+        ({"args": ["-c", "curl -H 'X-Error-Key: sesame-open'"]}, "no sesame-open", "no [redacted]"),
         ({"args": ["-c", "TOKEN=sesame-open exec server"]}, "server: sesame-open", "server: [redacted]"),
         ({"args": ["--config", '{"keys": {"apiKey": ["sesame-open"]}}']}, "no sesame-open", "no [redacted]"),
         ({"args": ["-token", "sesame-open"]}, "no sesame-open", "no [redacted]"),
