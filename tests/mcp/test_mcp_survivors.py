@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
-from mcpagent.mcp.transports.keeper import MARK, SCRIPT
+from mcpagent.mcp.transports.keeper import MARK, SCRIPT, Mark
+from mcpagent.mcp.transports.process_tree import children_of, with_mark
 from tests.servers.leftovers import nothing_left, processes
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
@@ -49,6 +51,10 @@ STARTS = {
     "in a session of its own": "subprocess.Popen([sys.executable, '-c', sleeper, marker], start_new_session=True)",
     "without an environment": "subprocess.Popen([sys.executable, '-c', sleeper, marker], env={})",
     "by a shell that ends": "subprocess.run(['/bin/sh', '-c', f'{sys.executable} -c \\'{sleeper}\\' {marker} &'])",
+    "as a daemon without one": (
+        "os.fork() or (os.setsid(), os.fork() and os._exit(0), os.closerange(0, 100),"
+        " os.execve(sys.executable, [*python, '-c', sleeper, marker][1:], {}))"
+    ),
     "as a daemon": "os.fork() or (os.setsid(), os.fork() and os._exit(0), os.execl(*python, '-c', sleeper, marker))",
 }
 
@@ -116,6 +122,40 @@ async def test_nor_a_server_behind_a_shell_that_ignores_the_end_of_its_input(she
     line = shell.format(f'"{sys.executable}" -c "{SLEEPER}" {marker} >&2')
     async with nothing_left(marker):
         await killed_host("starting", marker, "/bin/sh", "-c", line)
+
+
+@posix_only
+@pytest.mark.slow
+async def test_nor_a_daemon_that_is_there_before_its_start_is_known(tmp_path: Path) -> None:
+    marker = str(tmp_path)
+    daemon = f'(env -i setsid "{sys.executable}" -c "{SLEEPER}" {marker} > /dev/null 2>&1 < /dev/null &)'
+    server = ("/bin/sh", "-c", f'{daemon}; exec "{sys.executable}" "{SERVER}" legacy /dev/null')
+    async with nothing_left(marker):
+        await killed_host("ready", marker, *server)
+    async with nothing_left(marker), ServerLink(ServerConfig("s", command=server[0], args=server[1:])):
+        assert any(marker in text for text in processes(marker).values())
+
+
+@posix_only
+async def test_what_other_threads_start_meanwhile_is_spared(tmp_path: Path) -> None:
+    mark = Mark("m-1", 10**18 + 4_711_000_001)
+    command, popen = (sys.executable, "-c", SLEEPER, str(tmp_path)), subprocess.Popen
+
+    async def start() -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+        both = popen(command), popen(command)
+        await asyncio.sleep(0)
+        return both
+
+    async with nothing_left(str(tmp_path)):
+        with contextlib.ExitStack() as ending:
+            of_the_server, other = await mark.put_on(start())
+            after = popen(command)
+            for process in (of_the_server, other, after):
+                ending.callback(process.wait)
+                ending.callback(process.kill)
+            assert {process.pid for process in with_mark(mark)} == {of_the_server.pid, other.pid}
+            mark.spare({*children_of(os.getpid())} - {of_the_server.pid})
+            assert [process.pid for process in with_mark(mark)] == [of_the_server.pid]
 
 
 @posix_only

@@ -2,8 +2,8 @@
 
 It is a shell (a millisecond and a megabyte, where a Python would cost twenty of each), one for all servers of this
 process, in a session of its own. It reads from a pipe whose other end is ours alone, so it sees our end however that
-comes, and then kills every process that has our mark in its environment, which children inherit, and those of the
-groups that it was told of. On Windows the system does it: a job object whose handle closes with us.
+comes, and then kills every process that has our mark, which children inherit, and those of the groups that it was told
+of. On Windows the system does it: a job object whose handle closes with us.
 """
 
 from __future__ import annotations
@@ -16,15 +16,25 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+_T = TypeVar("_T")
 
 MARK = "MCP_CLIENT_MARK"
 """The variable that each server gets: its value begins as those of all servers of this process do, and is its own."""
 
+_LEAST_LIMIT = 10**18
+_SERVERS = 10**6
+_MARKING = threading.Lock()
+
 _END_SECONDS = 2.0
 
-# Lines are "=MARK", "+GROUP", "-GROUP", and "." for an end that left nothing. They are words of ours alone. The mark is
-# no argument of any program here: it would look like a process that has it.
+# Lines are "=MARK", "#LIMIT" (how both begin), "+GROUP", "-GROUP", and "." for an end that left nothing. They are words
+# of ours alone. The mark is no argument of any program here: it would look like a process that has it.
 SCRIPT = r"""
 trap '' HUP INT TERM QUIT PIPE
 groups=' '
@@ -33,13 +43,14 @@ while read -r line; do
   case $line in
     .) exit 0 ;;
     =*) mark=$group ;;
+    '#'*) limit=$group ;;
     +*) groups="$groups$group " ;;
     -*) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
   esac
 done
 found() {
   if [ -d /proc/self ]; then
-    grep -l -s -F -e "$mark" /proc/[0-9]*/environ | tr -dc '0-9\n'
+    grep -l -s -F -e "$mark" ${limit:+-e " $limit"} /proc/[0-9]*/environ /proc/[0-9]*/limits | tr -dc '0-9\n'
   else
     ps -axww -E -o pid=,command= | while read -r pid rest; do
       case $rest in *"$mark"*) echo "$pid" ;; esac
@@ -55,6 +66,65 @@ done 2>/dev/null
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What tells the processes of one server: a variable of their environment, and on Linux a limit as well.
+
+    A daemon may leave its parents, its group, its session and its environment behind, but not its limits. This one is
+    in microseconds of real time scheduling, which a process has that asks for it: thirty thousand years and some.
+    """
+
+    variable: str = ""
+    limit: int = _LEAST_LIMIT
+
+    async def put_on(self, starting: Coroutine[Any, Any, _T]) -> _T:
+        """The result of work that starts a process, in the first of its steps."""
+        return await _begun_within(self._passed_on(), starting)
+
+    @contextlib.contextmanager
+    def _passed_on(self) -> Iterator[None]:
+        """What this process starts meanwhile has the limit from its first moment on; to be left soon.
+
+        For so long others that start something wait, and what other threads of the host start is to be spared.
+        """
+        with _MARKING, contextlib.ExitStack() as after:
+            if sys.platform == "linux":
+                import resource
+
+                before = resource.getrlimit(resource.RLIMIT_RTTIME)
+                with contextlib.suppress(OSError, ValueError):  # where another limit holds, or a sandbox, there is none
+                    resource.setrlimit(resource.RLIMIT_RTTIME, (self.limit, before[1]))
+                    after.callback(resource.setrlimit, resource.RLIMIT_RTTIME, before)
+            yield
+
+    def spare(self, pids: Iterable[int]) -> None:
+        """Takes the limit from processes that are none of the server."""
+        if sys.platform == "linux":
+            import resource
+
+            for pid in pids:
+                with contextlib.suppress(OSError, ValueError):  # it has gone, or is another user's
+                    if resource.prlimit(pid, resource.RLIMIT_RTTIME)[0] == self.limit:
+                        resource.prlimit(pid, resource.RLIMIT_RTTIME, resource.getrlimit(resource.RLIMIT_RTTIME))
+
+
+@types.coroutine
+def _begun_within(context: AbstractContextManager[None], work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
+    """Does work until it waits for the first time within a context, and the rest without; the work's result."""
+    try:
+        with context:
+            waits_for = work.send(None)
+        while True:
+            try:
+                yield waits_for
+            except BaseException as error:  # noqa: BLE001 - the work's, whatever it is
+                waits_for = work.throw(error)
+            else:
+                waits_for = work.send(None)
+    except StopIteration as end:
+        return cast("_T", end.value)
+
+
 class ProcessGuard:
     """The watching process of this one: there is one while servers run. Safe to use from several threads."""
 
@@ -63,10 +133,10 @@ class ProcessGuard:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._users = 0
-        self._mark = ""
+        self._mark = Mark()
         self._numbers = itertools.count(1)
 
-    def hold(self) -> str:
+    def hold(self) -> Mark:
         """Sees to it that it watches one more server, until `release`; gives the mark of that one.
 
         Where there is no such shell (Windows) nobody watches.
@@ -74,7 +144,7 @@ class ProcessGuard:
         with self._lock:
             if self._owner != os.getpid():  # a fork has another life than its parent
                 self._owner, self._users, self._process = os.getpid(), 0, None
-                self._mark = secrets.token_hex(16)
+                self._mark = Mark(secrets.token_hex(16), _LEAST_LIMIT + secrets.randbelow(10**12) * _SERVERS)
             self._users += 1
             if self._process is not None and self._process.poll() is not None:  # somebody killed it
                 _close_input(self._process)
@@ -91,8 +161,9 @@ class ProcessGuard:
                         start_new_session=True,
                         bufsize=0,
                     )
-                    self._write(f"={MARK}={self._mark}")
-            return f"{self._mark}-{next(self._numbers)}."
+                    self._write(f"={MARK}={self._mark.variable}\n#{self._mark.limit // _SERVERS}")
+            number = next(self._numbers)
+            return Mark(f"{self._mark.variable}-{number}.", self._mark.limit + number % _SERVERS)
 
     def tell(self, line: str) -> None:
         """`+GROUP` for a process group to end with us, `-GROUP` for one that is gone."""

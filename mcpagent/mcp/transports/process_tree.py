@@ -8,6 +8,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcpagent.mcp.transports.keeper import MARK, Mark
+
 _MOST_PROCESSES = 1_000
 
 
@@ -24,20 +26,23 @@ def descendants(pid: int) -> tuple[Process, ...]:
     found: dict[int, Process] = {}
     open_pids = [pid]
     while open_pids and len(found) < _MOST_PROCESSES:
-        for child in _children(open_pids.pop()):
+        for child in children_of(open_pids.pop()):
             if child not in found and (started := _started(child)) is not None:
                 found[child] = Process(child, started)
                 open_pids.append(child)
     return tuple(found.values())
 
 
-def with_mark(mark: bytes) -> tuple[Process, ...]:
-    """All living processes that have this in their environment, as far as we may see it; to be asked in a thread."""
+def with_mark(mark: Mark) -> tuple[Process, ...]:
+    """All living processes that have this mark, as far as we may see it; to be asked in a thread."""
+    signs = {"environ": f"{MARK}={mark.variable}".encode(), "limits": f" {mark.limit} ".encode()}
     found: list[Process] = []
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (folder / "environ").read_bytes() and (started := _started(int(folder.name))) is not None:
-                found.append(Process(int(folder.name), started))
+        for file, sign in signs.items():
+            with contextlib.suppress(OSError):
+                if sign in (folder / file).read_bytes() and (started := _started(int(folder.name))) is not None:
+                    found.append(Process(int(folder.name), started))
+                    break
     return tuple(found)
 
 
@@ -49,7 +54,8 @@ def kill_all(processes: tuple[Process, ...]) -> None:
                 os.kill(process.pid, signal.SIGKILL)
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
+    """The processes that a process started and has not waited for yet; none if there is no `/proc`."""
     children: list[int] = []
     with contextlib.suppress(OSError, ValueError):
         for thread in Path(f"/proc/{pid}/task").iterdir():

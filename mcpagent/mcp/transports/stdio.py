@@ -30,8 +30,8 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     dumped,
     unheard,
 )
-from mcpagent.mcp.transports.keeper import KEEPER, MARK
-from mcpagent.mcp.transports.process_tree import Process, descendants, kill_all, with_mark
+from mcpagent.mcp.transports.keeper import KEEPER, MARK, Mark
+from mcpagent.mcp.transports.process_tree import Process, children_of, descendants, kill_all, with_mark
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
@@ -74,10 +74,12 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.stderr_closed = asyncio.Event()
         self.changed = asyncio.Event()
         self.stdout_open = True
+        self.mark = Mark()
         self._held = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.SubprocessTransport", transport)
+        self.mark.spare({*children_of(os.getpid())} - {self.transport.get_pid()})
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
         chunk = data if isinstance(data, bytes) else data.encode()
@@ -143,7 +145,6 @@ class StdioTransport:
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
-        self._mark = ""
         self._end_job: Callable[[], None] = lambda: None
         self.spawn_seconds = 0.0
         """What starting the process took, until it was there."""
@@ -198,18 +199,19 @@ class StdioTransport:
     async def _spawn(self, launch: Launch) -> None:
         """Starts the process. To be left alone until it is done: halfway, nobody knows what there is to be closed."""
         self._stdin = new_stdin()
-        self._mark = KEEPER.hold()
+        self._pipes.mark = KEEPER.hold()
         try:
             await asyncio.sleep(0)  # that may have started a process, and each takes some milliseconds of the loop
-            await asyncio.get_running_loop().subprocess_exec(
+            starting = asyncio.get_running_loop().subprocess_exec(
                 lambda: self._pipes,
                 launch.program,
                 *launch.arguments,
                 stdin=self._stdin.child_end,
-                env={**launch.environment, MARK: self._mark},
+                env={**launch.environment, MARK: self._pipes.mark.variable},
                 cwd=launch.folder or None,
                 start_new_session=sys.platform != "win32",
             )
+            await self._pipes.mark.put_on(starting)
         finally:
             self._stdin.has_started(self._pipes.transport)
             if self.pid is None:
@@ -253,7 +255,7 @@ class StdioTransport:
                     async with asyncio.timeout(1.0):
                         await self._pipes.exited.wait()
                 # What left both its group and its parents, a daemon, is only known by its mark.
-                kill_all(await asyncio.to_thread(with_mark, f"{MARK}={self._mark}".encode()))
+                kill_all(await asyncio.to_thread(with_mark, self._pipes.mark))
                 KEEPER.tell(f"-{self.pid}")
                 await KEEPER.release()
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
