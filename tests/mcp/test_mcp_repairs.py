@@ -34,6 +34,14 @@ FIELDS = [
     "resources",
 ]
 
+TEXT = st.fixed_dictionaries(
+    {"type": st.just("text") | JSON, "text": st.text(max_size=4) | JSON}, optional={"annotations": JSON}
+)
+NEARLY_TEXTS = st.fixed_dictionaries(
+    {"content": st.just([{"type": "text", "text": "a"}]) | st.lists(TEXT, max_size=2) | JSON},
+    optional={"isError": st.booleans() | JSON, "resultType": st.just("complete") | JSON, "_meta": JSON},
+)
+
 
 @given(
     st.sampled_from(["tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/read"]),
@@ -49,6 +57,13 @@ def test_whatever_comes_is_accepted_afterwards_or_refused_in_words(
         assert repaired.startswith("its result is malformed: ")
     else:
         methods.parse_server_result(method, version, repaired)
+
+
+@given(st.sampled_from(KNOWN_PROTOCOL_VERSIONS), NEARLY_TEXTS)
+def test_so_is_a_call_that_is_nearly_plain_text(version: str, result: dict[str, Any]) -> None:
+    repaired, _ = repair_result("tools/call", version, result)
+    assert isinstance(repaired, dict)
+    methods.parse_server_result("tools/call", version, repaired)
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])

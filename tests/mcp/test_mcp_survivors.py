@@ -137,6 +137,22 @@ async def test_nor_a_daemon_that_is_there_before_its_start_is_known(tmp_path: Pa
 
 
 @posix_only
+@pytest.mark.slow
+async def test_nor_what_a_server_left_that_is_an_agent_itself(tmp_path: Path) -> None:
+    marker = str(tmp_path)
+    start = STARTS["as a daemon without one"].replace("marker]", "marker + '-daemon']")
+    inner = (sys.executable, "-c", HOST, "ready", sys.executable, "-c", wrapped(start, marker))
+    async with nothing_left(marker):
+        host = await asyncio.create_subprocess_exec(sys.executable, "-c", HOST, "ready", *inner)
+        for _ in range(3_000):
+            if sum(f"{marker}-daemon" in text for text in processes(marker).values()) == 4:
+                break
+            await asyncio.sleep(0.02)
+        host.send_signal(signal.SIGKILL)
+        await host.wait()
+
+
+@posix_only
 async def test_what_other_threads_start_meanwhile_is_spared(tmp_path: Path) -> None:
     mark = Mark("m-1", 10**18 + 4_711_000_001)
     command, popen = (sys.executable, "-c", SLEEPER, str(tmp_path)), subprocess.Popen

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -65,5 +67,25 @@ async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
 async def imported(module: str) -> None:
     """Loads a module in a thread, the first time: the MCP SDK and what it needs take most of a second."""
     if module not in _imported:
-        await asyncio.to_thread(import_module, module)
+        with _uncollected():
+            await asyncio.to_thread(import_module, module)
         _imported.add(module)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """What is made meanwhile stays as long as the process, so the garbage collector need not hold everything for it.
+
+    Nothing is lost: what is garbage is found when the collector next looks at all that there is.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_freeze_count() == 0:
+            gc.freeze()
+            gc.unfreeze()  # into the oldest generation
+        gc.enable()

@@ -108,6 +108,16 @@ class Mark:
                         resource.prlimit(pid, resource.RLIMIT_RTTIME, resource.getrlimit(resource.RLIMIT_RTTIME))
 
 
+def _unmark(pid: int) -> None:
+    """Takes the limit from the watching process of one that is a server itself, whose end it is to outlive."""
+    if sys.platform == "linux":
+        import resource
+
+        with contextlib.suppress(OSError, ValueError):
+            _, most = resource.prlimit(pid, resource.RLIMIT_RTTIME)
+            resource.prlimit(pid, resource.RLIMIT_RTTIME, (most, most))
+
+
 @types.coroutine
 def _begun_within(context: AbstractContextManager[None], work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
     """Does work until it waits for the first time within a context, and the rest without; the work's result."""
@@ -161,6 +171,7 @@ class ProcessGuard:
                         start_new_session=True,
                         bufsize=0,
                     )
+                    _unmark(self._process.pid)
                     self._write(f"={MARK}={self._mark.variable}\n#{self._mark.limit // _SERVERS}")
             number = next(self._numbers)
             return Mark(f"{self._mark.variable}-{number}.", self._mark.limit + number % _SERVERS)

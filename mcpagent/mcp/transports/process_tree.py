@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcpagent.mcp.transports.keeper import MARK, Mark
 
 _MOST_PROCESSES = 1_000
+_MOST_TURNS, _TURN_SECONDS = 10, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,15 @@ def with_mark(mark: Mark) -> tuple[Process, ...]:
                     found.append(Process(int(folder.name), started))
                     break
     return tuple(found)
+
+
+def end_marked(mark: Mark) -> None:
+    """Kills all processes with this mark, and what they start meanwhile; to be done in a thread."""
+    for _ in range(_MOST_TURNS):
+        if not (found := with_mark(mark)):
+            return
+        kill_all(found)
+        time.sleep(_TURN_SECONDS)
 
 
 def kill_all(processes: tuple[Process, ...]) -> None:

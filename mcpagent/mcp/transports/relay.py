@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -32,6 +33,7 @@ from mcp_types import (
     JSONRPCResponse,
     RequestId,
 )
+from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
 
 from mcpagent.mcp.attempts import Attempts
@@ -42,6 +44,9 @@ from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Transport
 from mcpagent.mcp.transports.open_requests import OpenRequest, OpenRequests
 from mcpagent.mcp.transports.result_repairs import repair_result
 from mcpagent.text.safe_text import safe_line
+
+with contextlib.suppress(ImportError):  # anyio would load it where it is first used, in the event loop
+    import_module("anyio._backends._asyncio")
 
 _logger = logging.getLogger(__name__)
 
@@ -178,8 +183,9 @@ class Relay:
             meta["progressToken"] = request_id
         # Where a request stands in a trace a server may know, but not the baggage, in which a program has what it knows
         # of its user.
-        inject(meta)
-        meta.pop("baggage", None)
+        if get_current():
+            inject(meta)
+            meta.pop("baggage", None)
         message = _request(request_id, method, sent | {"_meta": meta} if meta else sent)
         await anyio.lowlevel.checkpoint_if_cancelled()  # a server may carry out what it is sent, cancelled or not
         request = self._requests.add(message, heard)

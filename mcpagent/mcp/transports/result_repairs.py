@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from mcp_types import CallToolResult, methods
-from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpagent.mcp.result_content import says_true
@@ -39,6 +39,7 @@ _COMPLETE = {**methods.MONOLITH_RESULTS, "tools/call": CallToolResult}
 """The forms of results that ask for nothing: trying one form takes a seventh of trying all that a result may have."""
 
 _CALL_FIELDS = ("content", "structuredContent", "isError", "resultType", "_meta", "inputRequests", "requestState")
+_PLAIN_FIELDS, _TEXT_FIELDS = frozenset({"content", "isError", "resultType"}), frozenset({"type", "text"})
 _COMPLETED = {"resultType": "complete"}
 _CACHE_HINTS = _COMPLETED | {"ttlMs": 0, "cacheScope": "private"}
 
@@ -117,6 +118,8 @@ def _flaw(method: str, version: str, result: Raw) -> str | None:
 
 def _flaw_of(method: str, version: str, result: Raw) -> str | None:
     if method == "tools/call":
+        if _is_plain(version, result):
+            return None
         result = _without_values(result)
     forms = methods.MONOLITH_RESULTS if result.get("resultType") == "input_required" else _COMPLETE
     try:
@@ -128,6 +131,26 @@ def _flaw_of(method: str, version: str, result: Raw) -> str | None:
     except (ValueError, RuntimeError) as error:
         return safe_line(str(error), 120)
     return None
+
+
+def _is_plain(version: str, result: Raw) -> bool:
+    """Whether a call's result is texts and nothing else, as most are: then it is whole, as models say more slowly."""
+    if version not in KNOWN_PROTOCOL_VERSIONS or not result.keys() <= _PLAIN_FIELDS:
+        return False
+    is_complete = "resultType" not in result and version not in MODERN_PROTOCOL_VERSIONS
+    content = result.get("content")
+    return (
+        (is_complete or result.get("resultType") == "complete")
+        and isinstance(result.get("isError", False), bool)
+        and isinstance(content, list)
+        and all(
+            isinstance(block, dict)
+            and block.keys() == _TEXT_FIELDS
+            and block["type"] == "text"
+            and isinstance(block["text"], str)
+            for block in content
+        )
+    )
 
 
 def _without_values(result: Raw) -> Raw:

@@ -31,7 +31,7 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     unheard,
 )
 from mcpagent.mcp.transports.keeper import KEEPER, MARK, Mark
-from mcpagent.mcp.transports.process_tree import Process, children_of, descendants, kill_all, with_mark
+from mcpagent.mcp.transports.process_tree import Process, children_of, descendants, end_marked, kill_all
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
@@ -44,7 +44,7 @@ _LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
 
 _ENDING: set[asyncio.Future[None]] = set()
-"""Starts that were cancelled, until nothing is left of them."""
+"""What ends something, also after whoever wanted that was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ class _Pipes(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.SubprocessTransport", transport)
         self.mark.spare({*children_of(os.getpid())} - {self.transport.get_pid()})
+        self._stdout().set_protocol(_Stdout(self, self._stdout().get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
         chunk = data if isinstance(data, bytes) else data.encode()
@@ -116,6 +117,20 @@ class _Pipes(asyncio.SubprocessProtocol):
     def _stdout(self) -> asyncio.ReadTransport:
         assert self.transport is not None
         return cast("asyncio.ReadTransport", self.transport.get_pipe_transport(1))
+
+
+class _Stdout(asyncio.Protocol):
+    """Takes output as it is read: by asyncio's own way it comes a step of the event loop later."""
+
+    def __init__(self, pipes: _Pipes, before: asyncio.BaseProtocol) -> None:
+        self._pipes = pipes
+        self._before = before
+
+    def data_received(self, data: bytes) -> None:
+        self._pipes.pipe_data_received(1, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._before.connection_lost(exc)
 
 
 class StdioTransport:
@@ -250,14 +265,19 @@ class StdioTransport:
             if self._stdin is not None:
                 self._stdin.close()
             if self._pipes.transport is not None:
-                self._pipes.transport.close()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(1.0):
-                        await self._pipes.exited.wait()
-                # What left both its group and its parents, a daemon, is only known by its mark.
-                kill_all(await asyncio.to_thread(with_mark, self._pipes.mark))
-                KEEPER.tell(f"-{self.pid}")
-                await KEEPER.release()
+                # What left both its group and its parents, a daemon, is only known by its mark. Also if nobody waits.
+                searching = asyncio.ensure_future(asyncio.to_thread(end_marked, self._pipes.mark))
+                _ENDING.add(searching)
+                searching.add_done_callback(_ENDING.discard)
+                try:
+                    self._pipes.transport.close()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(1.0):
+                            await self._pipes.exited.wait()
+                    await asyncio.shield(searching)
+                finally:
+                    KEEPER.tell(f"-{self.pid}")
+                    await KEEPER.release()
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
             self._note("stopped" if self._died is None else str(self._died))
 
