@@ -14,7 +14,7 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
-from mcpagent.mcp.transports.keeper import MARK, SCRIPT, Mark
+from mcpagent.mcp.transports.keeper import MARK, SCRIPT, Mark, ProcessGuard
 from mcpagent.mcp.transports.process_tree import children_of, with_mark
 from tests.servers.leftovers import nothing_left, processes
 
@@ -177,6 +177,18 @@ async def test_one_whose_keeper_was_killed_gets_another(tmp_path: Path) -> None:
         os.kill(keeper, signal.SIGKILL)
         async with ServerLink(config) as link:
             assert link.status.state == "ready"
+
+
+@posix_only
+async def test_the_keeper_is_waited_for_also_by_who_is_in_a_hurry() -> None:
+    guard, others = ProcessGuard(), {*children_of(os.getpid())}
+    guard.hold()
+    (keeper,) = {*children_of(os.getpid())} - others
+    releasing = asyncio.create_task(guard.release())
+    await asyncio.sleep(0)
+    releasing.cancel()
+    await asyncio.wait((releasing,), timeout=60)
+    assert keeper not in children_of(os.getpid())
 
 
 @posix_only
