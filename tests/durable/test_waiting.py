@@ -6,7 +6,7 @@ import asyncio
 import base64
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -243,6 +243,15 @@ def test_what_is_no_place_for_a_database(wrong: str) -> None:
             kind(wrong)
 
 
+def opened_here() -> set[Path]:
+    """The files that this process has open, where there is a `/proc`."""
+    found: set[Path] = set()
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # that of the folder itself
+            found.add(descriptor.readlink())
+    return found
+
+
 async def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
     garbage, foreign, folder = tmp_path / "garbage.db", tmp_path / "foreign.db", tmp_path / "folder"
     garbage.write_text("no database at all, but more than a hundred characters of something else" * 9)
@@ -259,6 +268,7 @@ async def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
                 async with durable.serving(agent):
                     pass
         told[path.name] = str(raised.value)
+        assert path not in opened_here(), "the error remembers what was open"
         assert str(path) in told[path.name]
         assert "name another one: --database FILE" in told[path.name]
     assert "damaged" in told["garbage.db"]
