@@ -39,10 +39,14 @@ def nobody_elses_secrets() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_old_is_looked_at_again() -> None:
-    """Keeps the collector off what is loaded by now: it took half a second of whatever a test measured."""
-    gc.collect()
+def nothing_old_is_looked_at_again() -> Iterator[None]:
+    """Keeps the collector off what is loaded by now: it took half a second of whatever a test measured.
+
+    What a module left open is told at its end: else some test of another module would fail for it.
+    """
     gc.freeze()
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -54,9 +54,8 @@ class EngineDatabase:
             if not os.access(self.file, os.R_OK | os.W_OK) or self.file.is_dir():
                 why = "is a folder" if self.file.is_dir() else "cannot be written"
                 raise SessionStoreError(f"{self.where}: {why}; {_NAME_ANOTHER}")
-            with sqlite3.connect(self.file, timeout=10) as connection:
+            with contextlib.closing(sqlite3.connect(self.file, timeout=10)) as connection:
                 tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master")}
-            connection.close()
         except (OSError, sqlite3.Error) as error:
             raise self.problem(error) from None
         if tables and _ITS_TABLE not in tables:

@@ -73,6 +73,7 @@ class Recorder:
         self._hidden = frozenset[str]()
         self._redact: Redact = without_shapes
         self._definition: Definition | None = None
+        self._first: Model | None = None
         self._requests = 0
         self._last: Sequence[Message] = ()
         self.sources: AgentSources | None = None
@@ -101,34 +102,50 @@ class Recorder:
         )
 
     def recorded(self, model: Model, definition: Definition | None = None) -> Model:
-        """The model, with everything that it is sent and says in a run written down; begins the file."""
-        self.start(model, definition)
+        """The model, with everything that it is sent and says in a run written down.
+
+        Begins the file; that of an agent which is still to be opened begins with it. Raises `ConfigError` if the file
+        cannot be written, or is another agent's.
+        """
+        if self._definition is not None and self._definition is not definition:
+            shown = safe_line(str(self.path), 120)
+            raise ConfigError(f"recording {shown}: it is another agent's already; make a Recorder for each agent")
+        self._definition = definition
+        if definition is None or self.sources is not None:
+            self._start(model)
+        else:  # nobody would close it if the agent could not be opened
+            self._first = model
         return _RecordedModel(model, self)
+
+    def begin(self, sources: AgentSources) -> None:
+        """Begins the file with its agent, or goes on with it. Raises `ConfigError` if it cannot be written."""
+        if self._first is not None:
+            self._start(self._first)
+        else:
+            self._reopen()
+        self._first, self.sources = None, sources
 
     def close(self) -> None:
         """Ends the recording, as closing the agent does; a second call does nothing."""
+        self.sources = None
         try:
             if self._file is not None:
                 self._file.close()
         except OSError as error:
             logger.warning("recording %s is not complete: %s", self.path, error)
 
-    def start(self, model: Model, definition: Definition | None) -> None:
-        """Begins the file, or reports another model. Raises `ConfigError` if it cannot be, or is another agent's."""
-        if self._definition is not None and self._definition is not definition:
-            shown = safe_line(str(self.path), 120)
-            raise ConfigError(f"recording {shown}: it is another agent's already; make a Recorder for each agent")
+    def _start(self, model: Model) -> None:
+        """Begins the file, or reports another model."""
         if self._file is not None:
-            self.reopen()
+            self._reopen()
             self.write("model", {"name": model.name})
             return
         self._open(os.O_TRUNC)
-        self._definition = definition
-        if definition is not None:
+        if (definition := self._definition) is not None:
             line = start_line(definition, model.name, search_cost(model), tool_limits(model))
             self.write("start", asdict(line))
 
-    def reopen(self) -> None:
+    def _reopen(self) -> None:
         """Goes on with a file that was closed with its agent, which is entered again."""
         if self._file is not None and self._file.closed:
             self._open(os.O_APPEND)
@@ -262,9 +279,8 @@ class _RecordedSources(WrappedSources):
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
         """Begins with the servers, and ends with them."""
-        self._recorder.reopen()
-        self._recorder.sources = self.inside
         exits.callback(self._recorder.close)
+        self._recorder.begin(self.inside)
         await self.inside.open(exits, emit, on_change)
         self.secrets = self.inside.secrets
         self._recorder.hide(self.secrets)

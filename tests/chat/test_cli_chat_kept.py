@@ -7,8 +7,10 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import stat
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -246,11 +248,8 @@ def test_calls_that_wait_come_up_again_and_are_never_approved_by_themselves(tmp_
 def test_a_store_that_cannot_be_used_costs_no_question(what: str, tmp_path: Path) -> None:
     file, env = tmp_path / "s.db", dict[str, str]()
     if what == "newer":
-        import sqlite3
-
-        connection = sqlite3.connect(file)
-        connection.execute("PRAGMA user_version = 99")
-        connection.close()
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("PRAGMA user_version = 99")
     elif what == "damaged":
         file.write_bytes(b"no database" * 500)
     elif what == "folder":

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -162,10 +163,8 @@ def test_rename_fork_export(home: Home) -> None:
 def test_delete_and_prune_ask(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for session in ("old", "older", "new"):
         home.say(session, f"Something {session}?", "Yes.")
-    connection = sqlite3.connect(home.file)
-    connection.execute("UPDATE sessions SET updated = updated - 40 * 86400 WHERE id LIKE 'old%'")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(home.file)) as connection, connection:
+        connection.execute("UPDATE sessions SET updated = updated - 40 * 86400 WHERE id LIKE 'old%'")
     for words in (("delete", "new"), ("prune", "--older-than", "30d")):
         code, _, err = home.run("sessions", *words)
         assert code == 2
@@ -220,9 +219,8 @@ def test_one_that_is_open_elsewhere_is_copied_up_to_where_it_is_finished_and_not
 def test_a_store_that_cannot_be_used_is_one_line_and_an_exit_code(home: Home, what: str) -> None:
     file = home.folder / "s.db"
     if what == "newer":
-        connection = sqlite3.connect(file)
-        connection.execute("PRAGMA user_version = 99")
-        connection.close()
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("PRAGMA user_version = 99")
     elif what == "damaged":
         file.write_bytes(b"no database" * 500)
     else:

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -127,15 +127,13 @@ async def test_a_run_that_nobody_does_is_told(tmp_path: Path) -> None:
         assert "mcpagent worker -m test:mine" in heard[0]
         with pytest.raises(AgentStateError, match=f'run "{run.id}" waits: no worker does'):
             await run.result()
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
         database.execute("UPDATE workflow_status SET application_version = 'mcpagent-0'")
-    database.close()
     async with served(agent, durable, works=False):
         with pytest.raises(AgentStateError, match=r"begun by another version of mcpagent \(mcpagent-0\)"):
             await (await durable.run(run.id)).result()
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
         database.execute("UPDATE workflow_status SET application_version = ?", (VERSION,))
-    database.close()
     worker, working, worker_store = echoing(tmp_path, model="test:mine")
     async with served(worker, working):
         assert (await (await working.run(run.id)).result()).answer == "answer to hello"
@@ -194,16 +192,15 @@ def stored(folder: Path) -> str:
     """All that both databases have, decoded too."""
     found: list[str] = []
     for name in ("runs.db", "chats.db"):
-        connection = sqlite3.connect(folder / name)
-        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            for row in connection.execute(f"SELECT * FROM {table}").fetchall():
-                for value in map(str, row):
-                    found.append(value)
-                    try:
-                        found.append(base64.b64decode(value, validate=True).decode("utf-8", "replace"))
-                    except ValueError:
-                        continue
-        connection.close()
+        with closing(sqlite3.connect(folder / name)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            rows = [row for (table,) in tables for row in connection.execute(f"SELECT * FROM {table}")]
+        for value in (str(value) for row in rows for value in row):
+            found.append(value)
+            try:
+                found.append(base64.b64decode(value, validate=True).decode("utf-8", "replace"))
+            except ValueError:
+                continue
     return "\n".join(found)
 
 
@@ -246,13 +243,20 @@ def test_what_is_no_place_for_a_database(wrong: str) -> None:
             kind(wrong)
 
 
+def opened_here() -> set[Path]:
+    """The files that this process has open, where there is a `/proc`."""
+    found: set[Path] = set()
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # that of the folder itself
+            found.add(descriptor.readlink())
+    return found
+
+
 async def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
     garbage, foreign, folder = tmp_path / "garbage.db", tmp_path / "foreign.db", tmp_path / "folder"
     garbage.write_text("no database at all, but more than a hundred characters of something else" * 9)
-    connection = sqlite3.connect(foreign)
-    connection.execute("CREATE TABLE theirs(a)")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(foreign)) as connection:
+        connection.execute("CREATE TABLE theirs(a)")
     folder.mkdir()
     told: dict[str, str] = {}
     store = SessionStore(tmp_path / "chats.db")
@@ -264,14 +268,14 @@ async def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
                 async with durable.serving(agent):
                     pass
         told[path.name] = str(raised.value)
+        assert path not in opened_here(), "the error remembers what was open"
         assert str(path) in told[path.name]
         assert "name another one: --database FILE" in told[path.name]
     assert "damaged" in told["garbage.db"]
     assert "another program's" in told["foreign.db"]
     assert "is a folder" in told["folder"]
-    connection = sqlite3.connect(foreign)
-    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
-    connection.close()
+    with closing(sqlite3.connect(foreign)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
     store.close()
 
 

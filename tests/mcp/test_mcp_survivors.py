@@ -14,8 +14,9 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
-from mcpagent.mcp.transports.keeper import MARK, SCRIPT, Mark
+from mcpagent.mcp.transports.keeper import MARK, SCRIPT, Mark, ProcessGuard
 from mcpagent.mcp.transports.process_tree import children_of, with_mark
+from mcpagent.mcp.transports.stdio import StdioTransport
 from tests.servers.leftovers import nothing_left, processes
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
@@ -193,6 +194,34 @@ async def test_one_whose_keeper_was_killed_gets_another(tmp_path: Path) -> None:
         os.kill(keeper, signal.SIGKILL)
         async with ServerLink(config) as link:
             assert link.status.state == "ready"
+
+
+@posix_only
+async def test_an_end_that_is_cancelled_late_is_an_end_all_the_same(tmp_path: Path) -> None:
+    config = ServerConfig("s", command=sys.executable, args=(str(SERVER), "legacy", str(tmp_path / "log")))
+    async with nothing_left(), asyncio.timeout(60):
+        transport = StdioTransport(config, print, {})
+        await transport.__aenter__()
+        leaving = asyncio.create_task(transport.__aexit__(None, None, None))
+        while Path(f"/proc/{transport.pid}").exists():  # noqa: ASYNC110 - nothing tells of it at once
+            await asyncio.sleep(0)
+        for _ in range(5):  # until what it may have left is looked for
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait((leaving,))
+        assert leaving.cancelled()
+
+
+@posix_only
+async def test_the_keeper_is_waited_for_also_by_who_is_in_a_hurry() -> None:
+    guard, others = ProcessGuard(), {*children_of(os.getpid())}
+    guard.hold()
+    (keeper,) = {*children_of(os.getpid())} - others
+    releasing = asyncio.create_task(guard.release())
+    await asyncio.sleep(0)
+    releasing.cancel()
+    await asyncio.wait((releasing,), timeout=60)
+    assert keeper not in children_of(os.getpid())
 
 
 @posix_only

@@ -41,6 +41,7 @@ from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
 from mcpagent.models.scripted import Reply
 from mcpagent.tools import Tool
+from mcpagent.tracing import Tracing
 from tests.terminal.process import SMALL_SERVER, run, server_option
 
 SECRET = "correct-horse-battery"
@@ -435,6 +436,15 @@ async def test_a_full_disk_ends_the_recording_and_not_the_run(caplog: pytest.Log
 async def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"recording .*missing/run\.jsonl: cannot be written: No such file"):
         await events_of(Agent(ScriptedModel(["x"]), wrappers=[Recorder(tmp_path / "missing" / "run.jsonl")]), ["y"])
+
+
+async def test_an_agent_that_does_not_start_begins_no_recording(tmp_path: Path) -> None:
+    """It would stay open, and locked, for as long as something remembers the agent."""
+    path = tmp_path / "run.jsonl"
+    agent = Agent(ScriptedModel(["x"]), wrappers=[Recorder(path), Tracing(file=tmp_path)])
+    with pytest.raises(ConfigError, match="name a file that can be written"):
+        await agent.__aenter__()
+    assert not path.exists()
 
 
 def test_a_model_that_is_recorded_is_a_model(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,8 @@ class Place:
         """One statement, past the store."""
         if self.server is not None:
             return self.server.run(sql, self.database)
-        with sqlite3.connect(self.where, timeout=10) as connection:
-            found = connection.execute(sql).fetchall()
-        connection.close()
-        return found
+        with closing(sqlite3.connect(self.where, timeout=10)) as connection, connection:
+            return connection.execute(sql).fetchall()
 
     def lose_hold(self, store: SessionStore) -> None:
         """As if the process of this store had ended, which it does not know."""

@@ -205,9 +205,8 @@ def test_an_index_of_words_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
     store = SessionStore(path)
     write(store, "a", "some words")
     store.close()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO said(said) VALUES('delete-all')")
-    connection.close()
     store = SessionStore(path)
     (line,) = store.check()
     assert line.startswith("the index of words was damaged")
@@ -221,9 +220,8 @@ def test_a_row_that_cannot_be_read_is_one_sessions_alone(tmp_path: Path) -> None
     store = SessionStore(path)
     write(store, "a", "x")
     write(store, "b", "y")
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE messages SET message = '{' WHERE words = 'x'")
-    connection.close()
     for work in (lambda: store.read("a"), lambda: store.open("a")):
         line = told(work)
         assert line.startswith(f'{path}: session "a" cannot be read: ')
@@ -236,9 +234,8 @@ def test_a_row_that_cannot_be_read_is_one_sessions_alone(tmp_path: Path) -> None
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "places.sqlite"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE bookmarks(x)")
-    connection.close()
     before = path.read_bytes()
     store = SessionStore(path)
     assert told(store.sessions) == f"{path}: is another program's database; use another file: --session-db FILE"

@@ -207,12 +207,14 @@ def _close_input(process: subprocess.Popen[bytes]) -> None:
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
     """Waits for an end that is about to come, in steps: a thread for it would cost more than the process."""
-    for step in range(100):
-        if process.poll() is not None:
-            return
-        await asyncio.sleep(min(_END_SECONDS / 50, 0.001 * 2**step))
-    process.kill()
-    process.wait()
+    try:
+        for step in range(100):
+            if process.poll() is not None:
+                return
+            await asyncio.sleep(min(_END_SECONDS / 50, 0.001 * 2**step))
+    finally:  # also where somebody is in a hurry: it has nothing to do any more, and else nobody would wait for it
+        process.kill()
+        process.wait()
 
 
 KEEPER = ProcessGuard()

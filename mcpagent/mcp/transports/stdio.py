@@ -9,10 +9,10 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -44,7 +44,15 @@ _LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
 
 _ENDING: set[asyncio.Future[None]] = set()
-"""What ends something, also after whoever wanted that was cancelled."""
+"""Servers that end, until nothing is left of them."""
+
+
+def _to_the_end(work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+    """Goes on with it, whoever waits no longer."""
+    ending = asyncio.ensure_future(work)
+    _ENDING.add(ending)
+    ending.add_done_callback(_ENDING.discard)
+    return ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +208,7 @@ class StdioTransport:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
             # asyncio would kill the process, and leave what that has started by now. Whoever cancels may not wait.
-            ending = asyncio.ensure_future(self._end_start(starting))
-            _ENDING.add(ending)
-            ending.add_done_callback(_ENDING.discard)
-            await asyncio.shield(ending)
+            await asyncio.shield(_to_the_end(self._end_start(starting)))
             raise
         except (OSError, ValueError) as error:
             raise start_error(config, f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}') from None
@@ -265,21 +270,25 @@ class StdioTransport:
             if self._stdin is not None:
                 self._stdin.close()
             if self._pipes.transport is not None:
-                # What left both its group and its parents, a daemon, is only known by its mark. Also if nobody waits.
-                searching = asyncio.ensure_future(asyncio.to_thread(end_marked, self._pipes.mark))
-                _ENDING.add(searching)
-                searching.add_done_callback(_ENDING.discard)
+                self._pipes.transport.close()
+                leaving = _to_the_end(self._leave_nothing())
                 try:
-                    self._pipes.transport.close()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(1.0):
-                            await self._pipes.exited.wait()
-                    await asyncio.shield(searching)
-                finally:
-                    KEEPER.tell(f"-{self.pid}")
-                    await KEEPER.release()
+                    await asyncio.shield(leaving)
+                except asyncio.CancelledError:  # its time to stop may have passed just now
+                    await asyncio.shield(leaving)
+                    raise
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
             self._note("stopped" if self._died is None else str(self._died))
+
+    async def _leave_nothing(self) -> None:
+        """Of a server that was killed; what watches it has one less to watch then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._pipes.exited.wait()
+        # What left both its group and its parents, a daemon, is only known by its mark.
+        await asyncio.to_thread(end_marked, self._pipes.mark)
+        KEEPER.tell(f"-{self.pid}")
+        await KEEPER.release()
 
     async def _messages(self) -> AsyncIterator[SessionMessage]:
         """What the server says, until it can say no more; then it is known how it ended."""
