@@ -8,15 +8,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from mcpagent.config import ServerConfig
+from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.transports.keeper import MARK, SCRIPT, Mark, ProcessGuard
-from mcpagent.mcp.transports.process_tree import children_of, with_mark
+from mcpagent.mcp.transports.process_tree import children_of, end_marked, with_mark
 from mcpagent.mcp.transports.stdio import StdioTransport
+from mcpagent.trust.launches import Launch
 from tests.servers.leftovers import nothing_left, processes
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
@@ -154,25 +157,128 @@ async def test_nor_what_a_server_left_that_is_an_agent_itself(tmp_path: Path) ->
 
 
 @posix_only
-async def test_what_other_threads_start_meanwhile_is_spared(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.1, 0.02])
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_nor_a_process_that_is_another_one_all_the_time(
+    seconds: float, *, is_killed: bool, tmp_path: Path
+) -> None:
+    """Each of them has the pipe open, so its end shows that there is none."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    hopper = (
+        f"import os, time\nos.setsid()\nout = open({str(pipe)!r}, 'w')\nout.write('up')\nout.flush()\n"
+        "end = time.time() + 60\nwhile time.time() < end:\n    if os.fork():\n        os._exit(0)\n"
+        f"    time.sleep({seconds})"
+    )
+    command = ("-c", wrapped(f"subprocess.Popen([sys.executable, '-c', {hopper!r}], env={{}})", str(tmp_path)))
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if is_killed:
+            await killed_host("ready", str(tmp_path), sys.executable, *command)
+        else:
+            async with ServerLink(ServerConfig("s", command=sys.executable, args=command)):
+                pass
+        got = b""
+        for _ in range(2_000):
+            with contextlib.suppress(BlockingIOError):
+                if (piece := os.read(reading, 10)) or got:
+                    got += piece or b" and gone"
+            if got.endswith(b"gone"):
+                break
+            await asyncio.sleep(0.01)
+        assert got.endswith(b"up and gone")
+    finally:
+        os.close(reading)
+
+
+@posix_only
+@pytest.mark.slow
+async def test_nor_does_one_whose_forks_live_on(tmp_path: Path) -> None:
+    marker = str(tmp_path)
+    its_end = '    print("ready", flush=True)\n    await asyncio.gather(*starts)'
+    assert its_end in HOST
+    host = HOST.replace(
+        its_end,
+        f"    import os, time\n    os.fork() or (print(os.getpid()), os.dup2(2, 1), time.sleep(600))\n{its_end}",
+    )
+    server = SLEEPER.replace("import signal", f"{marker!r}; import signal")
+    async with nothing_left(marker):
+        agent = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-u", "-c", host, "starting", sys.executable, "-c", server),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert agent.stdout is not None
+        async with asyncio.timeout(60):
+            worker, _ = sorted([await agent.stdout.readline(), await agent.stdout.readline()])
+        agent.send_signal(signal.SIGKILL)
+        await agent.wait()
+        for _ in range(2_000):
+            if not (left := [pid for pid in processes(marker) if pid != int(worker)]):
+                break
+            await asyncio.sleep(0.01)
+        os.kill(int(worker), signal.SIGKILL)
+        assert left == []
+
+
+@posix_only
+@pytest.mark.slow
+async def test_what_the_host_starts_itself_is_left_alone(tmp_path: Path) -> None:
+    """In other threads, while servers start and stop: also what those start, and daemons."""
+    config = ServerConfig("s", command=sys.executable, args=(str(SERVER), "legacy", str(tmp_path / "log")))
+    its_own, over = list[subprocess.Popen[bytes]](), threading.Event()
+
+    def start() -> None:
+        while not over.wait(0.005) and len(its_own) < 300:
+            its_own.append(subprocess.Popen(["/bin/sh", "-c", "sleep 600; true"], process_group=0))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        for _ in range(3):
+            async with ServerLink(config), ServerLink(config), ServerLink(config):
+                pass
+    finally:
+        over.set()
+        thread.join()
+        children = [children_of(process.pid) for process in its_own]
+        codes = [process.poll() for process in its_own]
+        for process in its_own:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert len(its_own) > 20
+    assert (set(codes), {len(found) for found in children}) == ({None}, {1})
+
+
+@posix_only
+async def test_a_process_is_found_by_its_limit_alone(tmp_path: Path) -> None:
     mark = Mark("m-1", 10**18 + 4_711_000_001)
-    command, popen = (sys.executable, "-c", SLEEPER, str(tmp_path)), subprocess.Popen
-
-    async def start() -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
-        both = popen(command), popen(command)
-        await asyncio.sleep(0)
-        return both
-
+    launch = Launch(sys.executable, ("-c", SLEEPER, str(tmp_path)), "", {})
+    assert mark.command(launch)[-4:] == (launch.program, *launch.arguments)
     async with nothing_left(str(tmp_path)):
-        with contextlib.ExitStack() as ending:
-            of_the_server, other = await mark.put_on(start())
-            after = popen(command)
-            for process in (of_the_server, other, after):
-                ending.callback(process.wait)
-                ending.callback(process.kill)
-            assert {process.pid for process in with_mark(mark)} == {of_the_server.pid, other.pid}
-            mark.spare({*children_of(os.getpid())} - {of_the_server.pid})
-            assert [process.pid for process in with_mark(mark)] == [of_the_server.pid]
+        first, second, other = [
+            await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            for command in (mark.command(launch), *[(launch.program, *launch.arguments)] * 2)
+        ]
+        mark.put_on((second.pid,))
+        for process in (first, second, other):
+            assert process.stdout is not None
+            assert await asyncio.wait_for(process.stdout.readline(), 60) == b"up\n"
+        assert {process.pid for process in with_mark(mark)} == {first.pid, second.pid}
+        await asyncio.to_thread(end_marked, mark)
+        other.kill()
+        async with asyncio.timeout(60):
+            assert [await process.wait() for process in (first, second, other)] == [-signal.SIGKILL] * 3
+
+
+@posix_only
+async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    async with nothing_left():
+        with pytest.raises(ServerError, match=r"program.*No such file or directory"):
+            await ServerLink(ServerConfig("s", command=str(program))).__aenter__()
 
 
 @posix_only

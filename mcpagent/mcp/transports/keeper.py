@@ -16,27 +16,30 @@ import secrets
 import subprocess
 import sys
 import threading
-import types
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
 
-_T = TypeVar("_T")
+from mcpagent.trust.launches import Launch
 
 MARK = "MCP_CLIENT_MARK"
 """The variable that each server gets: its value begins as those of all servers of this process do, and is its own."""
 
-_LEAST_LIMIT = 10**18
+KEEPER_LIMIT = 10**18 - 1
+"""What the watching process has: those of an agent that is a server itself are not ended with it, but by its end."""
+
+_LEAST_LIMIT = KEEPER_LIMIT + 1
 _SERVERS = 10**6
-_MARKING = threading.Lock()
+_PRLIMIT = "/usr/bin/prlimit"
 
 _END_SECONDS = 2.0
 
 # Lines are "=MARK", "#LIMIT" (how both begin), "+GROUP", "-GROUP", and "." for an end that left nothing. They are words
 # of ours alone. The mark is no argument of any program here: it would look like a process that has it.
 SCRIPT = r"""
+exec 2> /dev/null
 trap '' HUP INT TERM QUIT PIPE
+facts() { set --; read -r line < /proc/$pid/stat && set -- ${line##*) }; state=$1 group=$3 session=$4; }
+pid=$PPID; facts; home=$session
 groups=' '
 while read -r line; do
   group=${line#?}
@@ -48,21 +51,31 @@ while read -r line; do
     -*) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
   esac
 done
+lines=--line-buffered
+grep $lines -q x /dev/null || [ $? -eq 1 ] || lines=
 found() {
   if [ -d /proc/self ]; then
-    grep -l -s -F -e "$mark" ${limit:+-e " $limit"} /proc/[0-9]*/environ /proc/[0-9]*/limits | tr -dc '0-9\n'
+    grep $lines -l -s -F -e "$mark" ${limit:+-e " $limit"} /proc/[0-9]*/environ /proc/[0-9]*/limits
   else
     ps -axww -E -o pid=,command= | while read -r pid rest; do
-      case $rest in *"$mark"*) echo "$pid" ;; esac
+      case $rest in *"$mark"*) echo "/ps/$pid/" ;; esac
     done
   fi
 }
-for turn in 1 2 3 4 5 6 7 8 9 10; do
-  left=$(found)
+# One that forks and ends all the time is missed now and then: it is gone when nothing was found fifteen times.
+turns=100 empty=0
+while [ $empty -lt 15 ] && [ $turns -gt 0 ]; do
+  turns=$((turns - 1)) empty=$((empty + 1))
   for group in $groups; do kill -s KILL -- "-$group"; done
-  [ -z "$left" ] && break
-  kill -s KILL $left
-done 2>/dev/null
+  left=$(found | while IFS=/ read -r _ _ pid _; do
+    facts  # its group first: by now it may be another process
+    [ "$state" = Z ] && continue
+    [ "$session" = "$home" ] || kill -s KILL -- "-${group:-none}"
+    kill -s KILL $pid
+    echo $pid
+  done)
+  [ -z "$left" ] || empty=0
+done
 """
 
 
@@ -77,62 +90,33 @@ class Mark:
     variable: str = ""
     limit: int = _LEAST_LIMIT
 
-    async def put_on(self, starting: Coroutine[Any, Any, _T]) -> _T:
-        """The result of work that starts a process, in the first of its steps."""
-        return await _begun_within(self._passed_on(), starting)
+    def command(self, launch: Launch) -> tuple[str, ...]:
+        """What is run, so that it has the limit from its first moment on; without `prlimit` (util-linux) as it is.
 
-    @contextlib.contextmanager
-    def _passed_on(self) -> Iterator[None]:
-        """What this process starts meanwhile has the limit from its first moment on; to be left soon.
-
-        For so long others that start something wait, and what other threads of the host start is to be spared.
+        Our own limit is not changed for that: what others start in this process meanwhile would have it too.
         """
-        with _MARKING, contextlib.ExitStack() as after:
-            if sys.platform == "linux":
-                import resource
+        command = (launch.program, *launch.arguments)
+        if sys.platform != "linux" or any(name.startswith("LD_") for name in launch.environment):
+            return command
+        import resource
 
-                before = resource.getrlimit(resource.RLIMIT_RTTIME)
-                with contextlib.suppress(OSError, ValueError):  # where another limit holds, or a sandbox, there is none
-                    resource.setrlimit(resource.RLIMIT_RTTIME, (self.limit, before[1]))
-                    after.callback(resource.setrlimit, resource.RLIMIT_RTTIME, before)
-            yield
+        if resource.getrlimit(resource.RLIMIT_RTTIME)[1] != resource.RLIM_INFINITY or not os.access(_PRLIMIT, os.X_OK):
+            return command
+        return (_PRLIMIT, f"--rttime={self.limit}:", *command)
 
-    def spare(self, pids: Iterable[int]) -> None:
-        """Takes the limit from processes that are none of the server."""
-        if sys.platform == "linux":
-            import resource
-
-            for pid in pids:
-                with contextlib.suppress(OSError, ValueError):  # it has gone, or is another user's
-                    if resource.prlimit(pid, resource.RLIMIT_RTTIME)[0] == self.limit:
-                        resource.prlimit(pid, resource.RLIMIT_RTTIME, resource.getrlimit(resource.RLIMIT_RTTIME))
+    def put_on(self, pids: Iterable[int]) -> None:
+        """Has processes that run already have the limit, and what they start from now on."""
+        for pid in pids:
+            _limit(pid, self.limit)
 
 
-def _unmark(pid: int) -> None:
-    """Takes the limit from the watching process of one that is a server itself, whose end it is to outlive."""
+def _limit(pid: int, microseconds: int) -> None:
     if sys.platform == "linux":
         import resource
 
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # it has gone, is another user's, or has a lower limit
             _, most = resource.prlimit(pid, resource.RLIMIT_RTTIME)
-            resource.prlimit(pid, resource.RLIMIT_RTTIME, (most, most))
-
-
-@types.coroutine
-def _begun_within(context: AbstractContextManager[None], work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
-    """Does work until it waits for the first time within a context, and the rest without; the work's result."""
-    try:
-        with context:
-            waits_for = work.send(None)
-        while True:
-            try:
-                yield waits_for
-            except BaseException as error:  # noqa: BLE001 - the work's, whatever it is
-                waits_for = work.throw(error)
-            else:
-                waits_for = work.send(None)
-    except StopIteration as end:
-        return cast("_T", end.value)
+            resource.prlimit(pid, resource.RLIMIT_RTTIME, (microseconds, most))
 
 
 class ProcessGuard:
@@ -141,7 +125,6 @@ class ProcessGuard:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
         self._users = 0
         self._mark = Mark()
         self._numbers = itertools.count(1)
@@ -152,8 +135,7 @@ class ProcessGuard:
         Where there is no such shell (Windows) nobody watches.
         """
         with self._lock:
-            if self._owner != os.getpid():  # a fork has another life than its parent
-                self._owner, self._users, self._process = os.getpid(), 0, None
+            if not self._mark.variable:
                 self._mark = Mark(secrets.token_hex(16), _LEAST_LIMIT + secrets.randbelow(10**12) * _SERVERS)
             self._users += 1
             if self._process is not None and self._process.poll() is not None:  # somebody killed it
@@ -171,7 +153,7 @@ class ProcessGuard:
                         start_new_session=True,
                         bufsize=0,
                     )
-                    _unmark(self._process.pid)
+                    _limit(self._process.pid, KEEPER_LIMIT)
                     self._write(f"={MARK}={self._mark.variable}\n#{self._mark.limit // _SERVERS}")
             number = next(self._numbers)
             return Mark(f"{self._mark.variable}-{number}.", self._mark.limit + number % _SERVERS)
@@ -185,6 +167,13 @@ class ProcessGuard:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._process.stdin.write(f"{line}\n".encode())
+
+    def has_forked(self) -> None:
+        """In a fork: it has servers of its own, and must not keep the pipe by which the end of its parent is seen."""
+        if self._process is not None:
+            _close_input(self._process)
+            self._process.returncode = 0  # it is the parent's, and goes on
+        self._lock, self._process, self._users, self._mark = threading.Lock(), None, 0, Mark()
 
     async def release(self) -> None:
         """One server less; with the last one it ends."""
@@ -218,6 +207,9 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 KEEPER = ProcessGuard()
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=KEEPER.has_forked)
 
 
 if sys.platform == "win32":

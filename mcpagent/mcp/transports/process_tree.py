@@ -6,13 +6,14 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcpagent.mcp.transports.keeper import MARK, Mark
+from mcpagent.mcp.transports.keeper import KEEPER_LIMIT, MARK, Mark
 
 _MOST_PROCESSES = 1_000
-_MOST_TURNS, _TURN_SECONDS = 10, 0.01
+_MOST_TURNS, _EMPTY_TURNS, _TURN_SECONDS = 40, 4, 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +30,49 @@ def descendants(pid: int) -> tuple[Process, ...]:
     open_pids = [pid]
     while open_pids and len(found) < _MOST_PROCESSES:
         for child in children_of(open_pids.pop()):
-            if child not in found and (started := _started(child)) is not None:
+            if child not in found and not _is_keeper(child) and (started := _started(child)) is not None:
                 found[child] = Process(child, started)
                 open_pids.append(child)
     return tuple(found.values())
 
 
-def with_mark(mark: Mark) -> tuple[Process, ...]:
+def with_mark(mark: Mark) -> Iterator[Process]:
     """All living processes that have this mark, as far as we may see it; to be asked in a thread."""
     signs = {"environ": f"{MARK}={mark.variable}".encode(), "limits": f" {mark.limit} ".encode()}
-    found: list[Process] = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        for file, sign in signs.items():
-            with contextlib.suppress(OSError):
-                if sign in (folder / file).read_bytes() and (started := _started(int(folder.name))) is not None:
-                    found.append(Process(int(folder.name), started))
-                    break
-    return tuple(found)
+    pids = sorted(map(int, filter(str.isdigit, _listed("/proc"))), reverse=True)  # what has just begun may end soon
+    for pid in pids:
+        is_marked = any(_has(Path(f"/proc/{pid}/{file}"), sign) for file, sign in signs.items())
+        if is_marked and (started := _started(pid)) is not None:
+            yield Process(pid, started)
+
+
+def _listed(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+def _has(file: Path, sign: bytes) -> bool:
+    with contextlib.suppress(OSError):
+        return sign in file.read_bytes()
+    return False
 
 
 def end_marked(mark: Mark) -> None:
     """Kills all processes with this mark, and what they start meanwhile; to be done in a thread."""
+    empty = _EMPTY_TURNS - 1
     for _ in range(_MOST_TURNS):
-        if not (found := with_mark(mark)):
+        empty += 1
+        for process in with_mark(mark):
+            empty = 0  # one that forks and ends all the time is missed now and then
+            # Its group first: one that forks and ends all the time is another process by now. Groups do not go beyond
+            # sessions, and the server has begun one.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(process.pid) != os.getsid(0):
+                    os.killpg(os.getpgid(process.pid), signal.SIGKILL)
+            kill_all((process,))
+        if empty >= _EMPTY_TURNS:
             return
-        kill_all(found)
         time.sleep(_TURN_SECONDS)
 
 
@@ -68,14 +87,21 @@ def kill_all(processes: tuple[Process, ...]) -> None:
 def children_of(pid: int) -> list[int]:
     """The processes that a process started and has not waited for yet; none if there is no `/proc`."""
     children: list[int] = []
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            children += map(int, (thread / "children").read_text().split())
+            with contextlib.suppress(OSError):  # a thread that has ended
+                children += map(int, (thread / "children").read_text().split())
     return children
 
 
+def _is_keeper(pid: int) -> bool:
+    return _has(Path(f"/proc/{pid}/limits"), f" {KEEPER_LIMIT} ".encode())
+
+
 def _started(pid: int) -> int | None:
+    """None if it has ended."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        # proc(5): field 22, counted after the command in parentheses, which may hold anything.
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        # proc(5): fields 3 and 22, counted after the command in parentheses, which may hold anything.
+        state, *others = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if state == "Z" else int(others[18])
     return None

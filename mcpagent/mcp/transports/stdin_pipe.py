@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import sys
+import weakref
 from collections import deque
 from typing import TypeAlias
 
@@ -28,6 +29,7 @@ class PosixStdin:
 
     def __init__(self) -> None:
         self.child_end, self._fd = os.pipe()
+        _OPEN.add(self)
         os.set_blocking(self._fd, False)
         self._waiting: deque[memoryview] = deque()
         self._sent = 0
@@ -103,6 +105,13 @@ class PosixStdin:
         while self._requests and self._requests[0][0] <= taken:
             self._requests.popleft()
 
+    def has_forked(self) -> None:
+        """In a fork, which would keep the server from seeing the end of its input."""
+        if self._taken_at_end is None:
+            self._taken_at_end = self._written
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+
     def close(self) -> None:
         """The end of input, for the child."""
         if self._taken_at_end is not None:
@@ -111,6 +120,18 @@ class PosixStdin:
         self._taken_at_end = self._taken() if _has_no_reader(self._fd) else self._written
         self._write_no_more()
         os.close(self._fd)
+
+
+_OPEN: weakref.WeakSet[PosixStdin] = weakref.WeakSet()
+
+
+def _has_forked() -> None:
+    for stdin in _OPEN:
+        stdin.has_forked()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_has_forked)
 
 
 class WindowsStdin:

@@ -31,7 +31,7 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     unheard,
 )
 from mcpagent.mcp.transports.keeper import KEEPER, MARK, Mark
-from mcpagent.mcp.transports.process_tree import Process, children_of, descendants, end_marked, kill_all
+from mcpagent.mcp.transports.process_tree import Process, descendants, end_marked, kill_all
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
@@ -42,6 +42,7 @@ _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
 _LINES_AT_ONCE = 200
 _LAST_OUTPUT_SECONDS = 0.5
+_START_SECONDS = 2.0
 
 _ENDING: set[asyncio.Future[None]] = set()
 """Servers that end, until nothing is left of them."""
@@ -87,7 +88,8 @@ class _Pipes(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.SubprocessTransport", transport)
-        self.mark.spare({*children_of(os.getpid())} - {self.transport.get_pid()})
+        pid = self.transport.get_pid()
+        self.mark.put_on((pid, *(process.pid for process in descendants(pid))))
         self._stdout().set_protocol(_Stdout(self, self._stdout().get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
@@ -222,16 +224,19 @@ class StdioTransport:
         self._pipes.mark = KEEPER.hold()
         try:
             await asyncio.sleep(0)  # that may have started a process, and each takes some milliseconds of the loop
-            starting = asyncio.get_running_loop().subprocess_exec(
+            await asyncio.get_running_loop().subprocess_exec(
                 lambda: self._pipes,
-                launch.program,
-                *launch.arguments,
+                *self._pipes.mark.command(launch),
                 stdin=self._stdin.child_end,
                 env={**launch.environment, MARK: self._pipes.mark.variable},
                 cwd=launch.folder or None,
                 start_new_session=sys.platform != "win32",
             )
-            await self._pipes.mark.put_on(starting)
+        except (
+            asyncio.CancelledError
+        ):  # by the end of the event loop: asyncio knows of no process, but there may be one
+            await asyncio.shield(_to_the_end(asyncio.to_thread(end_marked, self._pipes.mark)))
+            raise
         finally:
             self._stdin.has_started(self._pipes.transport)
             if self.pid is None:
@@ -246,8 +251,11 @@ class StdioTransport:
             KEEPER.tell(f"+{self.pid}")
 
     async def _end_start(self, starting: asyncio.Future[None]) -> None:
-        await asyncio.wait((starting,))
-        if starting.exception() is None:
+        await asyncio.wait((starting,), timeout=_START_SECONDS)
+        if not starting.done():  # the event loop ends, and has cancelled what asyncio does for it
+            starting.cancel()
+            await asyncio.wait((starting,), timeout=_START_SECONDS)
+        if starting.done() and not starting.cancelled() and starting.exception() is None:
             self.is_patient = False
             await self.__aexit__(None, None, None)
 
