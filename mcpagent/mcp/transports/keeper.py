@@ -100,14 +100,25 @@ class Mark:
             return command
         import resource
 
-        if resource.getrlimit(resource.RLIMIT_RTTIME)[1] != resource.RLIM_INFINITY or not os.access(_PRLIMIT, os.X_OK):
-            return command
-        return (_PRLIMIT, f"--rttime={self.limit}:", *command)
+        is_free = resource.getrlimit(resource.RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY
+        if is_free and os.access(_PRLIMIT, os.X_OK) and _is_surely_run(launch.program):
+            return (_PRLIMIT, f"--rttime={self.limit}:", *command)
+        return command
 
     def put_on(self, pids: Iterable[int]) -> None:
         """Has processes that run already have the limit, and what they start from now on."""
         for pid in pids:
             _limit(pid, self.limit)
+
+
+def _is_surely_run(program: str) -> bool:
+    """Whether the system takes it for a program: `prlimit`, which calls `execvp`, has a shell read what it does not."""
+    try:
+        with open(program, "rb") as file, open(_PRLIMIT, "rb") as ours:
+            head, like = file.read(20), ours.read(20)
+    except OSError:
+        return False
+    return head.startswith(b"#!") or (head[:6] == like[:6] == b"\x7fELF" + like[4:6] and head[18:] == like[18:])
 
 
 def _limit(pid: int, microseconds: int) -> None:

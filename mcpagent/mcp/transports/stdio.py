@@ -255,7 +255,7 @@ class StdioTransport:
         if not starting.done():  # the event loop ends, and has cancelled what asyncio does for it
             starting.cancel()
             await asyncio.wait((starting,), timeout=_START_SECONDS)
-        if starting.done() and not starting.cancelled() and starting.exception() is None:
+        if self.pid is not None:
             self.is_patient = False
             await self.__aexit__(None, None, None)
 
