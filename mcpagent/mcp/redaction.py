@@ -26,7 +26,7 @@ _DEEPEST = 100
 _PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
 _IDENTIFIER = re.compile(r"[A-Za-z]+(?:_[A-Za-z]+)*")
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
-_SCHEME = re.compile(r"(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
+_SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
 _DEEPEST_TEXT = 5
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]{0,100}")
 _OF_USERS = frozenset(("-u", "-U", "--user", "--proxy-user", "--userpwd"))
@@ -35,8 +35,10 @@ _OF_ENVIRONMENT = frozenset(("-e", "--env"))
 _LETTERED = re.compile(r"-[pPkt]")
 _TAKES_P = frozenset(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "sshpass"))
 _NAMED = re.compile(r"([-/$]{0,2}[A-Za-z_][\w.-]{0,100})(:=|=|: *)([^=\s].*)", re.DOTALL)
-_PAIR = re.compile(r"[^\s:/@]{1,64}:(?!//)(\S{6,})")
-_AT_HOST = re.compile(r"[\w.+-]{1,64}:([^@\s/]{6,})@[A-Za-z][\w.-]*(?::\d+)?(?:/\S*)?")
+_PAIR = re.compile(r"[\w.+\\-]{1,64}:(?!//)(\S{6,})")
+_AT_HOST = re.compile(r"(?!npm:|jsr:)[\w.+-]{1,64}:([^@\s/]{6,})@(?!sha\d+:)[A-Za-z][\w.-]*(?:[:/(].*)?", re.DOTALL)
+_LINE = re.compile(r"[ \t]*([A-Za-z_][\w.-]{0,100})[ \t]{0,20}(?:=|:[ \t])[ \t]{0,20}([^\s=\"'].*)")
+_ASSIGNED = re.compile(r"""([A-Za-z_]\w{0,100})=(["'])(.*)\2""", re.DOTALL)
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+[\w.-]*|v\d+")
 _QUOTED = re.compile(
     r"""(?<![\w-])([A-Za-z_][\w.-]{0,63})[\\"'\]]{0,6}\s{0,4}(?:=>|:=|[:=])\s{0,4}\\{0,3}"""
@@ -212,8 +214,8 @@ def _in_words(words: Sequence[str], level: int = 0, depth: int = 0) -> Iterator[
 def _in_value(name: str, text: str, level: int = 0, depth: int = 0) -> Iterator[str]:
     """The secrets in a value that stands under this name: itself, or what an address, a command or data in it have."""
     named = _NAMED.fullmatch(text)
-    if named and (named[3].startswith("//") or (named[2] == "=" and named[1][0] not in "-/" and _is_text(named[3]))):
-        named = None if name not in _OF_ENVIRONMENT else named
+    if named and name not in _OF_ENVIRONMENT and _is_command(named[1], named[2], named[3]):
+        named = None
     sure = sureness(name)
     is_plain = level > 1 and text.isalpha()
     if (sure > 0 or named is None) and not is_plain and is_secret_value(name, text):
@@ -221,8 +223,10 @@ def _in_value(name: str, text: str, level: int = 0, depth: int = 0) -> Iterator[
     elif _LETTERED.fullmatch(name) and looks_random(text, 10):
         yield text
     pair = _PAIR.fullmatch(text) if name in _OF_USERS or sure == 1 else None
-    if pair and not (pair[1].isalpha() and sure < 1) and not pair[1].isdecimal():
+    if pair and (is_secret_value("key", pair[1]) or (sure == 1 and "basic" in name.lower())):
         yield pair[1]
+    if (rest := _SCHEME.sub("", text)) != text and is_secret_value("key", rest):
+        yield from _with_and_without_scheme(text)
     if depth >= _DEEPEST_TEXT:
         return
     if (found := _AT_HOST.fullmatch(text)) and is_secret_value("key", found[1]):
@@ -234,18 +238,27 @@ def _in_value(name: str, text: str, level: int = 0, depth: int = 0) -> Iterator[
     yield from _within(text, level, depth)
 
 
+def _is_command(name: str, sign: str, value: str) -> bool:
+    """Whether it is an address, or words of which `NAME=x` is the first: of `TOKEN=x serve` only `x` is secret."""
+    if value.startswith("//") or sign != "=":
+        return value.startswith("//")
+    return _is_text(_SCHEME.sub("", value)) and (name[0] not in "-/" or re.search(r"\s-", value) is not None)
+
+
 def _is_text(value: str) -> bool:
     return re.search(r"\s", value) is not None
 
 
 def _with_and_without_scheme(value: str) -> Iterator[str]:
-    yield value
-    yield _SCHEME.sub("", value, count=1)
+    rest = _SCHEME.sub("", value)
+    yield from (value, rest)
+    if value[:6].lower() == "basic ":
+        yield _password(rest)
 
 
 def _in_named(name: str, sign: str, value: str, level: int, depth: int, *, is_header: bool) -> Iterator[str]:
     """Of `--name=value` and `Name: value`. What is said after a colon is a secret only if it is one word."""
-    rest = _SCHEME.sub("", value, count=1)
+    rest = _SCHEME.sub("", value)
     is_header = is_header or name[:2].lower() in ("x-", "-h")
     if sign.startswith(":") and sign != ":=" and not is_header:
         is_said = _is_text(rest) or (sign != ":" and rest.isalpha() and rest == value) or _VERSION.fullmatch(rest)
@@ -269,15 +282,23 @@ def _within(text: str, level: int, depth: int) -> Iterator[str]:
     if text.lstrip().startswith(("{", "[")):
         with contextlib.suppress(ValueError, RecursionError):
             yield from _secrets_in(_named_texts("", json.loads(text)), depth + 1)
+    for line in filter(None, map(_LINE.fullmatch, text.splitlines() if "\n" in text else ())):
+        yield from _in_named(line[1], ": ", line[2], level, depth + 1, is_header=False)
     if "," in text and "=" in text:
         for part in text.split(","):
             if "=" in part:
                 yield from _in_value("", part.strip(), level, depth + 1)
     elif re.search(r"[\s;&|(){}<>`]", text):
-        plain = _EXPANSION.sub(lambda found: f" {found[1]}={found[2]} " if found[2] else "$", text)
-        pieces = [_QUOTES.sub(_unquoted, piece) for piece in _PIECE.findall(plain)]
-        if pieces != [text]:
-            yield from _in_words(pieces, level + 1, depth + 1)
+        yield from _in_command(text, level + 1, depth + 1)
+
+
+def _in_command(text: str, level: int, depth: int) -> Iterator[str]:
+    raw = _PIECE.findall(_EXPANSION.sub(lambda found: f" {found[1]}={found[2]} " if found[2] else "$", text))
+    for found in filter(None, map(_ASSIGNED.fullmatch, raw)):
+        yield from _in_value(found[1], found[3], level - 1, depth)
+    pieces = [_QUOTES.sub(_unquoted, piece) for piece in raw]
+    if pieces != [text]:
+        yield from _in_words(pieces, level, depth)
 
 
 def _behind_references(whole: str, shown: str) -> Iterator[str]:
@@ -327,13 +348,13 @@ def _named_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _password_in(address: str) -> Iterator[str]:
-    """The password of `scheme://user:password@host`, as it stands there and decoded, and the whole address."""
+    """The password of `scheme://user:password@host`, as it stands there and decoded; of a short one the address."""
     try:
         password = urlsplit(address).password
     except ValueError:
         return
     if password:
-        yield from (password, unquote(password), address)
+        yield from (password, unquote(password), address if len(password) < SHORTEST else password)
 
 
 def _password(basic: str) -> str:

@@ -45,14 +45,14 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(
-    r".*(?:password|passwd|passphrase|passcode|secret)s?|.*pwd|(?!(?:by|com|encom|tres|sur|over|under)pass$).*pass"
+    r".*(?:password|passwd|passphrase|passcode|secret)s?|.*pwd|(?!(?:ask|by|com|encom|tres|sur|over|under)pass$).*pass"
 )
 _KINDS = (
     "api|access|auth|private|secret|account|master|signing|encryption|license|app|client|shared|admin|service|session"
 )
 _TOKEN = re.compile(rf".*token|(?:.*(?:{_KINDS}|pass))keys?|jwt|pat|bearer|authorization|cookie")
 _PERHAPS = re.compile(
-    r"keys?|.*tokens?|.*apikeys?|o?auth|authentication|authorization|creds?|credentials?|cookies?|bearer|jwt|pat"
+    r"keys?|.*tokens?|.*apikeys?|o?auth|authentication|authorization|creds?|credentials?|cookies?|bearer|jwt|pat|sig"
 )
 _OF_SECRETS = re.compile(f"{_KINDS}|x")
 _OF_DATA = re.compile(
@@ -75,7 +75,7 @@ _OTHERS = re.compile(
     "encoding|pattern|regex|order|family|usage|bits|stdin|fd|prompt|vault|ring|server|cache|db|database|table|"
     "bucket|project|group|role|schema|status|check|rules|commit|sha|rev|revision|ref|digest|checksum|image|tag|"
     "branch|model|uuid|arn|author|authors|authority|title|description|hint|protocol|address|query|template|"
-    "workspace"
+    "workspace|from|info|metadata"
 )
 """Last words of a name, by which it tells of something about a secret, or of another thing."""
 
@@ -98,7 +98,7 @@ _FILE = re.compile(
 _CODE = re.compile(r"[A-Za-z_][\w.]*(?:\[[^\]]*\]|\(.*)|[A-Za-z_]+(?:\.[A-Za-z_]+)+", re.DOTALL)
 """Where a program has its secret from: `os.environ[...]`, `config.token`."""
 
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_VARIABLE = re.compile(r"(?:env:)?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _CAMEL = re.compile(r"[A-Z]*|[a-z]*|[A-Za-z]?[a-z]{2,}(?:[A-Z][a-z]+)*")
 _TOKEN_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]*")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -190,7 +190,9 @@ def is_secret_value(name: str, value: str) -> bool:
     if sure < 0 or len(value) < SHORTEST or _ELSEWHERE.match(value):
         return False
     if sure >= 2:
-        return not (_MODE.fullmatch(value) or _FILE.fullmatch(value) or _CODE.fullmatch(value))
+        is_other = any(pattern.fullmatch(value) for pattern in (_MODE, _FILE, _CODE))
+        is_other = is_other or (_VARIABLE.fullmatch(value) is not None and names_a_secret(value))
+        return not is_other and not (value.count("/") > 1 and _is_wordlike(value))
     return is_word and (looks_random(value) or (sure == 1 and _looks_like_a_key(value)))
 
 
@@ -206,10 +208,18 @@ def looks_random(value: str, least: int = 20) -> bool:
     return sum(len(piece) for piece in pieces if not _WORDLIKE.fullmatch(piece)) >= least // 2
 
 
+def _is_wordlike(value: str) -> bool:
+    return all(map(_WORDLIKE.fullmatch, re.split(r"[-_.:/]", value)))
+
+
 def _looks_like_a_key(value: str) -> bool:
     """Letters with digits, capitals in the middle of a word, eight digits, or signs that names do not have."""
-    if value.isdecimal():
-        return len(value) >= 8
+    if value.isdecimal() or value.startswith(("{", "[")):
+        return value.isdecimal() and len(value) >= 8
+    if "," in value:
+        return any(looks_random(part, 10) for part in value.split(","))
+    if "/" in value and (value.count("/") > 1 or min(map(len, value.split("/"))) > 2) and _is_wordlike(value):
+        return False
     if any(pattern.fullmatch(value) for pattern in (_MODE, _FILE, _CODE, _VARIABLE)):
         return False
     if re.search(r"\d", value) and re.search(r"[^\W\d_]", value):

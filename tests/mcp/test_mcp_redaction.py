@@ -150,6 +150,15 @@ def test_a_value_of_a_secret_name_is_hidden_wherever_it_stands(place: str) -> No
         ["-HX-Api-Key: hunter2secret99"],
         ["-eTOKEN=hunter2secret99"],
         ["-c", "x ${TOKEN:-hunter2secret99}"],
+        ["-c", "cat > x <<E\npassword: hunter2secret99\nE"],
+        ["--config", "[auth]\ntoken = hunter2secret99\n"],
+        ["--auth", "Bearer hunter2secret99"],
+        ["--headers", "Authorization=Bearer hunter2secret99"],
+        ["--dsn", "u:hunter2secret99@tcp(h:1)/db"],
+        ["--oauth-info", '{"client_secret": "hunter2secret99"}'],
+        ["https://h/?sig=hunter2secret99&se=1"],
+        ["-Command", "$env:TOKEN='hunter2secret99'; serve -ApiKey hunter2secret99"],
+        ["--java", "-Dpassword=hunter2secret99 -Dx=1"],
         ["--header=Cookie: session=hunter2secret99; theme=dark"],
     ],
 )
@@ -180,6 +189,12 @@ OTHERS = {
     "id_ed25519": ["ssh-key", "identity", "key-file"],
     "0123456789abcdef0123456789abcdef01234567": ["commit", "GIT_SHA", "image-digest"],
     "3f2504e0-4f89-41d3-9a0c-0305e82c3301": ["project", "tenant", "access-key-id", "client-id"],
+    "GITHUB_TOKEN": ["token", "api-key", "token-from", "key"],
+    "env:GITHUB_TOKEN": ["token-from", "token"],
+    "state/prod1.state": ["key", "token-state-path"],
+    "projects/p1/secrets/crm": ["secret-path", "token", "key"],
+    "id,name,created1": ["keys"],
+    "user:profile": ["key", "auth", "credentials"],
     "ctrl+shift+p": ["hotkey", "hot-key", "keyboard"],
     "my_database_of_customers_2024": ["", "database"],
     "mcp-server-2025-11-25-release1": ["", "package"],
@@ -259,13 +274,17 @@ def test_what_a_server_is_started_with_is_its_identity_beside_a_secret(tmp_path:
 
     for command in (
         "TOKEN={} exec {}",
+        "JAVA='-Dtoken={} -Dx={}'",
+        "-Dtoken={} -D{}",
+        "x://me:{}@host-{}",
         "exec {1} --token={0} -x",
         "curl -H 'X-Api-Key: {}' h | {}",
         "export TOKEN='{}'; {}",
     ):
-        one, two, other = (path(command.format(*words)) for words in (("se1", "a"), ("se1", "b"), ("se1-x", "a")))
-        assert one != two, command
-        assert path(command.format("sesame-1", "a")) == path(command.format("sesame-2", "a")) != other
+        one, renewed, two = (
+            path(command.format(*words)) for words in (("sesame-1", "a"), ("sesame-2", "a"), ("sesame-1", "b"))
+        )
+        assert one == renewed != two, command
 
 
 def test_long_arguments_are_read_in_a_moment() -> None:
