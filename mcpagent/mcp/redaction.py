@@ -29,7 +29,7 @@ _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
 _DEEPEST_TEXT = 5
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]{0,100}")
-_OF_USERS = frozenset(("-u", "-U", "--user", "--proxy-user", "--userpwd"))
+_OF_USERS = frozenset(("-u", "-U", "--user", "--proxy-user", "--userpwd", "--userpass", "--login", "-a"))
 _OF_HEADERS = frozenset(("-H", "--header", "--headers"))
 _OF_ENVIRONMENT = frozenset(("-e", "--env"))
 _LETTERED = re.compile(r"-[pPkt]")
@@ -38,6 +38,7 @@ _NAMED = re.compile(r"([-/$]{0,2}[A-Za-z_][\w.-]{0,100})(:=|=|: *)([^=\s].*)", r
 _PAIR = re.compile(r"[\w.+\\-]{1,64}:(?!//)(\S{6,})")
 _AT_HOST = re.compile(r"(?!npm:|jsr:)[\w.+-]{1,64}:([^@\s/]{6,})@(?!sha\d+:)[A-Za-z][\w.-]*(?:[:/(].*)?", re.DOTALL)
 _LINE = re.compile(r"[ \t]*([A-Za-z_][\w.-]{0,100})[ \t]{0,20}(?:=|:[ \t])[ \t]{0,20}([^\s=\"'].*)")
+_LINE_END = re.compile(r"[\r\n;]+")
 _ASSIGNED = re.compile(r"""([A-Za-z_]\w{0,100})=(["'])(.*)\2""", re.DOTALL)
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+[\w.-]*|v\d+")
 _QUOTED = re.compile(
@@ -179,7 +180,7 @@ def words_without_secrets(config: ServerConfig) -> list[str]:
     hidden += [value for whole, shown in config.told.items() for value in _behind_references(whole, shown)]
     words = list(config.args)
     for value in hidden:
-        if len(value) >= SHORTEST:
+        if len(value) >= SHORTEST > len(next(_password_in(value), "")):  # of an address its password is enough
             words = [word.replace(value, REDACTED) for word in words]
     return words
 
@@ -264,7 +265,10 @@ def _in_named(name: str, sign: str, value: str, level: int, depth: int, *, is_he
         is_said = _is_text(rest) or (sign != ":" and rest.isalpha() and rest == value) or _VERSION.fullmatch(rest)
         if is_said:
             return
-    if rest != value and (is_header or sureness(name) > 0) and len(rest) >= SHORTEST:
+    is_named = sureness(name) > 0
+    if (rest != value and (is_header or is_named) and len(rest) >= SHORTEST) or (
+        is_header and is_named and not _is_text(rest) and is_secret_value("token", rest)
+    ):
         yield from (value, rest)
     if is_header and name.lower().endswith("cookie"):
         yield from (pair.partition("=")[2].strip() for pair in value.split(";"))
@@ -282,7 +286,7 @@ def _within(text: str, level: int, depth: int) -> Iterator[str]:
     if text.lstrip().startswith(("{", "[")):
         with contextlib.suppress(ValueError, RecursionError):
             yield from _secrets_in(_named_texts("", json.loads(text)), depth + 1)
-    for line in filter(None, map(_LINE.fullmatch, text.splitlines() if "\n" in text else ())):
+    for line in filter(None, map(_LINE.fullmatch, _LINE_END.split(text) if _LINE_END.search(text) else ())):
         yield from _in_named(line[1], ": ", line[2], level, depth + 1, is_header=False)
     if "," in text and "=" in text:
         for part in text.split(","):
@@ -306,8 +310,10 @@ def _behind_references(whole: str, shown: str) -> Iterator[str]:
     pieces = _REFERENCE.split(shown)
     if found := re.fullmatch("(.*?)".join(map(re.escape, pieces[::2])), whole, re.DOTALL):
         for name, value in zip(pieces[1::2], found.groups(), strict=True):
-            if name.startswith("keyring:") or sureness(name.removeprefix("env:").partition(":-")[0]) >= 0:
+            is_named = name.startswith("keyring:") or sureness(name.removeprefix("env:").partition(":-")[0]) >= 0
+            if is_named or is_secret_value("key", value):
                 yield value
+            yield from _in_value("", value)
 
 
 def secrets_of_address(url: str) -> Iterator[str]:
@@ -348,13 +354,13 @@ def _named_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _password_in(address: str) -> Iterator[str]:
-    """The password of `scheme://user:password@host`, as it stands there and decoded; of a short one the address."""
+    """The password of `scheme://user:password@host`, as it stands there and decoded, and the whole address."""
     try:
         password = urlsplit(address).password
     except ValueError:
         return
     if password:
-        yield from (password, unquote(password), address if len(password) < SHORTEST else password)
+        yield from (password, unquote(password), address)
 
 
 def _password(basic: str) -> str:

@@ -68,7 +68,7 @@ _OTHERS = re.compile(
     "type|types|name|names|file|files|filename|path|paths|dir|dirs|directory|folder|store|mode|modes|provider|"
     "providers|endpoint|url|urls|uri|host|hosts|hostname|port|space|column|columns|field|fields|id|ids|limit|"
     "limits|ttl|manager|service|region|through|passthrough|length|size|count|max|min|budget|window|timeout|"
-    "seconds|minutes|ms|days|expiry|expires|expiration|lifetime|age|format|prefix|suffix|header|headers|scheme|"
+    "seconds|minutes|ms|days|expiry|expires|expiration|lifetime|age|format|prefix|suffix|scheme|"
     "method|methods|policy|algorithm|alg|level|enabled|disabled|required|optional|scope|scopes|audience|issuer|"
     "realm|domain|user|username|email|account|label|version|rotation|refresh|strategy|backend|plugin|handler|"
     "class|module|command|cmd|env|var|variable|source|location|socket|sock|home|config|configuration|kind|"
