@@ -45,7 +45,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(
-    r".*(?:password|passwd|passphrase|passcode|secret)s?|.*pwd|(?!(?:ask|by|com|encom|tres|sur|over|under)pass$).*pass"
+    r".*(?:password|passwd|passphrase|passcode|secret)s?|.*(?:pwd|pword|passw)|pw|mnemonic|(?!(?:ask|by|com|encom|tres|sur|over|under)pass$).*pass"
 )
 _KINDS = (
     "api|access|auth|private|secret|account|master|signing|encryption|license|app|client|shared|admin|service|session"
@@ -101,8 +101,9 @@ _CODE = re.compile(r"[A-Za-z_][\w.]*(?:\[[^\]]*\]|\(.*)|[A-Za-z_]+(?:\.[A-Za-z_]
 _VARIABLE = re.compile(r"(?:env:)?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _CAMEL = re.compile(r"[A-Z]*|[a-z]*|[A-Za-z]?[a-z]{2,}(?:[A-Z][a-z]+)*")
 _TOKEN_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]*")
+_ENDING = re.compile(r"\.[a-z]{2,4}$")  # of a file
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_WORDLIKE = re.compile(r"(?:[A-Z]?[a-z]*|[A-Z]*)\d{0,4}|v?\d+[a-z]{0,3}|\d+(?:st|nd|rd|th|[a-z]\d{1,2})?")
+_WORDLIKE = re.compile(r"(?:[A-Z]?[a-z]*|[A-Z]*)\d{0,4}|v?\d{1,8}[a-z]{0,12}|\d+(?:[a-z]\d{1,2})?|\d{8}T\d{4,6}Z?")
 
 Redact: TypeAlias = Callable[[str], str]
 
@@ -202,6 +203,7 @@ def looks_random(value: str, least: int = 20) -> bool:
         len(value) < least
         or not re.fullmatch(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]*", value)
         or _UUID.fullmatch(value)
+        or _ENDING.search(value)
     ):
         return False
     pieces = re.split(r"[-_+=.]+", value)
