@@ -38,6 +38,10 @@ _NAMED = re.compile(r"([-/$]{0,2}[A-Za-z_][\w.-]{0,100})(:=|=|: *)([^=\s].*)", r
 _PAIR = re.compile(r"[\w.+\\-]{1,64}:(?!//)(\S{6,})")
 _AT_HOST = re.compile(r"(?!npm:|jsr:)[\w.+-]{1,64}:([^@\s/]{6,})@(?!sha\d+:)[A-Za-z][\w.-]*(?:[:/(].*)?", re.DOTALL)
 _LINE = re.compile(r"[ \t]*([A-Za-z_][\w.-]{0,100})[ \t]{0,20}(?:=|:[ \t])[ \t]{0,20}([^\s=\"'].*)")
+_CALL = re.compile(r"= ?[A-Za-z_][\w.]{0,100}\(")
+_CODE = re.compile(r"[A-Za-z_][\w.]*\[.*|(?=.*[a-z][._A-Z])[A-Za-z_.]+", re.DOTALL)
+"""Where a program has its secret from: `os.environ[...]`, `settings.token`."""
+
 _LINE_END = re.compile(r"[\r\n;]+")
 _ASSIGNED = re.compile(r"""([A-Za-z_]\w{0,100})=(["'])(.*)\2""", re.DOTALL)
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+[\w.-]*|v\d+")
@@ -218,7 +222,7 @@ def _in_value(name: str, text: str, level: int = 0, depth: int = 0) -> Iterator[
     if named and name not in _OF_ENVIRONMENT and _is_command(named[1], named[2], named[3]):
         named = None
     sure = sureness(name)
-    is_plain = level > 1 and text.isalpha()
+    is_plain = (level > 1 and text.isalpha()) or (level > 0 and _is_code(text))
     if (sure > 0 or named is None) and not is_plain and is_secret_value(name, text):
         yield from _with_and_without_scheme(text)
     elif _LETTERED.fullmatch(name) and looks_random(text, 10):
@@ -244,6 +248,10 @@ def _is_command(name: str, sign: str, value: str) -> bool:
     if value.startswith("//") or sign != "=":
         return value.startswith("//")
     return _is_text(_SCHEME.sub("", value)) and (name[0] not in "-/" or re.search(r"\s-", value) is not None)
+
+
+def _is_code(value: str) -> bool:
+    return _CODE.fullmatch(value) is not None and ("[" in value or sureness(value) > 0)
 
 
 def _is_text(value: str) -> bool:
@@ -287,17 +295,19 @@ def _within(text: str, level: int, depth: int) -> Iterator[str]:
         with contextlib.suppress(ValueError, RecursionError):
             yield from _secrets_in(_named_texts("", json.loads(text)), depth + 1)
     for line in filter(None, map(_LINE.fullmatch, _LINE_END.split(text) if _LINE_END.search(text) else ())):
-        yield from _in_named(line[1], ": ", line[2], level, depth + 1, is_header=False)
+        yield from _in_named(line[1], ": ", line[2], level or 1, depth + 1, is_header=False)
     if "," in text and "=" in text:
-        for part in text.split(","):
+        is_program = "(" in text.partition("=")[0]
+        for part in (_CALL.sub("= (", text) if is_program else text).split(","):
             if "=" in part:
-                yield from _in_value("", part.strip(), level, depth + 1)
+                yield from _in_value("", part.strip(), level or 1, depth + 1)
     elif re.search(r"[\s;&|(){}<>`]", text):
         yield from _in_command(text, level + 1, depth + 1)
 
 
 def _in_command(text: str, level: int, depth: int) -> Iterator[str]:
-    raw = _PIECE.findall(_EXPANSION.sub(lambda found: f" {found[1]}={found[2]} " if found[2] else "$", text))
+    text = _EXPANSION.sub(lambda found: f" {found[1]}={found[2]} " if found[2] else "$", text)
+    raw = _PIECE.findall(_CALL.sub("= (", text))
     for found in filter(None, map(_ASSIGNED.fullmatch, raw)):
         yield from _in_value(found[1], found[3], level - 1, depth)
     pieces = [_QUOTES.sub(_unquoted, piece) for piece in raw]

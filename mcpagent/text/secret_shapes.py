@@ -95,9 +95,6 @@ _FILE = re.compile(
     rf"[\w./\\-]+\.(?:{_EXTENSIONS}|jwks?|keystore|kdbx|properties|htpasswd)|id_(?:rsa|dsa|ecdsa|ed25519)\w*"
     r"|(?:[\w-]+\.)+(?:com|org|net|io|dev|local|example|internal|cloud|app|ai|eu)(?::\d+)?"
 )
-_CODE = re.compile(r"[A-Za-z_][\w.]*(?:\[[^\]]*\]|\(.*)|[A-Za-z_]+(?:\.[A-Za-z_]+)+", re.DOTALL)
-"""Where a program has its secret from: `os.environ[...]`, `config.token`."""
-
 _VARIABLE = re.compile(r"(?:env:)?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _CAMEL = re.compile(r"[A-Z]*|[a-z]*|[A-Za-z]?[a-z]{2,}(?:[A-Z][a-z]+)*")
 _TOKEN_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]*")
@@ -191,7 +188,7 @@ def is_secret_value(name: str, value: str) -> bool:
     if sure < 0 or len(value) < SHORTEST or _ELSEWHERE.match(value):
         return False
     if sure >= 2:
-        is_other = any(pattern.fullmatch(value) for pattern in (_MODE, _FILE, _CODE))
+        is_other = any(pattern.fullmatch(value) for pattern in (_MODE, _FILE))
         is_other = is_other or (_VARIABLE.fullmatch(value) is not None and names_a_secret(value))
         return not is_other and not (value.count("/") > 1 and _is_wordlike(value))
     return is_word and (looks_random(value) or (sure == 1 and _looks_like_a_key(value)))
@@ -222,7 +219,7 @@ def _looks_like_a_key(value: str) -> bool:
         return any(looks_random(part, 10) for part in value.split(","))
     if "/" in value and (value.count("/") > 1 or min(map(len, value.split("/"))) > 2) and _is_wordlike(value):
         return False
-    if any(pattern.fullmatch(value) for pattern in (_MODE, _FILE, _CODE, _VARIABLE)):
+    if any(pattern.fullmatch(value) for pattern in (_MODE, _FILE, _VARIABLE)):
         return False
     if re.search(r"\d", value) and re.search(r"[^\W\d_]", value):
         return True

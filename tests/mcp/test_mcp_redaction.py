@@ -250,8 +250,18 @@ def test_what_a_command_says_is_shown(said: str, command: str) -> None:
 
 
 def test_where_a_program_has_its_secret_from_is_shown() -> None:
-    for code in ("token=os.environ['TOKEN']; run(token)", "run(auth=server.default_auth)", "token = settings.token"):
+    for code in (
+        "token=os.environ['TOKEN']; run(token)",
+        "run(auth=server.default_auth, token=get_token('x'), secret=read_file('/x'))",
+        "token = settings.token",
+        "start({token: process.env.API_TOKEN, apiKey: getKey()})",
+    ):
         assert Redactor(ServerConfig("a", args=("-c", code))).result(code) == code
+    for code in ("get_token(1)", "os.environ[1]", "process.env.API_TOKEN"):
+        assert Redactor(ServerConfig("a", args=("-c", f"run(token={code})"))).result(code) == code
+    for secret in ("hello(1)", "sun.shine", "a[b]cde"):
+        assert Redactor(ServerConfig("a", args=("--password", secret))).result(secret) == "[redacted]"
+    assert Redactor(ServerConfig("a", args=("-c", "PASSWORD=sun.shine serve"))).result("sun.shine") == "[redacted]"
     for code in ("TOKEN=$(cat /run/token) serve", "serve --token $API_TOKEN", "TOKEN=`show auth crm/token` serve"):
         assert Redactor(ServerConfig("a", args=("-c", code))).result(code) == code
 
