@@ -296,18 +296,17 @@ def _within(text: str, level: int, depth: int) -> Iterator[str]:
             yield from _secrets_in(_named_texts("", json.loads(text)), depth + 1)
     for line in filter(None, map(_LINE.fullmatch, _LINE_END.split(text) if _LINE_END.search(text) else ())):
         yield from _in_named(line[1], ": ", line[2], level or 1, depth + 1, is_header=False)
-    if "," in text and "=" in text:
-        is_program = "(" in text.partition("=")[0]
-        for part in (_CALL.sub("= (", text) if is_program else text).split(","):
-            if "=" in part:
-                yield from _in_value("", part.strip(), level or 1, depth + 1)
-    elif re.search(r"[\s;&|(){}<>`]", text):
+    if re.search(r"[\s;&|(){}<>`]", text):
         yield from _in_command(text, level + 1, depth + 1)
+    elif "," in text and "=" in text:
+        for part in text.split(","):
+            if "=" in part:
+                yield from _in_value("", part, level or 1, depth + 1)
 
 
 def _in_command(text: str, level: int, depth: int) -> Iterator[str]:
     text = _EXPANSION.sub(lambda found: f" {found[1]}={found[2]} " if found[2] else "$", text)
-    raw = _PIECE.findall(_CALL.sub("= (", text))
+    raw = [piece[:-1] if piece[-2:] in ("',", '",') else piece for piece in _PIECE.findall(_CALL.sub("= (", text))]
     for found in filter(None, map(_ASSIGNED.fullmatch, raw)):
         yield from _in_value(found[1], found[3], level - 1, depth)
     pieces = [_QUOTES.sub(_unquoted, piece) for piece in raw]

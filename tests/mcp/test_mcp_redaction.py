@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -365,6 +366,24 @@ def test_a_secret_is_never_left(secret: str, before: str, after: str) -> None:
     redactor = Redactor(ServerConfig(name="a", env={"PASSWORD": secret}))
     assert secret not in redactor(before + secret + after).replace("[redacted]", "")
     assert redactor.result(before + secret + after).replace("[redacted]", "").count(secret) == 0
+
+
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_characters="./"), min_size=6, max_size=24),
+    st.integers(0, 3),
+)
+def test_a_password_is_hidden_whatever_signs_it_has(password: str, place: int) -> None:
+    password = f"p4{password}"  # no option, variable or plain word, and no file
+    args = (["--password", password], [f"--password={password}"], ["-e", f"DB_PASSWORD={password}"], ["-c", ""])[place]
+    if place == 3:
+        args = ["-c", f"DB_PASSWORD={shlex.quote(password)} serve --token {shlex.quote(password)}"]
+    assert Redactor(ServerConfig("a", command="x", args=tuple(args))).result(f"no {password}") == "no [redacted]"
+
+
+@given(st.lists(st.text(st.sampled_from("ab1-=:/@,;&|(){}[]'\"\\ $`\n#%") | st.characters(), max_size=30), max_size=4))
+def test_no_argument_is_too_strange(args: list[str]) -> None:
+    config = ServerConfig("a", command="x", args=tuple(args), env=dict.fromkeys(("TOKEN", "ANY"), "".join(args)))
+    assert Redactor(config).result("fine") in ("fine", "[redacted]")
 
 
 async def test_a_secret_in_an_address_is_hidden_from_the_logs_of_libraries(caplog: pytest.LogCaptureFixture) -> None:
