@@ -9,17 +9,13 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from mcpagent.config.spellings import KEYS
-from mcpagent.text.secret_shapes import names_a_secret, without_shapes
+from mcpagent.text.secret_shapes import sureness, without_shapes
 
 _REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
 """Letters and digits without a word break, as keys have them and names of packages and models do not."""
 
-_NAMED_WORD = re.compile(
-    r"((?:--?[A-Za-z][\w-]*|[A-Za-z_]\w*)=|[A-Za-z][\w-]*(?<!Error)(?<!Exception)(?<!Interrupt): *)([^=].*)", re.DOTALL
-)
-"""A `KeyError: x` is no header."""
-
+_NAMED_WORD = re.compile(r"((?:--?[A-Za-z][\w-]*|[A-Za-z_]\w*)=|[A-Za-z][\w-]*: *)([^=].*)", re.DOTALL)
 _OPTION = re.compile(r"--|-[A-Za-z]{2}")
 _SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)
 
@@ -53,7 +49,7 @@ def is_literal_secret(name: str, value: str) -> bool:
         return False
     if without_shapes(value) != value or _RANDOM.search(rest):
         return True
-    return names_a_secret(name) and len(rest) >= 6 and not _is_a_place(rest)
+    return sureness(name) > 0 and len(rest) >= 6 and not _is_a_place(rest)
 
 
 def _is_a_place(value: str) -> bool:
@@ -89,14 +85,16 @@ def _secrets_of_words(words: list[str]) -> Iterator[LiteralSecret]:
         option = words[index - 1] if index and _OPTION.match(words[index - 1]) else ""
         if (found := _in_word(word, "" if "=" in option else option)) is not None:
             name, before = found
-            yield LiteralSecret(("args", index), variable_name(name) if names_a_secret(name) else "TOKEN", before)
+            yield LiteralSecret(("args", index), variable_name(name) if sureness(name) > 0 else "TOKEN", before)
 
 
 def _in_word(word: str, option: str) -> tuple[str, str] | None:
-    """Name and beginning of the secret in an argument: in `--token=x`, in `TOKEN=x`, or in `x` after `--token`."""
+    """Name and beginning of the secret in an argument: in `--token=x`, `TOKEN=x`, or in `x` after `--token`."""
     named = _NAMED_WORD.fullmatch(word)
     if named and is_literal_secret(named[1], named[2]):
         return named[1], named[1] + _scheme(named[2])
+    if named and named[1].startswith("--") and (inner := _in_word(named[2], "")) is not None:
+        return inner[0], named[1] + inner[1]  # of `--header=Authorization: Bearer x`, `--env=TOKEN=x`
     if not word.startswith("-") and is_literal_secret(option, word):
         return option, _scheme(word)
     return None

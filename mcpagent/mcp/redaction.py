@@ -10,30 +10,51 @@ import base64
 import contextlib
 import json
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.literals import literal_secrets
 from mcpagent.messages import Text
 from mcpagent.text.known_secrets import REDACTED, SHORTEST, known_values
-from mcpagent.text.secret_shapes import names_a_secret, without_shapes
+from mcpagent.text.secret_shapes import is_secret_value, looks_random, sureness, without_shapes
 from mcpagent.tools import ToolOutput
 
 _LEAST_PREFIX = 8
 _DEEPEST = 100
 _PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
-_CERTAIN = re.compile(r"secret|pass|pwd", re.IGNORECASE)
-_HARMLESS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|\d{1,7}|true|false|~?/.*|[a-z]{1,10}://.*", re.DOTALL)
-"""A word, a number, a path or an address, which a variable like AUTH_MODE or KEY_FILE may hold."""
+_IDENTIFIER = re.compile(r"[A-Za-z]+(?:_[A-Za-z]+)*")
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
+_DEEPEST_TEXT = 5
+_OPTION = re.compile(r"--?[A-Za-z][\w.-]{0,100}")
+_OF_USERS = frozenset(("-u", "-U", "--user", "--proxy-user", "--userpwd", "--userpass", "--login", "-a"))
+_OF_HEADERS = frozenset(("-H", "--header", "--headers"))
+_OF_ENVIRONMENT = frozenset(("-e", "--env"))
+_LETTERED = re.compile(r"-[pPkt]")
+_TAKES_P = frozenset(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "sshpass"))
+_NAMED = re.compile(r"([-/$]{0,2}[A-Za-z_][\w.-]{0,100})(:=|=|: *)([^=\s].*)", re.DOTALL)
+_PAIR = re.compile(r"[\w.+\\-]{1,64}:(?!//)(\S{6,})")
+_AT_HOST = re.compile(r"(?!npm:|jsr:)[\w.+-]{1,64}:([^@\s/]{6,})@(?!sha\d+:)[A-Za-z][\w.-]*(?:[:/(].*)?", re.DOTALL)
+_LINE = re.compile(r"[ \t]*([A-Za-z_][\w.-]{0,100})[ \t]{0,20}(?:=|:[ \t])[ \t]{0,20}([^\s=\"'].*)")
+_CALL = re.compile(r"= ?[A-Za-z_][\w.]{0,100}\(")
+_CODE = re.compile(r"[A-Za-z_][\w.]*\[.*|(?=.*[a-z][._A-Z])[A-Za-z_.]+", re.DOTALL)
+"""Where a program has its secret from: `os.environ[...]`, `settings.token`."""
 
+_LINE_END = re.compile(r"[\r\n;]+")
+_ASSIGNED = re.compile(r"""([A-Za-z_]\w{0,100})=(["'])(.*)\2""", re.DOTALL)
+_VERSION = re.compile(r"v?\d+(?:\.\d+)+[\w.-]*|v\d+")
+_QUOTED = re.compile(
+    r"""(?<![\w-])([A-Za-z_][\w.-]{0,63})[\\"'\]]{0,6}\s{0,4}(?:=>|:=|[:=])\s{0,4}\\{0,3}"""
+    r"""(?:"((?:Bearer |Basic |Token )?[^"\s\\]{6,4000})\\{0,3}\"|"""
+    r"""'((?:Bearer |Basic |Token )?[^'\s\\]{6,4000})\\{0,3}')""",
+)
+"""A name and a quoted value, as programs and their data have them: `environ["TOKEN"] = "x"`, `{token: 'x'}`."""
 
-_AUTHOR = re.compile(r"author(?!i[sz])", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$\{[^{}]*\}")
-_SCHEME = re.compile(r"(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
+_EXPANSION = re.compile(r"\$\{(\w{1,100})(?::?[-=]([^{}]*)|[^{}]*)\}")
+_PIECE = re.compile(r"""(?:[^\s;&|(){}<>`"'\\]|\\.|"(?:[^"\\]|\\.)*+"|'[^']*+')++""", re.DOTALL)
+_QUOTES = re.compile(r""""((?:[^"\\]|\\.)*+)"|'([^']*+)'|\\(["'\\\s$`])""", re.DOTALL)
 
 
 class Redactor:
@@ -77,15 +98,30 @@ class Redactor:
         return replace(output, content=tuple(parts))
 
     def json(self, value: Any) -> Any:
-        """For a JSON value of what a server lists or asks: each text in it, keys too."""
+        """For a JSON value of what a server lists or asks: each text in it, keys too.
+
+        No two keys become one, and a tool's parameter that is named by plain words keeps its name: it must be callable.
+        """
         return self._json(value, 0) if self._own or known_values() else value
 
-    def _json(self, value: Any, depth: int) -> Any:
+    def _json(self, value: Any, depth: int, names: Collection[str] = ()) -> Any:
         if isinstance(value, str) or depth > _DEEPEST:
-            return self.result(value) if isinstance(value, str) else REDACTED
+            return (value if value in names else self.result(value)) if isinstance(value, str) else REDACTED
         if isinstance(value, dict):
-            return {self.result(str(key)): self._json(item, depth + 1) for key, item in value.items()}
-        return [self._json(item, depth + 1) for item in value] if isinstance(value, list) else value
+            return self._of_object(value, depth, names)
+        return [self._json(item, depth + 1, names) for item in value] if isinstance(value, list) else value
+
+    def _of_object(self, value: dict[Any, Any], depth: int, names: Collection[str]) -> dict[str, Any]:
+        properties, shown = value.get("properties"), dict[str, Any]()
+        own = {name for name in properties if _IDENTIFIER.fullmatch(str(name))} if isinstance(properties, dict) else ()
+        for key, item in value.items():
+            text = str(key) if key in names else self.result(str(key))
+            name, count = text, 1
+            while name in shown or (name != key and name in value):
+                count += 1
+                name = f"{text} {count}"
+            shown[name] = self._json(item, depth + 1, own if key in ("properties", "required") else ())
+        return shown
 
     def _take(self, known: frozenset[str]) -> None:
         spellings = {spelling for value in self._own | known for spelling in _spellings(value)}
@@ -137,18 +173,18 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
     yield from (sign_in.client_secret, sign_in.private_key, sign_in.token, sign_in.idp_client_secret)
     yield from secrets_of_address(config.url)
     yield from _password_in(config.url)
-    yield from _secrets_in_words(config.args)
+    yield from _in_words((config.command or "", *config.args))
     for whole, shown in config.told.items():
         yield from _behind_references(whole, shown)
 
 
 def words_without_secrets(config: ServerConfig) -> list[str]:
     """The arguments with what is secret in them left out: they say which server this is, whatever its key is today."""
-    hidden = sorted({*_secrets_in_words(config.args)}, key=lambda value: (-len(value), value))
+    hidden = sorted({*_in_words((config.command or "", *config.args))}, key=lambda value: (-len(value), value))
     hidden += [value for whole, shown in config.told.items() for value in _behind_references(whole, shown)]
     words = list(config.args)
     for value in hidden:
-        if len(value) >= SHORTEST:
+        if len(value) >= SHORTEST > len(next(_password_in(value), "")):  # of an address its password is enough
             words = [word.replace(value, REDACTED) for word in words]
     return words
 
@@ -162,59 +198,159 @@ def address_without_secrets(config: ServerConfig) -> str:
     return url
 
 
-def _secrets_in_words(words: Sequence[str], *, is_piece: bool = False) -> Iterator[str]:
-    """Of `--token=x`, `--token x`, `-e TOKEN=x`, `Authorization: Bearer x`, an address, and what looks like a key."""
-    for found in literal_secrets({"args": list(words)}):
-        index = found.path[1]
-        assert isinstance(index, int)
-        value = words[index].removeprefix(found.before)
-        option = found.before + (words[index - 1] if index and words[index - 1].startswith("-") else "")
-        is_named = names_a_secret(option) and not _AUTHOR.search(option)
-        is_certain = bool(_CERTAIN.search(option)) and not value.startswith(("/", "~", "./"))
-        looks_so = without_shapes(value) != value or _looks_random(value)
-        if looks_so or is_certain or (is_named and not _HARMLESS.fullmatch(value)):
-            yield value
-    for before, word in zip(("", *words), words, strict=False):
-        if word.startswith("-----BEGIN") and before.startswith("-"):
+def _in_words(words: Sequence[str], level: int = 0, depth: int = 0) -> Iterator[str]:
+    """Of arguments and of the words of a command: `--token=x`, `--token x`, `-e TOKEN=x`, an address, a key alone.
+
+    `level` is how many commands are around them: in a text within a command a plain word is one of a sentence.
+    """
+    option, takes_p = "", False
+    for word in words:
+        takes_p = takes_p or word.rpartition("/")[2] in _TAKES_P
+        attached = word[2:] if word.startswith("-p") and len(word) >= SHORTEST + 2 else ""
+        if attached and (takes_p or looks_random(attached, 10)):
+            yield attached
+        if word.startswith("-----BEGIN") and option:
             yield word
-        yield from _password_in(word)
-        if not is_piece:
-            yield from _secrets_within(word)
-        with contextlib.suppress(ValueError):
-            yield from secrets_of_address(word if "://" in word else "")
+        is_value = not word.startswith("-") or looks_random(word, 10)
+        yield from _in_value(option if is_value else "", word, level, depth)
+        option = word if _OPTION.fullmatch(word) else ""
+
+
+def _in_value(name: str, text: str, level: int = 0, depth: int = 0) -> Iterator[str]:
+    """The secrets in a value that stands under this name: itself, or what an address, a command or data in it have."""
+    named = _NAMED.fullmatch(text)
+    if named and name not in _OF_ENVIRONMENT and _is_command(named[1], named[2], named[3]):
+        named = None
+    sure = sureness(name)
+    is_plain = (level > 1 and text.isalpha()) or (level > 0 and _is_code(text))
+    if (sure > 0 or named is None) and not is_plain and is_secret_value(name, text):
+        yield from _with_and_without_scheme(text)
+    elif _LETTERED.fullmatch(name) and looks_random(text, 10):
+        yield text
+    pair = _PAIR.fullmatch(text) if name in _OF_USERS or sure == 1 else None
+    if pair and (is_secret_value("key", pair[1]) or (sure == 1 and "basic" in name.lower())):
+        yield pair[1]
+    if (rest := _SCHEME.sub("", text)) != text and is_secret_value("key", rest):
+        yield from _with_and_without_scheme(text)
+    if depth >= _DEEPEST_TEXT:
+        return
+    if (found := _AT_HOST.fullmatch(text)) and is_secret_value("key", found[1]):
+        yield found[1]
+    if named is not None:
+        yield from _in_named(named[1], named[2], named[3], level, depth, is_header=name in _OF_HEADERS)
+    elif "://" in text:
+        yield from _in_address(text)
+    yield from _within(text, level, depth)
+
+
+def _is_command(name: str, sign: str, value: str) -> bool:
+    """Whether it is an address, or words of which `NAME=x` is the first: of `TOKEN=x serve` only `x` is secret."""
+    if value.startswith("//") or sign != "=":
+        return value.startswith("//")
+    return _is_text(_SCHEME.sub("", value)) and (name[0] not in "-/" or re.search(r"\s-", value) is not None)
+
+
+def _is_code(value: str) -> bool:
+    return _CODE.fullmatch(value) is not None and ("[" in value or sureness(value) > 0)
+
+
+def _is_text(value: str) -> bool:
+    return re.search(r"\s", value) is not None
+
+
+def _with_and_without_scheme(value: str) -> Iterator[str]:
+    rest = _SCHEME.sub("", value)
+    yield from (value, rest)
+    if value[:6].lower() == "basic ":
+        yield _password(rest)
+
+
+def _in_named(name: str, sign: str, value: str, level: int, depth: int, *, is_header: bool) -> Iterator[str]:
+    """Of `--name=value` and `Name: value`. What is said after a colon is a secret only if it is one word."""
+    rest = _SCHEME.sub("", value)
+    is_header = is_header or name[:2].lower() in ("x-", "-h")
+    if sign.startswith(":") and sign != ":=" and not is_header:
+        is_said = _is_text(rest) or (sign != ":" and rest.isalpha() and rest == value) or _VERSION.fullmatch(rest)
+        if is_said:
+            return
+    is_named = sureness(name) > 0
+    if (rest != value and (is_header or is_named) and len(rest) >= SHORTEST) or (
+        is_header and is_named and not _is_text(rest) and is_secret_value("token", rest)
+    ):
+        yield from (value, rest)
+    if is_header and name.lower().endswith("cookie"):
+        yield from (pair.partition("=")[2].strip() for pair in value.split(";"))
+    yield from _in_value(name, value, level, depth + 1)
+
+
+def _within(text: str, level: int, depth: int) -> Iterator[str]:
+    """Of data and programs, of settings with commas or semicolons between them, of a command for a shell."""
+    for found in _QUOTED.finditer(text):
+        value = found[2] or found[3]
+        if sureness(found[1]) > 0 and is_secret_value(found[1], value):
+            yield from _with_and_without_scheme(value)
+        elif value != text:
+            yield from _in_value(found[1], value, level, depth + 1)
+    if text.lstrip().startswith(("{", "[")):
+        with contextlib.suppress(ValueError, RecursionError):
+            yield from _secrets_in(_named_texts("", json.loads(text)), depth + 1)
+    for line in filter(None, map(_LINE.fullmatch, _LINE_END.split(text) if _LINE_END.search(text) else ())):
+        yield from _in_named(line[1], ": ", line[2], level or 1, depth + 1, is_header=False)
+    if re.search(r"[\s;&|(){}<>`]", text):
+        yield from _in_command(text, level + 1, depth + 1)
+    elif "," in text and "=" in text:
+        for part in text.split(","):
+            if "=" in part:
+                yield from _in_value("", part, level or 1, depth + 1)
+
+
+def _in_command(text: str, level: int, depth: int) -> Iterator[str]:
+    text = _EXPANSION.sub(lambda found: f" {found[1]}={found[2]} " if found[2] else "$", text)
+    raw = [piece[:-1] if piece[-2:] in ("',", '",') else piece for piece in _PIECE.findall(_CALL.sub("= (", text))]
+    for found in filter(None, map(_ASSIGNED.fullmatch, raw)):
+        yield from _in_value(found[1], found[3], level - 1, depth)
+    pieces = [_QUOTES.sub(_unquoted, piece) for piece in raw]
+    if pieces != [text]:
+        yield from _in_words(pieces, level, depth)
 
 
 def _behind_references(whole: str, shown: str) -> Iterator[str]:
     """The values that stand in a text where `${NAME}` stands in what may be shown of it."""
     pieces = _REFERENCE.split(shown)
-    if found := re.fullmatch("(.*?)".join(map(re.escape, pieces)), whole, re.DOTALL):
-        yield from found.groups()
+    if found := re.fullmatch("(.*?)".join(map(re.escape, pieces[::2])), whole, re.DOTALL):
+        for name, value in zip(pieces[1::2], found.groups(), strict=True):
+            is_named = name.startswith("keyring:") or sureness(name.removeprefix("env:").partition(":-")[0]) >= 0
+            if is_named or is_secret_value("key", value):
+                yield value
+            yield from _in_value("", value)
 
 
 def secrets_of_address(url: str) -> Iterator[str]:
-    """The values of a query that must not be shown: libraries log addresses whole."""
-    yield from _secrets_in(parse_qsl(urlsplit(url).query))
+    """The values of a query, and of what stands after `#`, that must not be shown: libraries log addresses whole."""
+    parts = urlsplit(url)
+    yield from _secrets_in((*parse_qsl(parts.query), *parse_qsl(parts.fragment)))
 
 
-def _secrets_in(named: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _in_address(address: str) -> Iterator[str]:
+    """Those of its query, its password, and a user's name that is a key."""
+    yield from _password_in(address)
+    with contextlib.suppress(ValueError):
+        yield from secrets_of_address(address)
+        user = urlsplit(address).username
+        if user and looks_random(user, 10):
+            yield user
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    return next(filter(None, found.groups()), "")
+
+
+def _secrets_in(named: Iterable[tuple[str, str]], depth: int = 0) -> Iterator[str]:
+    """Of variables, queries and data, where a password is one whatever it looks like."""
     for name, value in named:
-        yield from _password_in(value)
-        yield from _secrets_within(value)
-        if _CERTAIN.search(name) or (names_a_secret(name) and not _HARMLESS.fullmatch(value)) or _looks_random(value):
-            yield value
-            yield _SCHEME.sub("", value, count=1)
-
-
-def _secrets_within(value: str) -> Iterator[str]:
-    """Of a value that holds several: JSON, a command for a shell, settings with semicolons between them."""
-    if value.lstrip().startswith(("{", "[")):
-        with contextlib.suppress(ValueError, RecursionError):
-            yield from _secrets_in(_named_texts("", json.loads(value)))
-    elif re.search(r"[\s;]", value):
-        pieces = value.replace(";", " ")
-        yield from _secrets_in_words(pieces.split(), is_piece=True)
-        with contextlib.suppress(ValueError):  # a quotation mark that stands alone
-            yield from _secrets_in_words(shlex.split(pieces), is_piece=True)
+        if sureness(name) == 3:
+            yield from _with_and_without_scheme(value)
+        yield from _in_value(name, value, 0, depth)
 
 
 def _named_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -241,8 +377,3 @@ def _password(basic: str) -> str:
         return base64.b64decode(basic, validate=True).decode("utf-8", "replace").partition(":")[2]
     except ValueError:
         return ""
-
-
-def _looks_random(value: str) -> bool:
-    """Long, with letters and digits and nothing that a path, address or sentence has."""
-    return bool(re.fullmatch(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]{20,}", value))

@@ -43,6 +43,65 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
 )
 """What each shape has in it, and the shape: a text without the one is not searched for the other, which takes long."""
 
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PASSWORD = re.compile(
+    r".*(?:password|passwd|passphrase|passcode|secret)s?|.*(?:pwd|pword|passw)|pw|mnemonic|(?!(?:ask|by|com|encom|tres|sur|over|under)pass$).*pass"
+)
+_KINDS = (
+    "api|access|auth|private|secret|account|master|signing|encryption|license|app|client|shared|admin|service|session"
+)
+_TOKEN = re.compile(rf".*token|(?:.*(?:{_KINDS}|pass))keys?|jwt|pat|bearer|authorization|cookie")
+_PERHAPS = re.compile(
+    r"keys?|.*tokens?|.*apikeys?|o?auth|authentication|authorization|creds?|credentials?|cookies?|bearer|jwt|pat|sig"
+)
+_OF_SECRETS = re.compile(f"{_KINDS}|x")
+_OF_DATA = re.compile(
+    "primary|partition|sort|foreign|hot|public|publishable|range|hash|composite|unique|cache|routing|row|column|"
+    "group|index|merge|join|distribution|cluster|clustering|shard|object|natural|surrogate|idempotency|issue|"
+    "project|dedup|order"
+)
+_OF_COUNTS = re.compile("max|maximum|min|minimum|num|total|input|output|context|prompt|completion|thinking")
+_QUALIFIERS = re.compile("base|b64|value|string|raw|text|prod|production|dev|test|staging|live|default|main|old|new")
+_SWITCHES = re.compile("no|not|skip|disable|without|allow|ignore|require|requires|enable|disallow")
+_FAILURES = re.compile("error|exception|interrupt")
+_OTHERS = re.compile(
+    "type|types|name|names|file|files|filename|path|paths|dir|dirs|directory|folder|store|mode|modes|provider|"
+    "providers|endpoint|url|urls|uri|host|hosts|hostname|port|space|column|columns|field|fields|id|ids|limit|"
+    "limits|ttl|manager|service|region|through|passthrough|length|size|count|max|min|budget|window|timeout|"
+    "seconds|minutes|ms|days|expiry|expires|expiration|lifetime|age|format|prefix|suffix|scheme|"
+    "method|methods|policy|algorithm|alg|level|enabled|disabled|required|optional|scope|scopes|audience|issuer|"
+    "realm|domain|user|username|email|account|label|version|rotation|refresh|strategy|backend|plugin|handler|"
+    "class|module|command|cmd|env|var|variable|source|location|socket|sock|home|config|configuration|kind|"
+    "encoding|pattern|regex|order|family|usage|bits|stdin|fd|prompt|vault|ring|server|cache|db|database|table|"
+    "bucket|project|group|role|schema|status|check|rules|commit|sha|rev|revision|ref|digest|checksum|image|tag|"
+    "branch|model|uuid|arn|author|authors|authority|title|description|hint|protocol|address|query|template|"
+    "workspace|from|info|metadata"
+)
+"""Last words of a name, by which it tells of something about a secret, or of another thing."""
+
+_ELSEWHERE = re.compile(
+    r"(?:~|\.{1,2})?/|[A-Za-z]:[\\/]|[a-z][a-z0-9+.-]{0,20}://|\$[({]|\$[A-Z_][A-Z0-9_]*(?![a-z])|`|%\w+%$"
+)
+"""A path, an address, or what a shell replaces."""
+
+_MODE = re.compile(
+    r"(?i:true|false|required|optional|auto|automatic|default|enabled?|disabled?|bearer|basic|digest|kerberos\d?|ntlm|ldaps?|"
+    r"saml\d?|oauth[\d.]*|openid|oidc|token|api[-_]?key|password|secret|prompt|stdin|interactive|keyring|keychain|environment|"
+    r"browser|device|managed|system|always|never|public|private|anonymous|inherit|native|external|internal|latest|missing|"
+    r"strict|string|number|boolean|object|undefined|unknown)"
+)
+_EXTENSIONS = "json|ya?ml|toml|txt|pem|key|crt|cer|der|p12|pfx|pub|env|ini|cfg|conf|xml|csv|db|py|js|jks|gpg|asc"
+_FILE = re.compile(
+    rf"[\w./\\-]+\.(?:{_EXTENSIONS}|jwks?|keystore|kdbx|properties|htpasswd)|id_(?:rsa|dsa|ecdsa|ed25519)\w*"
+    r"|(?:[\w-]+\.)+(?:com|org|net|io|dev|local|example|internal|cloud|app|ai|eu)(?::\d+)?"
+)
+_VARIABLE = re.compile(r"(?:env:)?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_CAMEL = re.compile(r"[A-Z]*|[a-z]*|[A-Za-z]?[a-z]{2,}(?:[A-Z][a-z]+)*")
+_TOKEN_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]*")
+_ENDING = re.compile(r"\.[a-z]{2,4}$")  # of a file
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_WORDLIKE = re.compile(r"(?:[A-Z]?[a-z]*|[A-Z]*)\d{0,4}|v?\d{1,8}[a-z]{0,12}|\d+(?:[a-z]\d{1,2})?|\d{8}T\d{4,6}Z?")
+
 Redact: TypeAlias = Callable[[str], str]
 
 
@@ -95,6 +154,76 @@ def without_credentials(url: str) -> str:
 def names_a_secret(name: str) -> bool:
     """Whether a variable, header or option of this name usually holds a secret."""
     return bool(_NAME.search(name))
+
+
+def sureness(name: str) -> int:
+    """How surely a name tells of a secret: 3 a password, 2 a token or key, 1 perhaps, 0 not, -1 of something else.
+
+    Stricter than `names_a_secret`: whole words count, so KEYSPACE, `--primary-key` and `--token-type` are no secrets.
+    """
+    words = [word.lower() for word in _WORDS.findall(name[:200])]
+    while words and (words[-1].isdecimal() or _QUALIFIERS.fullmatch(words[-1])):
+        words.pop()
+    last, before = words[-1] if words else "", words[-2] if words[1:] else ""
+    if last in ("id", "ids") and before in ("secret", "session"):
+        return 1
+    if _SWITCHES.fullmatch(words[0] if words else "") or _OTHERS.fullmatch(last) or words in (["pwd"], ["oldpwd"]):
+        return -1
+    is_key = last in ("key", "keys")
+    if (is_key and _OF_DATA.fullmatch(before)) or (last == "tokens" and _OF_COUNTS.fullmatch(before)):
+        return -1
+    if any(map(_PASSWORD.fullmatch, words)):
+        return 1 if _FAILURES.fullmatch(last) else 3
+    if _TOKEN.fullmatch(last) or (is_key and _OF_SECRETS.fullmatch(before)):
+        return 2
+    is_perhaps = any(map(_PERHAPS.fullmatch, words))
+    return is_perhaps * (2 if re.match(r"(?:-?H)?X-", name, re.IGNORECASE) else 1)
+
+
+def is_secret_value(name: str, value: str) -> bool:
+    """Whether a value is a secret, by its own look and by how surely its name tells of one."""
+    sure, is_word = sureness(name), not re.search(r"\s", value)
+    if is_word and "://" not in value and without_shapes(value) != value:
+        return True
+    if sure < 0 or len(value) < SHORTEST or _ELSEWHERE.match(value):
+        return False
+    if sure >= 2:
+        is_other = any(pattern.fullmatch(value) for pattern in (_MODE, _FILE))
+        is_other = is_other or (_VARIABLE.fullmatch(value) is not None and names_a_secret(value))
+        return not is_other and not (value.count("/") > 1 and _is_wordlike(value))
+    return is_word and (looks_random(value) or (sure == 1 and _looks_like_a_key(value)))
+
+
+def looks_random(value: str, least: int = 20) -> bool:
+    """Letters and digits mixed as in no word, version, number, UUID, path or address, of at least this length."""
+    if (
+        len(value) < least
+        or not re.fullmatch(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]*", value)
+        or _UUID.fullmatch(value)
+        or _ENDING.search(value)
+    ):
+        return False
+    pieces = re.split(r"[-_+=.]+", value)
+    return sum(len(piece) for piece in pieces if not _WORDLIKE.fullmatch(piece)) >= least // 2
+
+
+def _is_wordlike(value: str) -> bool:
+    return all(map(_WORDLIKE.fullmatch, re.split(r"[-_.:/]", value)))
+
+
+def _looks_like_a_key(value: str) -> bool:
+    """Letters with digits, capitals in the middle of a word, eight digits, or signs that names do not have."""
+    if value.isdecimal() or value.startswith(("{", "[")):
+        return value.isdecimal() and len(value) >= 8
+    if "," in value:
+        return any(looks_random(part, 10) for part in value.split(","))
+    if "/" in value and (value.count("/") > 1 or min(map(len, value.split("/"))) > 2) and _is_wordlike(value):
+        return False
+    if any(pattern.fullmatch(value) for pattern in (_MODE, _FILE, _VARIABLE)):
+        return False
+    if re.search(r"\d", value) and re.search(r"[^\W\d_]", value):
+        return True
+    return not all(map(_CAMEL.fullmatch, re.split(r"[-_.,:/@+]+", value)))
 
 
 def redactor(values: Iterable[str]) -> Redact:

@@ -25,6 +25,13 @@ RANDOM = "q7Zk2mX9Lw4Tn8Rb6Vc1"
         ({"args": ["run", f"--token={RANDOM}"]}, [("args.1", "TOKEN", "--token=")]),
         ({"args": ["--api-key", "abcdefgh", "--verbose"]}, [("args.1", "API_KEY", "")]),
         ({"args": [f"--header=Authorization: Bearer {GITHUB}"]}, [("args.0", "TOKEN", "--header=")]),
+        ({"args": ["--header=X-Api-Key: abcdefgh"]}, [("args.0", "X_API_KEY", "--header=X-Api-Key: ")]),
+        ({"args": ["--env=A_TOKEN=abcdefgh"]}, [("args.0", "A_TOKEN", "--env=A_TOKEN=")]),
+        (
+            {"args": ["--primary-key", "order_id", "--keyspace=orders", "--no-auth", "folder", "--key-type=rsa-2048"]},
+            [],
+        ),
+        ({"env": {"KEY_COLUMN": "order_id", "AUTH_TYPE": "oauth2", "COMPASS_REGION": "central"}}, []),
         ({"args": [f"SLACK_TOKEN={RANDOM}", 7, "--token", "--verbose"]}, [("args.0", "SLACK_TOKEN", "SLACK_TOKEN=")]),
         ({"args": ["-y", "@modelcontextprotocol/server-filesystem", "/tmp"]}, []),
         ({"args": "not a list"}, []),
