@@ -221,6 +221,46 @@ async def test_nor_does_one_whose_forks_live_on(tmp_path: Path) -> None:
         assert left == []
 
 
+FAILING = """
+import asyncio, os, sys
+from mcpagent.config import ServerConfig
+from mcpagent.mcp.transports.keeper import KEEPER
+from mcpagent.mcp.transports.stdio import StdioTransport
+
+async def use():
+    config = ServerConfig("s", command=sys.argv[1], args=tuple(sys.argv[2:]))
+    async with StdioTransport(config, print, os.environ):
+        await asyncio.Event().wait()
+
+async def main(steps):
+    task = asyncio.create_task(use())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    raise LookupError
+
+for steps in range(25):
+    try:
+        asyncio.run(main(steps))
+    except LookupError:
+        print(KEEPER._users)
+"""
+
+
+@posix_only
+@pytest.mark.slow
+async def test_nor_does_a_program_that_fails_while_it_starts_servers(tmp_path: Path) -> None:
+    """`asyncio.run` then cancels all that there is, also what asyncio itself does to start a process."""
+    marker = str(tmp_path)
+    daemon = f'(env -i setsid "{sys.executable}" -c "{SLEEPER}" {marker} > /dev/null 2>&1 < /dev/null &)'
+    async with nothing_left(marker):
+        host = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", FAILING, "/bin/sh", "-c", f"{daemon}; cat > /dev/null"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await asyncio.wait_for(host.communicate(), 100)
+        assert (host.returncode, output) == (0, b"0\n" * 25)
+
+
 @posix_only
 @pytest.mark.slow
 async def test_what_the_host_starts_itself_is_left_alone(tmp_path: Path) -> None:

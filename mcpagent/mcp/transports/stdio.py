@@ -232,9 +232,8 @@ class StdioTransport:
                 cwd=launch.folder or None,
                 start_new_session=sys.platform != "win32",
             )
-        except (
-            asyncio.CancelledError
-        ):  # by the end of the event loop: asyncio knows of no process, but there may be one
+        except asyncio.CancelledError:
+            # The event loop ends. asyncio knows of no process then, but there may be one.
             await asyncio.shield(_to_the_end(asyncio.to_thread(end_marked, self._pipes.mark)))
             raise
         finally:
