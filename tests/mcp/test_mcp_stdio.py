@@ -540,7 +540,7 @@ async def test_cancelling_a_connect_leaves_nothing(log: Path) -> None:
             await task
 
 
-@pytest.mark.parametrize("steps", range(3, 9))
+@pytest.mark.parametrize("steps", range(4, 10))
 async def test_cancelling_while_the_process_starts_leaves_nothing_that_it_started(log: Path, steps: int) -> None:
     log.touch()
     started = log.with_name("started")

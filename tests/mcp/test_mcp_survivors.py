@@ -312,6 +312,43 @@ async def test_a_process_is_found_by_its_limit_alone(tmp_path: Path) -> None:
 
 
 @posix_only
+async def test_a_keeper_that_was_told_nothing_ends_nothing() -> None:
+    """If we are killed between its start and its first line. Without a mark it would find all that there is."""
+    script = SCRIPT.replace("kill -s", "echo >&9")
+    assert script != SCRIPT
+    keeper = await asyncio.create_subprocess_exec(
+        *("/bin/sh", "-c", f"exec 9>&1\n{script}"), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert (await asyncio.wait_for(keeper.communicate(b""), 60))[0] == b""
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("name", "data", "is_limited"),
+    [
+        ("script", b"#!/bin/sh\n", True),
+        ("words", b"#! /usr/bin/env  python3\n", True),
+        ("empty", b"#!\n", False),
+        ("long", b"#!/bin/sh" + b" " * 300 + b"\n", False),
+        ("open", b"#!/bin/sh", False),
+        ("of a script", b"#!/usr/bin/ldd\n", False),
+        ("text", b"echo\n", False),
+        ("elf", b"\x7fELF nonsense", False),
+        ("cut", Path(sys.executable).read_bytes()[:100], False),
+    ],
+)
+def test_what_a_shell_would_read_is_not_given_to_one(
+    name: str, data: bytes, *, is_limited: bool, tmp_path: Path
+) -> None:
+    """`prlimit` calls `execvp`, which has a shell read what the system does not take for a program."""
+    program = tmp_path / name
+    program.write_bytes(data)
+    command = Mark("m-1", 10**18 + 7).command(Launch(str(program), ("-x",), "", {}))
+    assert command[-2:] == (str(program), "-x")
+    assert (len(command) > 2) == (is_limited and Path("/usr/bin/prlimit").exists())
+
+
+@posix_only
 async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/no/such/interpreter\n")

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from mcpagent.trust.launches import Launch
 
@@ -30,6 +31,8 @@ KEEPER_LIMIT = 10**18 - 1
 _LEAST_LIMIT = KEEPER_LIMIT + 1
 _SERVERS = 10**6
 _PRLIMIT = "/usr/bin/prlimit"
+_LONGEST_LINE = 255
+"""Of a script's first line, as Linux reads it (BINPRM_BUF_SIZE)."""
 
 _END_SECONDS = 2.0
 
@@ -40,6 +43,7 @@ exec 2> /dev/null
 trap '' HUP INT TERM QUIT PIPE
 facts() { set --; read -r line < /proc/$pid/stat && set -- ${line##*) }; state=$1 group=$3 session=$4; }
 pid=$PPID; facts; home=$session
+read -r me _ < /proc/self/stat
 groups=' '
 while read -r line; do
   group=${line#?}
@@ -51,14 +55,16 @@ while read -r line; do
     -*) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
   esac
 done
+case $mark in *=?*) ;; *) exit 0 ;; esac  # we have ended before we told it, and it would find all that there is
 lines=--line-buffered
 grep $lines -q x /dev/null || [ $? -eq 1 ] || lines=
 found() {
-  if [ -d /proc/self ]; then
-    grep $lines -l -s -F -e "$mark" ${limit:+-e " $limit"} /proc/[0-9]*/environ /proc/[0-9]*/limits
-  else
+  if [ "$me" = $$ ]; then  # or they are those of another namespace
+    cd /proc || return
+    grep $lines -l -s -F -e "$mark" ${limit:+-e " $limit"} [0-9]*/environ [0-9]*/limits
+  elif [ ! -d /proc/self ]; then
     ps -axww -E -o pid=,command= | while read -r pid rest; do
-      case $rest in *"$mark"*) echo "/ps/$pid/" ;; esac
+      case $rest in *"$mark"*) echo "$pid/" ;; esac
     done
   fi
 }
@@ -67,7 +73,7 @@ turns=100 empty=0
 while [ $empty -lt 15 ] && [ $turns -gt 0 ]; do
   turns=$((turns - 1)) empty=$((empty + 1))
   for group in $groups; do kill -s KILL -- "-$group"; done
-  left=$(found | while IFS=/ read -r _ _ pid _; do
+  left=$(found | while IFS=/ read -r pid _; do
     facts  # its group first: by now it may be another process
     [ "$state" = Z ] && continue
     [ "$session" = "$home" ] || kill -s KILL -- "-${group:-none}"
@@ -87,8 +93,9 @@ class Mark:
     in microseconds of real time scheduling, which a process has that asks for it: thirty thousand years and some.
     """
 
-    variable: str = ""
-    limit: int = _LEAST_LIMIT
+    variable: str
+    limit: int
+    """0: none, where it may not be set."""
 
     def command(self, launch: Launch) -> tuple[str, ...]:
         """What is run, so that it has the limit from its first moment on; without `prlimit` (util-linux) as it is.
@@ -96,38 +103,55 @@ class Mark:
         Our own limit is not changed for that: what others start in this process meanwhile would have it too.
         """
         command = (launch.program, *launch.arguments)
-        if sys.platform != "linux" or any(name.startswith("LD_") for name in launch.environment):
-            return command
-        import resource
-
-        is_free = resource.getrlimit(resource.RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY
-        if is_free and os.access(_PRLIMIT, os.X_OK) and _is_surely_run(launch.program):
+        is_plain = not any(name.startswith("LD_") for name in launch.environment)
+        if self.limit and is_plain and os.access(_PRLIMIT, os.X_OK) and _is_surely_run(launch.program):
             return (_PRLIMIT, f"--rttime={self.limit}:", *command)
         return command
 
     def put_on(self, pids: Iterable[int]) -> None:
         """Has processes that run already have the limit, and what they start from now on."""
-        for pid in pids:
+        for pid in pids if self.limit else ():
             _limit(pid, self.limit)
 
 
 def _is_surely_run(program: str) -> bool:
-    """Whether the system takes it for a program: `prlimit`, which calls `execvp`, has a shell read what it does not."""
-    try:
-        with open(program, "rb") as file, open(_PRLIMIT, "rb") as ours:
-            head, like = file.read(20), ours.read(20)
-    except OSError:
-        return False
-    return head.startswith(b"#!") or (head[:6] == like[:6] == b"\x7fELF" + like[4:6] and head[18:] == like[18:])
+    """Whether the system takes it for a program: `prlimit`, which calls `execvp`, has a shell read what it does not.
+
+    A script whose first line names a machine program, or one itself: of the same machine and whole, as elf(5) has it.
+    """
+    with contextlib.suppress(OSError):
+        if Path(program).is_file():
+            with open(program, "rb") as file:
+                line, end, _ = file.read(_LONGEST_LINE).partition(b"\n")
+            if line.startswith(b"#!"):
+                words = line[2:].split()
+                return bool(end and words) and _is_machine_program(os.fsdecode(words[0]))
+            return _is_machine_program(program)
+    return False
 
 
-def _limit(pid: int, microseconds: int) -> None:
+def _is_machine_program(program: str) -> bool:
+    with contextlib.suppress(OSError):
+        if Path(program).is_file():
+            with open(program, "rb") as file, open(_PRLIMIT, "rb") as ours:
+                head, like, size = file.read(64), ours.read(64), os.fstat(file.fileno()).st_size
+            if len(head) == 64 and head[:6] == like[:6] == b"\x7fELF\2\1" and head[18:20] == like[18:20]:
+                kind, start, (length, count) = head[16], int.from_bytes(head[32:40], "little"), head[54:58:2]
+                return kind in (2, 3) and count > 0 and start + length * count <= size
+    return False
+
+
+def _limit(pid: int, microseconds: int) -> bool:
+    """Whether that could be set."""
     if sys.platform == "linux":
         import resource
 
-        with contextlib.suppress(OSError, ValueError):  # it has gone, is another user's, or has a lower limit
+        # It has gone, is another user's, has a lower limit, is in a sandbox, or this Python is one for an old system.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
             _, most = resource.prlimit(pid, resource.RLIMIT_RTTIME)
             resource.prlimit(pid, resource.RLIMIT_RTTIME, (microseconds, most))
+            return True
+    return False
 
 
 class ProcessGuard:
@@ -137,7 +161,8 @@ class ProcessGuard:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._users = 0
-        self._mark = Mark()
+        self._mark = ""
+        self._limit = 0
         self._numbers = itertools.count(1)
 
     def hold(self) -> Mark:
@@ -146,28 +171,33 @@ class ProcessGuard:
         Where there is no such shell (Windows) nobody watches.
         """
         with self._lock:
-            if not self._mark.variable:
-                self._mark = Mark(secrets.token_hex(16), _LEAST_LIMIT + secrets.randbelow(10**12) * _SERVERS)
-            self._users += 1
             if self._process is not None and self._process.poll() is not None:  # somebody killed it
                 _close_input(self._process)
                 self._process = None
             if self._process is None:
-                with contextlib.suppress(OSError):
-                    self._process = subprocess.Popen(  # noqa: S603  its script is ours
-                        ("/bin/sh", "-c", SCRIPT),
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL,
-                        env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"},
-                        cwd="/",
-                        start_new_session=True,
-                        bufsize=0,
-                    )
-                    _limit(self._process.pid, KEEPER_LIMIT)
-                    self._write(f"={MARK}={self._mark.variable}\n#{self._mark.limit // _SERVERS}")
+                self._start()
+            self._users += 1
             number = next(self._numbers)
-            return Mark(f"{self._mark.variable}-{number}.", self._mark.limit + number % _SERVERS)
+            return Mark(f"{self._mark}-{number}.", self._limit and self._limit + number % _SERVERS)
+
+    def _start(self) -> None:
+        self._mark = self._mark or secrets.token_hex(16)
+        least = self._limit or _LEAST_LIMIT + secrets.randbelow(10**12) * _SERVERS
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(  # noqa: S603  its script is ours
+                ("/bin/sh", "-c", SCRIPT),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"},
+                cwd="/",
+                start_new_session=True,
+                bufsize=0,
+            )
+            self._write(f"={MARK}={self._mark}")
+            self._limit = least if _limit(self._process.pid, KEEPER_LIMIT) else 0
+            if self._limit:
+                self._write(f"#{least // _SERVERS}")
 
     def tell(self, line: str) -> None:
         """`+GROUP` for a process group to end with us, `-GROUP` for one that is gone."""
@@ -184,7 +214,8 @@ class ProcessGuard:
         if self._process is not None:
             _close_input(self._process)
             self._process.returncode = 0  # it is the parent's, and goes on
-        self._lock, self._process, self._users, self._mark = threading.Lock(), None, 0, Mark()
+        self._lock, self._process, self._users = threading.Lock(), None, 0
+        self._mark, self._limit = "", 0
 
     async def release(self) -> None:
         """One server less; with the last one it ends."""

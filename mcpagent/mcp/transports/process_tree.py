@@ -38,12 +38,22 @@ def descendants(pid: int) -> tuple[Process, ...]:
 
 def with_mark(mark: Mark) -> Iterator[Process]:
     """All living processes that have this mark, as far as we may see it; to be asked in a thread."""
-    signs = {"environ": f"{MARK}={mark.variable}".encode(), "limits": f" {mark.limit} ".encode()}
+    signs = {"environ": f"{MARK}={mark.variable}".encode()}
+    if mark.limit:
+        signs["limits"] = f" {mark.limit} ".encode()
+    if _listed_as() != str(os.getpid()):  # of another namespace: these are not the processes that we would end
+        return
     pids = sorted(map(int, filter(str.isdigit, _listed("/proc"))), reverse=True)  # what has just begun may end soon
     for pid in pids:
         is_marked = any(_has(Path(f"/proc/{pid}/{file}"), sign) for file, sign in signs.items())
         if is_marked and (started := _started(pid)) is not None:
             yield Process(pid, started)
+
+
+def _listed_as() -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink("/proc/self")
+    return ""
 
 
 def _listed(folder: str) -> list[str]:

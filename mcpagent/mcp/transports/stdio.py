@@ -48,12 +48,34 @@ _ENDING: set[asyncio.Future[None]] = set()
 """Servers that end, until nothing is left of them."""
 
 
-def _to_the_end(work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-    """Goes on with it, whoever waits no longer."""
-    ending = asyncio.ensure_future(work)
+async def _to_the_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Does it, whoever is cancelled meanwhile: it goes on, and is waited for, unless that is cancelled once more.
+
+    Work that is cancelled itself, as all is at the end of an event loop, is done again.
+    """
+    ending = asyncio.ensure_future(work())
     _ENDING.add(ending)
     ending.add_done_callback(_ENDING.discard)
-    return ending
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await asyncio.wait((ending,))
+        if ending.cancelled():
+            await work()
+        raise
+
+
+async def _made(making: Coroutine[Any, Any, Any]) -> None:
+    """Does what asyncio does to start a process. At the end of an event loop it has to be cancelled several times."""
+    made = asyncio.ensure_future(making)
+    try:
+        await asyncio.shield(made)
+    except asyncio.CancelledError:
+        until = time.monotonic() + _START_SECONDS
+        while not made.done() and time.monotonic() < until:
+            made.cancel()
+            await asyncio.wait((made,), timeout=0.05)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +105,14 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.stderr_closed = asyncio.Event()
         self.changed = asyncio.Event()
         self.stdout_open = True
-        self.mark = Mark()
+        self.mark: Mark | None = None
         self._held = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.SubprocessTransport", transport)
-        pid = self.transport.get_pid()
-        self.mark.put_on((pid, *(process.pid for process in descendants(pid))))
+        if self.mark is not None:
+            pid = self.transport.get_pid()
+            self.mark.put_on((pid, *(process.pid for process in descendants(pid))))
         self._stdout().set_protocol(_Stdout(self, self._stdout().get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
@@ -170,6 +193,7 @@ class StdioTransport:
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
+        self._is_watched = False
         self._end_job: Callable[[], None] = lambda: None
         self.spawn_seconds = 0.0
         """What starting the process took, until it was there."""
@@ -210,7 +234,7 @@ class StdioTransport:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
             # asyncio would kill the process, and leave what that has started by now. Whoever cancels may not wait.
-            await asyncio.shield(_to_the_end(self._end_start(starting)))
+            await _to_the_end(lambda: self._end_start(starting))
             raise
         except (OSError, ValueError) as error:
             raise start_error(config, f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}') from None
@@ -221,26 +245,29 @@ class StdioTransport:
     async def _spawn(self, launch: Launch) -> None:
         """Starts the process. To be left alone until it is done: halfway, nobody knows what there is to be closed."""
         self._stdin = new_stdin()
-        self._pipes.mark = KEEPER.hold()
+        mark = self._pipes.mark = KEEPER.hold()
+        self._is_watched, marked = True, {MARK: mark.variable}  # the first one: busybox's grep reads no further
         try:
             await asyncio.sleep(0)  # that may have started a process, and each takes some milliseconds of the loop
-            await asyncio.get_running_loop().subprocess_exec(
-                lambda: self._pipes,
-                *self._pipes.mark.command(launch),
-                stdin=self._stdin.child_end,
-                env={**launch.environment, MARK: self._pipes.mark.variable},
-                cwd=launch.folder or None,
-                start_new_session=sys.platform != "win32",
+            await _made(
+                asyncio.get_running_loop().subprocess_exec(
+                    lambda: self._pipes,
+                    *mark.command(launch),
+                    stdin=self._stdin.child_end,
+                    env=marked | dict(launch.environment) | marked,
+                    cwd=launch.folder or None,
+                    start_new_session=sys.platform != "win32",
+                )
             )
         except asyncio.CancelledError:
             # The event loop ends. asyncio knows of no process then, but there may be one.
-            await asyncio.shield(_to_the_end(asyncio.to_thread(end_marked, self._pipes.mark)))
+            await _to_the_end(lambda: asyncio.to_thread(end_marked, mark))
             raise
         finally:
             self._stdin.has_started(self._pipes.transport)
             if self.pid is None:
                 self._stdin.close()
-                await KEEPER.release()
+                await self._watched_no_more()
         if sys.platform == "win32":
             from mcpagent.mcp.transports.keeper import job_of
 
@@ -248,6 +275,12 @@ class StdioTransport:
             self._end_job = job_of(self.pid)
         else:
             KEEPER.tell(f"+{self.pid}")
+
+    async def _watched_no_more(self) -> None:
+        is_watched, self._is_watched = self._is_watched, False
+        if is_watched:
+            KEEPER.tell(f"-{self.pid}")
+            await KEEPER.release()
 
     async def _end_start(self, starting: asyncio.Future[None]) -> None:
         await asyncio.wait((starting,), timeout=_START_SECONDS)
@@ -278,12 +311,7 @@ class StdioTransport:
                 self._stdin.close()
             if self._pipes.transport is not None:
                 self._pipes.transport.close()
-                leaving = _to_the_end(self._leave_nothing())
-                try:
-                    await asyncio.shield(leaving)
-                except asyncio.CancelledError:  # its time to stop may have passed just now
-                    await asyncio.shield(leaving)
-                    raise
+                await _to_the_end(self._leave_nothing)
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
             self._note("stopped" if self._died is None else str(self._died))
 
@@ -293,9 +321,9 @@ class StdioTransport:
             async with asyncio.timeout(1.0):
                 await self._pipes.exited.wait()
         # What left both its group and its parents, a daemon, is only known by its mark.
-        await asyncio.to_thread(end_marked, self._pipes.mark)
-        KEEPER.tell(f"-{self.pid}")
-        await KEEPER.release()
+        if self._pipes.mark is not None:
+            await asyncio.to_thread(end_marked, self._pipes.mark)
+        await self._watched_no_more()
 
     async def _messages(self) -> AsyncIterator[SessionMessage]:
         """What the server says, until it can say no more; then it is known how it ended."""
