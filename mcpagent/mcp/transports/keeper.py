@@ -189,7 +189,7 @@ class ProcessGuard:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"},
+                env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin", "LC_ALL": "C"},
                 cwd="/",
                 start_new_session=True,
                 bufsize=0,

@@ -41,19 +41,18 @@ def with_mark(mark: Mark) -> Iterator[Process]:
     signs = {"environ": f"{MARK}={mark.variable}".encode()}
     if mark.limit:
         signs["limits"] = f" {mark.limit} ".encode()
-    if _listed_as() != str(os.getpid()):  # of another namespace: these are not the processes that we would end
-        return
-    pids = sorted(map(int, filter(str.isdigit, _listed("/proc"))), reverse=True)  # what has just begun may end soon
-    for pid in pids:
+    pids = map(int, filter(str.isdigit, _listed("/proc"))) if _is_ours() else ()
+    for pid in sorted(pids, reverse=True):  # what has just begun may end soon
         is_marked = any(_has(Path(f"/proc/{pid}/{file}"), sign) for file, sign in signs.items())
         if is_marked and (started := _started(pid)) is not None:
             yield Process(pid, started)
 
 
-def _listed_as() -> str:
+def _is_ours() -> bool:
+    """Whether `/proc` is of this namespace: the processes of another are not those that we would end."""
     with contextlib.suppress(OSError):
-        return os.readlink("/proc/self")
-    return ""
+        return os.readlink("/proc/self") == str(os.getpid())
+    return False
 
 
 def _listed(folder: str) -> list[str]:
@@ -98,7 +97,7 @@ def children_of(pid: int) -> list[int]:
     """The processes that a process started and has not waited for yet; none if there is no `/proc`."""
     children: list[int] = []
     with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
+        for thread in Path(f"/proc/{pid}/task").iterdir() if _is_ours() else ():
             with contextlib.suppress(OSError):  # a thread that has ended
                 children += map(int, (thread / "children").read_text().split())
     return children
