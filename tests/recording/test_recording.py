@@ -58,12 +58,12 @@ async def events_of(agent: Agent, questions: Sequence[str]) -> list[Event]:
 
 
 def told(events: Sequence[Event]) -> list[str]:
-    """The events without their times."""
-    return [event.text for event in events if isinstance(event, TextDelta | ThinkingDelta)] + [
+    """The events without their times; calls at once may end in any order."""
+    return [event.text for event in events if isinstance(event, TextDelta | ThinkingDelta)] + sorted(
         f"{event.call.name}: {event.result.error} {event.result.text}"
         for event in events
         if isinstance(event, ToolCallFinished)
-    ]
+    )
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
